@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,16 @@ from loopbench.datasets import arithmetic
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
+from loopbench.models.scripted import Script, Scripted
+from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
+from loopbench.runs import trial_models
 from loopbench.runs.registry import Spec
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
+from tests.over_http import OverHttp, Switchboard, open_switchboard
 
 settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
@@ -47,6 +52,28 @@ def make_record(**changes: Any) -> Record:
 def record() -> Callable[..., Record]:
     """Makes a record; keywords replace fields."""
     return make_record
+
+
+def make_manifest(**parts: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "created": "2026-01-01T00:00:00+00:00",
+        "config": {"suite": "s", "models": ["scripted"], "repeats": 1, "alpha": 0.05, "margin": 0.02},
+        "seed": 0,
+        "versions": {"record": 1, "policy_and_profiles": 1},
+        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": 1, "max_tool_steps": 5},
+        "profiles": {"clean": "p"},
+        "arms": [],
+        "packages": {},
+        "python": "3.11",
+        "platform": "Linux",
+    }
+    return whole | parts | {"config": whole["config"] | parts.get("config", {}), "suite": whole["suite"] | parts.get("suite", {})}
+
+
+@pytest.fixture(scope="session")
+def manifest_json() -> Callable[..., dict[str, Any]]:
+    """Makes a manifest as it is written; keywords replace parts of it, and fields of its configuration and its suite."""
+    return make_manifest
 
 
 def double(n: int) -> int:
@@ -104,3 +131,31 @@ def run_one(
 @pytest.fixture(scope="session")
 def one_trial() -> Callable[..., FinishedTrial]:
     return run_one
+
+
+@pytest.fixture
+def over_http() -> Callable[[], AbstractContextManager[None]]:
+    """Within its block all runs of this process ask the scripted model through a server on loopback, as a real one is asked."""
+    return _over_http
+
+
+@contextmanager
+def _over_http() -> Iterator[None]:
+    boards: dict[asyncio.AbstractEventLoop, tuple[Switchboard, ExitStack]] = {}
+    opened = TrialModels.opened
+
+    @asynccontextmanager
+    async def opened_with_server(models: TrialModels) -> AsyncIterator[TrialModels]:
+        async with open_switchboard() as board, opened(models) as ready:
+            with ExitStack() as trials:
+                boards[asyncio.get_running_loop()] = board, trials
+                yield ready
+
+    def put_through(script: Script, tunnel: Tunnel) -> OverHttp:
+        board, trials = boards[asyncio.get_running_loop()]
+        return trials.enter_context(board.put_through(Scripted(script, tunnel)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrialModels, "opened", opened_with_server)
+        patch.setattr(trial_models, "Scripted", put_through)
+        yield

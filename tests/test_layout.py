@@ -39,7 +39,7 @@ FLOORS: dict[str, frozenset[str]] = {
         {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "runs", "reports", "experiments", "api"}
     ),
     "__main__": frozenset({"cli"}),
-    "pytest_plugin": frozenset({"metrics", "text", "runs", "experiments", "reports"}),
+    "pytest_plugin": frozenset({"experiments"}),
 }
 CONFINED: dict[str, tuple[str, frozenset[str]]] = {
     # library: the part of the tree, and the only files and folders there that may import it
@@ -53,12 +53,12 @@ CONFINED: dict[str, tuple[str, frozenset[str]]] = {
 }
 RATCHETS: dict[str, int] = {
     # what there is, counted by `measured`; a number here may only fall
-    "files of src over 450 lines": 23,
-    "files of tests over 450 lines": 36,
-    "files of tests over 800 lines": 15,
-    "functions over 60 lines": 15,
-    "functions of more than 7 parameters": 25,
-    "imports inside functions": 219,
+    "files of src over 450 lines": 4,
+    "files of tests over 450 lines": 12,
+    "files of tests over 800 lines": 4,
+    "functions over 60 lines": 0,
+    "functions of more than 7 parameters": 2,
+    "imports inside functions": 24,
 }
 SEED_NAMES: frozenset[str] = frozenset()
 """Class names that two documents fix for two different things."""

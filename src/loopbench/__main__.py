@@ -8,11 +8,11 @@ import threading
 import time
 
 PATIENCE_S = 10.0
-"""How long threads that a design or a tool has started may keep a command that is done from ending."""
+"""Seconds that a finished command waits for threads that a loop or a tool has started."""
 
 
 def main() -> None:
-    """Ctrl-C while the commands are still being imported is one line, too."""
+    """Run the command. Ctrl-C is one line even while modules are still being imported."""
     code: int | str | None = 1
     try:
         from loopbench.cli.main import main as commands  # takes a moment
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _leave(code: int | str | None) -> None:
-    """Python waits for all threads before it ends, and some never come back."""
+    """Exit although threads are still running: Python waits for all of them, and some never end."""
     time.sleep(PATIENCE_S)
     others = (thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread())
     names = ", ".join(sorted(thread.name for thread in others))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import loopbench as package
 from loopbench.cli.main import main
 
 
@@ -58,3 +63,58 @@ def loopbench(here: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Calla
         return Ended(code or 0, said.out, said.err)
 
     return call
+
+
+SOURCE = Path(package.__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class BareMachine:
+    """Commands as processes of a machine with nothing on it: a new home and no caches. The user's own modules are in `folder`."""
+
+    folder: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        path = os.pathsep.join([str(self.folder), str(SOURCE)])
+        home = str(self.folder / "home")
+        return {"PATH": os.defpath, "HOME": home, "PYTHONPATH": path, "PYTHONHASHSEED": "random", **more}
+
+    def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
+        """Start a command; `more`: variables of its environment."""
+        command = [sys.executable, "-m", "loopbench", *arguments]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment(**more), **pipes)
+
+    def ended(self, child: subprocess.Popen[str]) -> Ended:
+        """Wait for the end of a command."""
+        out, err = child.communicate(timeout=120)
+        return Ended(child.returncode, out, err)
+
+    def run(self, *arguments: str, **more: str) -> Ended:
+        """Run a command to its end."""
+        return self.ended(self.start(*arguments, **more))
+
+    @contextlib.contextmanager
+    def running(self, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that is killed at the end of the block."""
+        child = self.start(*arguments, **more)
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.communicate()
+
+    def only_run(self) -> Path:
+        """Return the one run directory, as soon as it has a line of results."""
+        for _ in range(1_200):
+            found = [path.parent for path in (self.folder / "runs").glob("*/trials.jsonl") if path.stat().st_size]
+            if found:
+                return found[0]
+            time.sleep(0.05)
+        raise AssertionError("no run has begun")
+
+
+@pytest.fixture
+def machine(here: Path) -> BareMachine:
+    """The current directory as a bare machine."""
+    return BareMachine(here)

@@ -53,7 +53,7 @@ def test_nothing_is_interpolated(tmp_path):
     [
         ("LB_A=1\nthis is no line sk-secret-123456\n", "line 2: write NAME=value"),
         ("LB_A='unclosed sk-secret-123456\n", "line 1: write NAME=value"),
-        (b"LB_A=sk-secret-123456\xff\n", "it is no UTF-8 text"),
+        (b"LB_A=sk-secret-123456\xff\n", "it is not UTF-8 text"),
         (b"LB_A=sk-secret\x00-123456\n", "line 1: write NAME=value"),
     ],
 )

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+import loopbench as package
+
+SOURCE = Path(package.__file__).parents[1]
 SMALL = ["--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "6", "--dev", "6", "--test", "10", "--repeats", "1"]
 QUICK = [*SMALL, "--optimizer", "BootstrapFewShot", "--budget", "120calls", "--no-mlflow"]
 MORE = [*SMALL, "--suite", "arithmetic(size=150)", "--train", "30"]
@@ -24,7 +27,7 @@ LONG = [*MORE, "--optimizer", "COPRO(breadth=10, depth=3)", "--budget", "20000ca
 
 def process(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """Of a bare machine."""
-    env = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONHASHSEED": "random"}
+    env = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONHASHSEED": "random", "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, "-m", "loopbench", *arguments]
     return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -225,9 +228,9 @@ def test_optimizers_are_listed(loopbench):
         (["--optimizer", "COPRO(width=3)"], "width"),
         (["--loop", "nothing"], "unknown loop 'nothing'"),
         (["--train", "0"], "train"),
-        (["--profile", "clean", "--profile", "teachable"], "profiles: one is wanted, not 2"),
-        (["--model", "scripted", "--model", "openai/x"], "models: one is wanted, not 2"),
-        (["--optimizer", "GEPA", "--optimizer", "COPRO"], "--optimizer: one is wanted, not 2"),
+        (["--profile", "clean", "--profile", "teachable"], "profiles: give one, not 2"),
+        (["--model", "scripted", "--model", "openai/x"], "models: give one, not 2"),
+        (["--optimizer", "GEPA", "--optimizer", "COPRO"], "--optimizer: give one, not 2"),
         (["--profile", "nothing"], "nothing"),
         (["--config", "missing.toml"], "missing.toml: no such file"),
     ],

@@ -177,7 +177,7 @@ EVIL = st.text(st.sampled_from("ab \x1b[2J\x07\x9b\r\n\t\u202e\x00é漢"), min_s
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
 
-def frame(view: progress.View, width: int, height: int) -> list[str]:
+def frame(view: progress.LiveView, width: int, height: int) -> list[str]:
     """What a terminal of that size would show, its styles left out."""
     console = Console(file=io.StringIO(), width=width, height=height, color_system=None, force_terminal=True, legacy_windows=False)
     with console.capture() as shown:
@@ -195,7 +195,7 @@ def frame(view: progress.View, width: int, height: int) -> list[str]:
 )
 @example([f"a design with a long name, number {number}" for number in range(48)], 80, 24, "x", {})
 def test_the_view_fits_any_screen_and_shows_no_control(named, names, width, height, reason, budget):
-    view = progress.View(named(names, **budget), Live())
+    view = progress.LiveView(named(names, **budget), Live())
     for name in names:
         view.finished(record(name, status="errored", reason=reason))
         view.finished(record(name, errors={"wire": 1}, stop="timeout"))
@@ -210,7 +210,7 @@ def test_the_view_fits_any_screen_and_shows_no_control(named, names, width, heig
 
 def test_arms_with_trouble_come_first_where_not_all_fit(named):
     names = [f"arm {number}" for number in range(48)]
-    view = progress.View(named(names), Live())
+    view = progress.LiveView(named(names), Live())
     for name in names:
         view.finished(record(name, scores={"accuracy": 1.0}))
     view.finished(record("arm 40", status="errored", reason="provider: gone"))

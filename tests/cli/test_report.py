@@ -71,7 +71,7 @@ def test_what_cannot_be_read_together_is_refused(loopbench, here):
     first = compared(loopbench, "arithmetic")
     second = compared(loopbench, "events", "runs", "--alpha", "0.1")
     for arguments, said in (
-        ((first.name, first.name), "stands twice"),
+        ((first.name, first.name), "is a duplicate"),
         ((first.name, second.name), "different levels or margins"),
         ((first.name, second.name, "--csv"), "--csv is for one run, not for 2"),
         ((first.name, second.name, "--all-metrics"), "--all-metrics is for one run, not for 2"),

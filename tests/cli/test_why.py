@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loopbench.runs.store.records import TRIALS, read_records
-from loopbench.runs.store.traces import PLAIN_TRACES, TRACES, read_trace
+from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
 
 pytestmark = pytest.mark.thorough
 
@@ -141,23 +141,21 @@ def test_results_of_another_tool_are_told_too(loopbench):
 
 
 def rewrite(change: Callable[[bytes], bytes]) -> None:
-    """Puts changed traces in the place of a run's own, as lines that are not compressed."""
+    """Put changed traces in the place of a run's own."""
     folder = run_folder()
-    lines, traces = [], b""
-    for record in read_records(folder):
-        trace = change(json.dumps(read_trace(folder, record), separators=(",", ":")).encode()) + b"\n"
-        lines.append(record.line((len(traces), len(trace))))
-        traces += trace
-    (folder / TRIALS).write_bytes(b"".join(lines))
-    (folder / PLAIN_TRACES).write_bytes(traces)
-    (folder / TRACES).unlink()
+    records = read_records(folder)
+    traces = [change(json.dumps(read_trace(folder, record), separators=(",", ":")).encode()) + b"\n" for record in records]
+    writer = TraceWriter(folder / TRACES, 0)
+    places = writer.append(traces)
+    writer.close()
+    (folder / TRIALS).write_bytes(b"".join(record.line(place) for record, place in zip(records, places, strict=True)))
 
 
 def test_a_damaged_trace_is_one_line(compared):
     rewrite(lambda trace: trace.replace(b'"role":"decide"', b'"role":["...."]'))
     ended = compared("why", "latest")
     assert ended.code == 2
-    assert re.search(r"traces.jsonl: trial \S+: event \d+ of the trace: role is no str$", ended.err.strip())
+    assert re.search(r"traces.zst: trial \S+: event \d+ of the trace: role is no str$", ended.err.strip())
 
 
 def test_a_damaged_file_of_traces_is_one_line(compared):

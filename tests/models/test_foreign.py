@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.models.filling import Unfillable, fill, filled_value, fits, least, same
-from loopbench.models.foreign import ForeignCodec, foreign_codec
+from loopbench.models.server.foreign import ForeignCodec, foreign_codec
 from loopbench.models.wires.chat import read_request
 from loopbench.protocol import Act, Answer, Codec, Completion, Inexpressible, Reply, Text, ToolCall, ToolSpec, WireError
 

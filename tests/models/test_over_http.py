@@ -13,7 +13,6 @@ from loopbench.dspy_seam import close_local_clients
 from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.metering import MeteredModel
 from loopbench.models.native import NATIVE
-from loopbench.models.over_http import OverHttp, Switchboard, open_switchboard
 from loopbench.models.profiles import Profile
 from loopbench.models.scripted import PROVIDER_FAULTS
 from loopbench.protocol import (
@@ -29,6 +28,7 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
+from tests.over_http import OverHttp, Switchboard, open_switchboard
 
 from . import bench
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -116,7 +117,7 @@ def test_all_designs_fall_alike_and_instructions_lift_them_again(tmp_path: Path,
 
 
 @pytest.mark.thorough
-def test_the_same_over_http(tmp_path: Path) -> None:
+def test_the_same_over_http(over_http: Callable[[], AbstractContextManager[None]], tmp_path: Path) -> None:
     _, program = of("react_extract")
     demos = heard("react_extract", "arithmetic(size=30)", "clean")
     state = {
@@ -127,7 +128,8 @@ def test_the_same_over_http(tmp_path: Path) -> None:
     file.write_text(json.dumps(state), encoding="utf-8")
     loops = ("bare", "finish", f"react_extract@{file}")
     here = compared(tmp_path / "here", "arithmetic", "teachable", *loops, tasks=12)
-    there = compared(tmp_path / "there", "arithmetic", "teachable", *loops, tasks=12, over_http=True)
+    with over_http():
+        there = compared(tmp_path / "there", "arithmetic", "teachable", *loops, tasks=12)
     assert here == there
     assert here[0] < 0.7
     assert here[2] > here[0]

@@ -83,10 +83,16 @@ def records(arm: str, task: str, repeat: int, cluster: str) -> st.SearchStrategy
 def write_run(folder: Path, arms: Sequence[Mapping[str, Any]], found: Sequence[Record]) -> Path:
     folder.mkdir(parents=True)
     manifest = {
+        "created": "2026-01-01T00:00:00+00:00",
         "config": {"alpha": 0.05, "margin": 0.02, "repeats": 2, "suite": "s"},
-        "suite": {"name": "s<i>", "version": "1", "digest": "d", "tasks": 4, "max_tool_steps": 5},
         "seed": 0,
+        "versions": {},
+        "suite": {"name": "s<i>", "version": "1", "digest": "d", "tasks": 4, "max_tool_steps": 5},
+        "profiles": {},
         "arms": arms,
+        "packages": {},
+        "python": "3.11",
+        "platform": "Linux",
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     (folder / "trials.jsonl").write_text("".join(json.dumps(record.to_json()) + "\n" for record in found))

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from typer.main import get_command
 
 from loopbench.cli.main import app
 from loopbench.runs.config import BudgetConfig, CompareConfig, config_from, load_config
@@ -65,8 +64,8 @@ def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, tex
         (b"loops = 'bare'", "loops: .*tuple.*got 'bare'"),
         (b"loops = []", "loops: "),
         (b"loops = ['bare', 3]", r"loops\.1: .*got 3"),
-        (b"loops = ['bare', 'bare']", "loops: 'bare' stands twice"),
-        (b"profiles = ['clean', 'clean']", "profiles: 'clean' stands twice"),
+        (b"loops = ['bare', 'bare']", "loops: 'bare' is given twice"),
+        (b"profiles = ['clean', 'clean']", "profiles: 'clean' is given twice"),
         (b"tasks = 'many'", "tasks: .*got 'many'"),
         (b"tasks = 0", "tasks: .*greater than or equal to 1, got 0"),
         (b"concurrency = 2.5", "concurrency: .*got 2.5"),
@@ -77,12 +76,12 @@ def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, tex
         (b"[budget]\ndollars = inf", r"budget\.dollars: .*finite"),
         (b"budget = 3", "budget: "),
         (b"models = ['openai/x']\nprofiles = ['flaky-tools']", "openai/x runs under 'clean' only"),
-        (b"loops = ['bare'", "no valid TOML"),
-        (b"seed = 1\nseed = 2", "no valid TOML"),
-        (b"suite = '\xff'", "no valid TOML"),
-        (b"\xef\xbb\xbf\xff", "no valid TOML"),
-        (b"a = " + b"[" * 20_000, "no valid TOML"),
-        (b"seed = " + b"9" * 5_000, "no valid TOML"),
+        (b"loops = ['bare'", "not valid TOML"),
+        (b"seed = 1\nseed = 2", "not valid TOML"),
+        (b"suite = '\xff'", "not valid TOML"),
+        (b"\xef\xbb\xbf\xff", "not valid TOML"),
+        (b"a = " + b"[" * 20_000, "not valid TOML"),
+        (b"seed = " + b"9" * 5_000, "not valid TOML"),
         (b"suite = [" + b"'x', " * 5_000 + b"]", "suite: "),
     ],
 )
@@ -146,7 +145,8 @@ def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(tmp_path):
         load_config(None, {"tasks": 0})
 
 
-OPTIONS = {option for parameter in vars(get_command(app))["commands"]["compare"].params for option in parameter.opts}
+COMPARE: Any = app.commands["compare"]
+OPTIONS = {option for parameter in COMPARE.load().params for option in parameter.opts}
 """Of `compare`."""
 UNTYPED = ("trial_budget.", "provider.top_p")
 """Beginnings of fields that no flag sets."""

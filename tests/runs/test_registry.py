@@ -272,7 +272,7 @@ def test_built_in_designs_are_found_by_their_module():
         (make_loop, "no.such.module:Loop", "no module named 'no'"),
         (make_loop, "json:Loop", "json has no 'Loop'"),
         (make_loop, "json:", "json has no ''"),
-        (make_loop, "math:pi", "no class or function"),
+        (make_loop, "math:pi", "not a class or function"),
         (make_loop, "collections:Counter", "no name, stops, run and with_step_limit"),
         (make_suite, "collections:Counter", "gives a Counter"),
         (make_suite, "math:sqrt", "math"),

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from loopbench.cli.progress import View, calling, watching
+from loopbench.cli.progress import LiveView, calling, watching
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.reports.notebook import preformatted
 from loopbench.runs.engine.runner import Progress
@@ -41,7 +41,7 @@ def is_shown(wanted: bool | None) -> bool:
 def _in_notebook(experiment: Experiment, display: Any) -> Iterator[Progress]:
     """The terminal's view as text in a cell, which is replaced as the run goes on and stays as it was at the end."""
     console = Console(file=StringIO(), width=COLUMNS, height=40)
-    view = View(experiment, Live(console=console, auto_refresh=False))
+    view = LiveView(experiment, Live(console=console, auto_refresh=False))
 
     def draw() -> float:
         with console.capture() as captured:

@@ -1,4 +1,4 @@
-"""`loopbench ablate`: the options of one loop varied together."""
+"""`loopbench ablate`: vary the options of one loop together."""
 
 from __future__ import annotations
 
@@ -8,9 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
+from loopbench.experiments.ablate.ablation import AblationRequest, prepare
+from loopbench.metrics.factors.factorial import EFFECT_METRICS
+from loopbench.runs.config import IfAbsent, load_config
+
 from .environment import load_env
+from .options import ConfigFlags, OptionGroup, OutputOptions, with_options
 from .own_prints import own_prints_aside
 from .running import carry_out
+
+CONFIG_FLAGS = ConfigFlags(
+    only=(
+        *("suite", "data", "profiles", "models", "base_url", "split", "tasks", "repeats", "seed"),
+        *("alpha", "margin", "runs", "mlflow"),
+    ),
+    helps={"repeats": "Number of trials for each cell and task. [default: 1]"},
+)
 
 
 class FactorialDesign(StrEnum):
@@ -20,70 +33,38 @@ class FactorialDesign(StrEnum):
     FRACTIONAL = "fractional"
 
 
-def ablate(
-    loop: Annotated[str, typer.Argument(help="Loop, `name` or `name(option=value)`.", show_default=False)],
-    factor: Annotated[
-        list[str], typer.Option(help="What to vary, `option=value,value`, the base first; again for each.", show_default=False)
-    ],
-    suite: Annotated[str | None, typer.Option(help="Task suite [default: arithmetic].")] = None,
-    data: Annotated[Path | None, typer.Option(help="File of a suite that imports one.")] = None,
-    profile: Annotated[
-        list[str] | None, typer.Option(help="Fault profile, name or TOML file; again for each [default: clean].")
-    ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini [default: scripted].")
-    ] = None,
-    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server of a real model.")] = None,
-    split: Annotated[str | None, typer.Option(help="Only tasks of one split, such as train, dev or test.")] = None,
-    tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
-    repeats: Annotated[int | None, typer.Option(help="Trials per cell and task [default: 1].")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of all draws of faults [default: 0].")] = None,
-    design: Annotated[
-        FactorialDesign | None, typer.Option(help="All cells, or a fraction of them [default: all that --budget-trials allows].")
-    ] = None,
-    budget_trials: Annotated[int | None, typer.Option(help="Most trials of the run, over all cells and profiles.")] = None,
-    interactions: Annotated[bool, typer.Option(help="Test interactions of two factors too.")] = True,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Metric beside accuracy; again for each [default: steps, calls, tokens, cost].")
-    ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Level of tests and intervals [default: 0.05].")] = None,
-    margin: Annotated[float | None, typer.Option(help="Accuracy difference of no consequence [default: 0.02].")] = None,
-    runs: Annotated[Path | None, typer.Option(help="Folder of the run directories [default: runs].")] = None,
-    mlflow: Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow [default: yes].")] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with these and all else that `compare` takes; flags win.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-) -> None:
-    """Vary a loop's options together and say what each of them does, and which depend on each other, with intervals."""
-    from loopbench.experiments.ablate.ablation import AblationRequest, prepare
-    from loopbench.metrics.factors.factorial import EFFECT_METRICS
-    from loopbench.runs.config import load_config
+class AblationOptions(OptionGroup):
+    loop: Annotated[str, typer.Argument()]
+    """Loop, `name` or `name(option=value)`."""
+    factor: list[str]
+    """Option to vary, `option=value,value`, with the base value first; repeat it for more factors."""
+    design: Annotated[FactorialDesign | None, IfAbsent("as many cells as --budget-trials allows")] = None
+    """Which combinations of values (cells) run: all of them, or a fraction."""
+    budget_trials: int | None = None
+    """Maximum number of trials of the run, over all cells and profiles."""
+    interactions: bool = True
+    """Test interactions of two factors as well."""
+    metric: Annotated[list[str] | None, IfAbsent(", ".join(EFFECT_METRICS))] = None
+    """Metric to analyse beside accuracy; repeat the option for more metrics."""
+    config: Path | None = None
+    """TOML file with these and all other settings of `compare`; flags override it."""
 
-    flags: dict[str, Any] = {
-        "loops": (loop,),
-        "suite": suite,
-        "data": data,
-        "profiles": tuple(profile or ()),
-        "models": tuple(model or ()),
-        "base_url": base_url,
-        "split": split,
-        "tasks": tasks,
-        "repeats": repeats,
-        "seed": seed,
-        "alpha": alpha,
-        "margin": margin,
-        "runs": runs,
-        "mlflow": mlflow,
-    }
+
+@with_options(CONFIG_FLAGS)
+def ablate(options: AblationOptions, flags: dict[str, Any], output: OutputOptions) -> None:
+    """Vary a loop's options together and say what each of them does.
+
+    The effects have intervals, and so have interactions of two options.
+    """
     wanted = AblationRequest(
-        loop,
-        tuple(factor),
-        None if design is None else design.value,
-        budget_trials,
-        interactions,
-        tuple(metric) if metric else EFFECT_METRICS,
+        options.loop,
+        tuple(options.factor),
+        None if options.design is None else options.design.value,
+        options.budget_trials,
+        options.interactions,
+        tuple(options.metric or EFFECT_METRICS),
     )
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
-        made = prepare(wanted, load_config(config, flags))
-    carry_out(made, as_json=as_json, quiet=quiet)
+        made = prepare(wanted, load_config(options.config, {"loops": (options.loop,), **flags}))
+    carry_out(made, output)

@@ -1,4 +1,4 @@
-"""What can be named: loops, suites, profiles, metrics, models, optimizers, each with a line about it and its options."""
+"""What can be named on the command line: loops, suites, profiles, metrics, models and optimizers, with their options."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ class CatalogueEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteEntry(CatalogueEntry):
-    """A suite, with what is known of it without options."""
+class CatalogueSuite(CatalogueEntry):
+    """A suite, with the facts that are known without options."""
 
     needs: str = ""
-    """What must be given for it to have tasks, such as `--data`; empty where nothing must. Else the rest is unknown."""
+    """What must be given for the suite to have tasks, such as `--data`, so that the other facts are unknown; empty if nothing."""
     version: str = ""
     tasks: int = 0
     digest: str = ""
-    """12 hex digits."""
+    """First 12 hex digits of the suite's digest."""
     splits: Mapping[str, int] = field(default_factory=dict)
-    """Split → tasks, in the order train, dev, test, others; empty where tasks say none."""
+    """Split → tasks, in the order train, dev, test, others; empty if the tasks name none."""
     median_plan: float = 0.0
-    """Calls of the median plan."""
+    """Number of calls of the median plan."""
 
 
 def entries(what: str) -> list[CatalogueEntry]:
-    """`what`: loops, suites, profiles, metrics, models or optimizers."""
+    """Return what can be named; `what`: loops, suites, profiles, metrics, models or optimizers."""
     return _LISTS[what]()
 
 
@@ -68,7 +68,7 @@ def _designs(kind: str) -> list[CatalogueEntry]:
     return [make(kind, name) for name in builtin_names(kind)] + [CatalogueEntry(name, "(plug-in)") for name in plugins]
 
 
-def _suite_entry(kind: str, name: str) -> SuiteEntry:
+def _suite_entry(kind: str, name: str) -> CatalogueSuite:
     plain = _entry(kind, name)
     head = (name, plain.summary, plain.options)
     try:
@@ -77,21 +77,21 @@ def _suite_entry(kind: str, name: str) -> SuiteEntry:
         needs = next((need for option in plain.options if (need := _need(option))), "")
         if not needs:  # no importer that lacks its file
             raise
-        return SuiteEntry(*head, needs=needs)
+        return CatalogueSuite(*head, needs=needs)
     found = Counter(str(task.labels["split"]) for task in suite.tasks if task.labels.get("split"))
     splits = {split: found[split] for split in sorted(found, key=lambda split: (_SPLITS.get(split, len(_SPLITS)), split))}
-    return SuiteEntry(*head, "", suite.version, len(suite.tasks), suite.digest[:12], splits, median_plan(suite.tasks))
+    return CatalogueSuite(*head, "", suite.version, len(suite.tasks), suite.digest[:12], splits, median_plan(suite.tasks))
 
 
 def _need(option: OptionLine) -> str:
-    """How an importer's option is typed that must be given; empty for others."""
+    """Return how an option that an importer needs is typed; empty for other options."""
     if option.name == "data":
         return "--data"
     return f"{option.name}=…" if option.default == _NEEDED else ""
 
 
 def median_plan(tasks: Iterable[Task]) -> float:
-    """Calls of the median plan; 0 where there is none."""
+    """Return the number of calls of the median plan; 0 if no task has a plan."""
     lengths = [len(task.plan.calls) for task in tasks if task.plan is not None]
     return float(median(lengths)) if lengths else 0.0
 
@@ -132,13 +132,10 @@ def _metrics() -> list[CatalogueEntry]:
 def _models() -> list[CatalogueEntry]:
     return [
         CatalogueEntry("scripted", "follows each task's plan as far as the prompt shows its results; needs no network and no key"),
-        CatalogueEntry("scripted --over-http", "the same behind a server on loopback, asked as real models are; equal digests"),
         CatalogueEntry(
             "PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"
         ),
-        CatalogueEntry(
-            "openai/NAME --base-url URL", "any OpenAI-compatible server; for the scripted model over HTTP take --over-http"
-        ),
+        CatalogueEntry("openai/NAME --base-url URL", "any OpenAI-compatible server"),
         CatalogueEntry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
     ]
 

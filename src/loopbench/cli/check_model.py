@@ -6,35 +6,46 @@ import asyncio
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE
+from rich.table import Table
 
+from loopbench.models.prices import read_prices
+from loopbench.models.probe import ProbeReport, ProbeResult, probe
+from loopbench.models.real import RealModel, RealOptions, open_model
+
+from .console import out, say
 from .environment import load_env
-
-if TYPE_CHECKING:
-    from loopbench.models.probe import ProbeReport, ProbeResult
-    from loopbench.models.real import RealModel
+from .options import JsonOption, OptionGroup, with_options
 
 NOT_ANSWERING = 1
 
 
-def check_model(
-    name: Annotated[str, typer.Argument(help="Model, such as openai/gpt-4o-mini.")],
-    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server.")] = None,
-    prices: Annotated[Path | None, typer.Option(help="TOML file with prices of your own.")] = None,
-    call_timeout: Annotated[float, typer.Option(help="Seconds for one attempt.")] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Ask a real model a few tiny things and say what works: tools, forced tools, schemas, streaming, usage, cost."""
-    from loopbench.models.prices import read_prices
-    from loopbench.models.real import RealOptions, open_model
+class ModelOptions(OptionGroup):
+    name: Annotated[str, typer.Argument()]
+    """Model, such as openai/gpt-4o-mini."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible server."""
+    prices: Path | None = None
+    """TOML file of prices in US dollars per million tokens."""
+    call_timeout: float = 60.0
+    """Time limit for one attempt at a reply, in seconds."""
 
+
+@with_options()
+def check_model(options: ModelOptions, output: JsonOption) -> None:
+    """Send a real model a few tiny requests and say what works.
+
+    It tries tools, forced tools, schemas and streaming, and reports usage and cost.
+    """
+    name, prices = options.name, options.prices
     load_env()
     table = {} if prices is None else read_prices(prices)
-    model = open_model(name, base_url, RealOptions(call_timeout_s=call_timeout, prices=table))
+    model = open_model(name, options.base_url, RealOptions(call_timeout_s=options.call_timeout, prices=table))
     found = asyncio.run(_probe(model))
-    if as_json:
+    if output.as_json:
         print(json.dumps(_as_dict(name, found)))
     else:
         _print(name, found, priced=prices is None or name in table)
@@ -43,8 +54,6 @@ def check_model(
 
 
 async def _probe(model: RealModel) -> ProbeReport:
-    from loopbench.models.probe import probe
-
     try:
         return await probe(model)
     finally:
@@ -62,11 +71,6 @@ def _as_dict(name: str, found: ProbeReport) -> dict[str, Any]:
 
 
 def _print(name: str, found: ProbeReport, *, priced: bool) -> None:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    from .render import out, say
-
     table = Table(title=name, box=SIMPLE)
     for column in ("asked", "works", "seconds", "tokens in", "tokens out", "cost, US$"):
         table.add_column(column, no_wrap=True)

@@ -7,22 +7,32 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
-from .codes import FAILED
+from loopbench.checks import suite as suite_checks
+from loopbench.checks.suite import Checked, SuiteFinding
+from loopbench.checks.suite.reference_agents import Passed
+from loopbench.datasets.quarantine import read_quarantine, with_quarantine
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import IfAbsent
+from loopbench.runs.registry import builtin_names, make_suite
+from loopbench.text.numbers import interval
+from loopbench.text.plain_text import plain
+from loopbench.text.table import Table
+
+from .codes import DONE, FAILED
+from .console import out
+from .options import JsonOption, OptionGroup, with_options
 from .own_prints import own_prints_aside
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from loopbench.checks.suite import Checked, SuiteFinding
-    from loopbench.checks.suite.reference_agents import Passed
+from .tables import print_table
 
 SAY_EVERY_S = 5.0
 SHOWN = 5
-"""Problems of one check; --json has more of them."""
+"""Problems of one check that are printed; --json has more of them."""
 
 _MARKS = {
     "ok": ("ok", "green"),
@@ -32,46 +42,53 @@ _MARKS = {
 }
 
 
-def check_suite(
-    name: Annotated[str, typer.Argument(help="Suite, `name`, `name(option=value)` or `package.module:Name`.", show_default=False)],
-    data: Annotated[Path | None, typer.Option(help="File of a suite that imports one.")] = None,
-    tools: Annotated[str | None, typer.Option(help="Tools of your own, `my.module` or `my.module:NAME`.")] = None,
-    run_tools: Annotated[
-        bool, typer.Option("--run-tools", help="Let checks call tools of your own, whatever they do to the real world.")
-    ] = False,
-    quarantine: Annotated[Path | None, typer.Option(help='TOML or JSON file of tasks to leave out, `task-id = "reason"`.')] = None,
-    tasks: Annotated[
-        int | None, typer.Option(help="Tasks whose tools are called, drawn evenly [default: all, up to 1000].")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of that draw and of the random calls.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Hold every check against a suite, and run agents on it that must not pass; exit code 1 where a check fails."""
-    from loopbench.checks import suite as suite_checks
-    from loopbench.datasets.quarantine import read_quarantine, with_quarantine
-    from loopbench.protocol.names import parse_spec
-    from loopbench.runs.registry import builtin_names, make_suite
+class SuiteOptions(OptionGroup):
+    name: Annotated[str, typer.Argument()]
+    """Suite, `name`, `name(option=value)` or `package.module:Name`."""
+    data: Path | None = None
+    """File that the suite reads its tasks from, if it imports them."""
+    tools: str | None = None
+    """Your own tools, `my.module` or `my.module:NAME`."""
+    run_tools: bool = False
+    """Let checks call your own tools, whatever they do to the real world."""
+    quarantine: Path | None = None
+    """TOML or JSON file of tasks to leave out, `task-id = "reason"`."""
+    tasks: Annotated[int | None, IfAbsent("all, up to 1000")] = None
+    """Number of tasks whose tools are called, drawn evenly."""
+    seed: int = 0
+    """Seed of that draw and of the random calls."""
 
-    from . import render
 
-    spec = parse_spec(name)
-    heard = _unheard if as_json else partial(_finding, render.out())
+@with_options()
+def check_suite(options: SuiteOptions, output: JsonOption) -> None:
+    """Run every check on a suite, and agents that must not pass it.
+
+    The exit code is 1 if a check fails.
+    """
+    spec = parse_spec(options.name)
+    heard = _ignore if output.as_json else partial(_print_finding, out())  # the real stdout, not what stands in for it below
     with own_prints_aside():
-        suite = make_suite(spec, data, tools)
-        if quarantine is not None:
-            suite = with_quarantine(suite, read_quarantine(quarantine))
-        run_tools = run_tools or (spec.name in builtin_names("suite") and tools is None)
-        found = suite_checks.check_suite(suite, tasks=tasks, seed=seed, run_tools=run_tools, heard=heard, progress=_Progress())
-    if as_json:
+        suite = make_suite(spec, options.data, options.tools)
+        if options.quarantine is not None:
+            suite = with_quarantine(suite, read_quarantine(options.quarantine))
+        found = suite_checks.check_suite(
+            suite,
+            tasks=options.tasks,
+            seed=options.seed,
+            run_tools=options.run_tools or (spec.name in builtin_names("suite") and options.tools is None),
+            heard=heard,
+            progress=_Progress(),
+        )
+    if output.as_json:
         print(json.dumps(_as_dict(str(spec), found), ensure_ascii=True, allow_nan=False))
     else:
-        _baselines(found)
-        _in_all(str(spec), found)
-    raise typer.Exit(0 if found.ok else FAILED)
+        _print_agents(found)
+        _print_total(str(spec), found)
+    raise typer.Exit(DONE if found.ok else FAILED)
 
 
 class _Progress:
-    """A line on stderr now and then."""
+    """Prints a line to stderr every few seconds."""
 
     def __init__(self) -> None:
         self.said_at = time.monotonic()
@@ -83,16 +100,12 @@ class _Progress:
             print(f"{check}: {done} of {total} tasks", file=sys.stderr, flush=True)
 
 
-def _unheard(found: SuiteFinding) -> None:
-    return None
+def _ignore(found: SuiteFinding) -> None:
+    """Print nothing: all findings are in the JSON."""
 
 
-def _finding(console: Console, found: SuiteFinding) -> None:
-    """A line for a check, and one for each of the first problems."""
-    from rich.text import Text
-
-    from loopbench.experiments.compare.tables import plain
-
+def _print_finding(console: Console, found: SuiteFinding) -> None:
+    """Print a line for a check, and one for each of the first problems."""
     mark, style = _MARKS[found.status]
     console.print(Text.assemble((f"{mark:<15}", style), f"{found.check:<17}", (found.says, "dim")), soft_wrap=True)
     for problem in found.problems[:SHOWN]:
@@ -101,12 +114,7 @@ def _finding(console: Console, found: SuiteFinding) -> None:
         console.print(Text(f"{'':15}and {found.count - SHOWN} more", style="dim"))
 
 
-def _baselines(found: Checked) -> None:
-    from loopbench.text.numbers import interval
-    from loopbench.text.table import Table
-
-    from .render import out, table
-
+def _print_agents(found: Checked) -> None:
     if found.baselines:
         rows = tuple(
             (
@@ -117,14 +125,10 @@ def _baselines(found: Checked) -> None:
             )
             for passed in found.baselines
         )
-        table(Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "note"), rows), out())
+        print_table(Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "note"), rows), out())
 
 
-def _in_all(name: str, found: Checked) -> None:
-    from rich.text import Text
-
-    from .render import out
-
+def _print_total(name: str, found: Checked) -> None:
     failed, left_out = (sum(finding.status == status for finding in found.findings) for status in ("failed", "left out"))
     total = f"{failed} of {len(found.findings)} checks fail" if failed else "every check passes"
     missing = f"; {left_out} left out" if left_out else ""

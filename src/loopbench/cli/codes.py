@@ -1,4 +1,4 @@
-"""Exit codes, one meaning each for every command."""
+"""Exit codes; each has the same meaning in every command."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ FAILED = 1
 BAD_INPUT = 2
 UNDECIDED = 3
 INVALID = 4
-"""No verdict of the run holds."""
+"""The run supports no verdict."""
 INTERRUPTED = 130
-"""It can be resumed."""
+"""The run can be resumed."""

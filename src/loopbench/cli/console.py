@@ -1,4 +1,4 @@
-"""Where commands print: results to stdout, everything said about them to stderr."""
+"""Where commands print: results to stdout, messages about them to stderr."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from loopbench.text.plain_text import plain
 
 WIDE = 10_000
-"""Columns where output goes to a file or a pipe: nothing is cut or wrapped there."""
+"""Width of output to a file or a pipe, where nothing is cut or wrapped."""
 
 
 def out() -> Console:
@@ -19,5 +19,5 @@ def out() -> Console:
 
 
 def say(line: str) -> None:
-    """One line to stderr."""
+    """Print one line to stderr."""
     print(plain(line), file=sys.stderr)

@@ -11,7 +11,9 @@ NAME = ".env"
 
 
 def load_env(folder: Path | None = None) -> None:
-    """Set what the `.env` there (the working directory by default) names and the environment does not; nothing is interpolated.
+    """Set the variables of a folder's `.env` that the environment lacks; the default folder is the working directory.
+
+    Nothing is interpolated.
 
     Raises ValueError, in one line that repeats none of the file's content, for a file that cannot be read.
     """
@@ -22,7 +24,7 @@ def load_env(folder: Path | None = None) -> None:
         with path.open(encoding="utf-8-sig") as stream:
             bindings = list(parse_stream(stream))
     except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is no UTF-8 text"
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not UTF-8 text"
         raise ValueError(f"{path}: cannot be read: {reason}") from None
     values: dict[str, str] = {}
     for binding in bindings:

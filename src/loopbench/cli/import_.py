@@ -8,71 +8,78 @@ from typing import Annotated
 
 import typer
 
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files
+from loopbench.metrics.comparison import MARGIN
+from loopbench.metrics.statistics import ALPHA
+from loopbench.runs.config import IfAbsent
+from loopbench.runs.folders import RUNS
+
 from .codes import DONE, INVALID
-from .report import Json, Runs, print_results, write_report
+from .console import say
+from .options import JsonOption, OptionGroup, RunsOption, Texts, with_options
+from .outcome import print_results, write_report
 
 
 class ImportFormat(StrEnum):
-    """Of a file."""
+    """Formats of files that can be imported."""
 
     INSPECT = "inspect"
     PYDANTIC_EVALS = "pydantic-evals"
     CSV = "csv"
 
 
-def import_(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Logs of Inspect, reports of pydantic-evals, tables; as many as are to be compared.", show_default=False
-        ),
-    ],
-    name: Annotated[
-        Path | None,
-        typer.Option("--name", "-o", help="The run's name under runs/, or a path [default: made up].", show_default=False),
-    ] = None,
-    format_: Annotated[
-        ImportFormat | None, typer.Option("--format", help="Of all files [default: each file tells].", show_default=False)
-    ] = None,
-    arm: Annotated[
-        list[str] | None, typer.Option(help="Name of the arm of each file in turn; equal names are repeats of one.")
-    ] = None,
-    scorer: Annotated[str | None, typer.Option(help="Scorer, evaluator or column whose score is the accuracy.")] = None,
-    scale: Annotated[str | None, typer.Option(help="Scale of numeric scores, WORST,BEST such as 0,100 [default: 0,1].")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Metadata key, or column, of what tasks share, such as a template.")] = None,
-    errors_as_failures: Annotated[
-        bool, typer.Option("--errors-as-failures", help="Score trials that an error ended 0: it was the agent's own.")
-    ] = False,
-    suite: Annotated[str | None, typer.Option(help="Name of the list of tasks [default: the files tell].")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Level of tests and intervals [default: 0.05].")] = None,
-    margin: Annotated[float | None, typer.Option(help="Accuracy difference of no consequence [default: 0.02].")] = None,
-    runs: Runs = None,
-    as_json: Json = False,
-) -> None:
-    """Read what other tools measured, and compare it: Inspect logs, pydantic-evals reports, CSV, TSV or JSON lines."""
-    from loopbench.experiments.compare.results import results
-    from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files
-    from loopbench.metrics.comparison import MARGIN
-    from loopbench.metrics.statistics import ALPHA
-    from loopbench.runs.folders import RUNS
+class ImportOptions(OptionGroup):
+    files: Annotated[list[Path], typer.Argument()]
+    """Inspect logs, pydantic-evals reports or tables; as many as are to be compared."""
+    name: Annotated[Path | None, typer.Option("--name", "-o"), IfAbsent("generated")] = None
+    """Name of the run in the runs folder, or a path."""
+    format_: Annotated[ImportFormat | None, typer.Option("--format"), IfAbsent("taken from each file")] = None
+    """Format of all files."""
+    arm: Texts
+    """Name of the arm of each file in turn; files with equal names are repeats of one arm."""
+    scorer: str | None = None
+    """Scorer, evaluator or column whose score is the accuracy."""
+    scale: Annotated[str | None, IfAbsent("0,1")] = None
+    """Scale of numeric scores, WORST,BEST such as 0,100."""
+    cluster: str | None = None
+    """Metadata key or column of what tasks share, such as a template."""
+    errors_as_failures: bool = False
+    """Score trials that ended with an error 0, because the error was the agent's own."""
+    suite: Annotated[str | None, IfAbsent("taken from the files")] = None
+    """Name of the list of tasks."""
+    alpha: float = ALPHA
+    """Significance level of tests; intervals have a confidence of 1 - alpha."""
+    margin: float = MARGIN
+    """Difference in accuracy, from 0 to 1, below which two arms count as equivalent."""
 
-    from . import render
+    @property
+    def request(self) -> ImportRequest:
+        scale = None if self.scale is None else ScoreScale.parse(self.scale)
+        return ImportRequest(
+            format=None if self.format_ is None else self.format_.value,
+            reading=ReadingOptions(self.scorer, scale, self.cluster, self.errors_as_failures),
+            arms=self.arm,
+            suite=self.suite,
+            alpha=self.alpha,
+            margin=self.margin,
+        )
 
-    wanted = ImportRequest(
-        format=None if format_ is None else format_.value,
-        reading=ReadingOptions(scorer, None if scale is None else ScoreScale.parse(scale), cluster, errors_as_failures),
-        arms=arm or (),
-        suite=suite,
-        alpha=ALPHA if alpha is None else alpha,
-        margin=MARGIN if margin is None else margin,
-    )
-    below = runs or RUNS
+
+@with_options()
+def import_(options: ImportOptions, place: RunsOption, output: JsonOption) -> None:
+    """Import and compare results of other tools.
+
+    These are Inspect logs, pydantic-evals reports, and tables as CSV, TSV or JSON lines.
+    """
+    wanted, name = options.request, options.name
+    below = place.runs or RUNS
     folder = None if name is None else name if len(name.parts) > 1 else below / name
-    made = import_files(files, wanted, folder, below)
+    made = import_files(options.files, wanted, folder, below)
     found = results(made.folder)
-    print_results(found, as_json=as_json)
+    print_results(found, as_json=output.as_json)
     write_report(found)
     for note in made.notes:
-        render.say(note)
-    render.say(f"run directory: {made.folder}")
+        say(note)
+    say(f"run directory: {made.folder}")
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)

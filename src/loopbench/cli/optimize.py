@@ -1,8 +1,7 @@
-"""`loopbench optimize`, and what `resume` and `report` do with an optimization's run directory."""
+"""`loopbench optimize`: search prompts for each loop, then compare the loops on locked tasks."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -10,239 +9,136 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from .codes import DONE, FAILED, INTERRUPTED, INVALID
+from loopbench.experiments.optimize.budgets import parse_budget
+from loopbench.experiments.optimize.config import REPEATS, SearchConfig, load_optimize_config
+from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
+from loopbench.experiments.optimize.result import optimization_result
+from loopbench.experiments.optimize.rollouts import RunStopped
+from loopbench.experiments.optimize.run import run
+from loopbench.experiments.optimize.watchers import Watchers
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import IfAbsent
+from loopbench.runs.permissions import Permissions, resume_flags
+
+from .codes import INTERRUPTED
+from .console import say
 from .environment import load_env
+from .optimize_progress import watching
+from .optimize_report import exit_code, print_optimization
+from .options import ConfigFlags, OptionGroup, OutputOptions, with_options
 from .own_prints import own_prints_aside, quiet_loops
 
-if TYPE_CHECKING:
-    from loopbench.experiments.optimize.prepare import Optimization
-    from loopbench.experiments.optimize.result import OptimizationResult
+if TYPE_CHECKING:  # it imports MLflow, which takes seconds
     from loopbench.reports.mlflow.optimization import OptimizationTracker
-    from loopbench.runs.permissions import Permissions
+
+COMPARE_FLAGS = ConfigFlags(
+    only=(
+        *("loops", "suite", "data", "tools", "profiles", "models", "base_url", "provider.prices", "tasks", "skip_unplanned"),
+        *("repeats", "seed", "max_tool_steps", "trial_timeout_s", "alpha", "margin", "runs"),
+        *("mlflow", "tracking_uri", "experiment"),
+    ),
+    names={"tasks": "test"},
+    helps={
+        "suite": "Suite with train, dev and test tasks, `name` or `name(option=value)`. [default: arithmetic]",
+        "profiles": "Fault profile, a built-in name or a TOML file. [default: clean]",
+        "models": "Model, `scripted` or a real one such as openai/gpt-4o-mini. [default: scripted]",
+        "tasks": "Maximum number of tasks of the test split. [default: all]",
+        "repeats": f"Number of trials for each task of the test split, before and after. [default: {REPEATS}]",
+        "seed": "Seed of every random draw, the optimizer's included. [default: 0]",
+    },
+)
+SEARCH_FLAGS = ConfigFlags(SearchConfig, without=("optimizer", "budget", "proposer_budget"))
 
 
-def optimize(
-    loop: Annotated[
-        list[str] | None, typer.Option(help="Loop, `name` or `name(option=value)`; again for each [default: the five designs].")
-    ] = None,
-    suite: Annotated[str | None, typer.Option(help="Task suite with train, dev and test tasks [default: arithmetic].")] = None,
-    data: Annotated[Path | None, typer.Option(help="File of a suite that imports one.")] = None,
-    tools: Annotated[
-        str | None, typer.Option(help="Tools of your own for a suite that brings none, `my.module` or `my.module:NAME`.")
-    ] = None,
-    optimizer: Annotated[
-        list[str] | None, typer.Option(help="Teleprompter, `name` or `name(option=value)` [default: BootstrapFewShot].")
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Of each design's rollouts: 2000calls, 1.5e6tokens, $2.50, or several [default: 2000calls].")
-    ] = None,
-    proposer_budget: Annotated[
-        str | None, typer.Option(help="Of the optimizer's own requests for each design [default: as much again].")
-    ] = None,
-    proposer: Annotated[
-        str | None, typer.Option(help="Model that proposes prompts, or `scripted` [default: the loops' model].")
-    ] = None,
-    profile: Annotated[list[str] | None, typer.Option(help="Fault profile, name or TOML file [default: clean].")] = None,
-    model: Annotated[
-        list[str] | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini [default: scripted].")
-    ] = None,
-    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server of a real model.")] = None,
-    prices: Annotated[Path | None, typer.Option(help="TOML file of prices, dollars per million tokens.")] = None,
-    over_http: Annotated[
-        bool, typer.Option("--over-http", help="Ask the scripted model through a server on loopback, as a real one is asked.")
-    ] = False,
-    train: Annotated[int | None, typer.Option(help="Most tasks of the train split [default: 40].")] = None,
-    dev: Annotated[int | None, typer.Option(help="Most tasks of the dev split [default: 40].")] = None,
-    test: Annotated[int | None, typer.Option(help="Most tasks of the test split [default: all].")] = None,
-    skip_unplanned: Annotated[
-        bool, typer.Option("--skip-unplanned", help="Leave out tasks without a plan, which the scripted model needs.")
-    ] = False,
-    repeats: Annotated[int | None, typer.Option(help="Trials per task of the test, before and after [default: 3].")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of all draws, the optimizer's too [default: 0].")] = None,
-    threads: Annotated[int | None, typer.Option(help="Rollouts under way at once [default: 1; 8 with a real model].")] = None,
-    max_tool_steps: Annotated[int | None, typer.Option(help="Step limit of every design [default: the suite's].")] = None,
-    trial_timeout: Annotated[float | None, typer.Option(help="Seconds of wall time for a trial [default: 60].")] = None,
-    amortize: Annotated[int | None, typer.Option(help="Tasks that the cost of optimizing is spread over [default: 10000].")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Level of tests and intervals [default: 0.05].")] = None,
-    margin: Annotated[float | None, typer.Option(help="Accuracy difference of no consequence [default: 0.02].")] = None,
-    runs: Annotated[Path | None, typer.Option(help="Folder of the run directories [default: runs].", show_default=False)] = None,
-    mlflow: Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow [default: yes].")] = None,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow store or server [default: SQLite under runs/].")] = None,
-    experiment: Annotated[str | None, typer.Option(help="MLflow experiment [default: loopbench].")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="TOML file as of `compare`, how to search in its table `search`; flags win.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-) -> None:
-    """Optimize each loop's prompts on an equal budget, and say on locked tasks whether it helped, and which loop is best then."""
-    from loopbench.experiments.optimize.budgets import parse_budget
-    from loopbench.experiments.optimize.config import load_optimize_config
-    from loopbench.experiments.optimize.prepare import prepare
+class SearchOptions(OptionGroup):
+    """Settings of the search that are typed in another form than in a file."""
 
-    flags: dict[str, Any] = {
-        "loops": tuple(loop or ()),
-        "suite": suite,
-        "data": data,
-        "tools": tools,
-        "optimizer": _only("optimizer", optimizer),
-        "budget": None if budget is None else parse_budget(budget),
-        "proposer_budget": None if proposer_budget is None else parse_budget(proposer_budget),
-        "proposer": proposer,
-        "profiles": tuple(profile or ()),
-        "models": tuple(model or ()),
-        "base_url": base_url,
-        "provider": None if prices is None else {"prices": prices},
-        "over_http": over_http or None,
-        "train": train,
-        "dev": dev,
-        "tasks": test,
-        "skip_unplanned": skip_unplanned or None,
-        "repeats": repeats,
-        "seed": seed,
-        "threads": threads,
-        "max_tool_steps": max_tool_steps,
-        "trial_timeout_s": trial_timeout,
-        "amortize": amortize,
-        "alpha": alpha,
-        "margin": margin,
-        "runs": runs,
-        "mlflow": mlflow,
-        "tracking_uri": tracking_uri,
-        "experiment": experiment,
-    }
+    optimizer: Annotated[list[str] | None, IfAbsent("BootstrapFewShot")] = None
+    """Optimizer (teleprompter), `name` or `name(option=value)`."""
+    budget: Annotated[str | None, IfAbsent("2000calls")] = None
+    """Limits on what the rollouts of each design spend, such as 2000calls, 1.5e6tokens, $2.50, or several with commas between."""
+    proposer_budget: Annotated[str | None, IfAbsent("the same as --budget")] = None
+    """Limits on what the optimizer's own requests for each design may spend."""
+    config: Path | None = None
+    """TOML file with the settings of `compare`, and those of the search in its table `search`; flags override it."""
+
+    def as_flags(self) -> dict[str, Any]:
+        """Return the settings by field. Raises ValueError for a flag that is given twice, or a budget that cannot be read."""
+        if self.optimizer is not None and len(self.optimizer) > 1:
+            raise ValueError(f"--optimizer: give one, not {len(self.optimizer)}; run them one after another")
+        return {
+            "optimizer": self.optimizer[0] if self.optimizer else None,
+            "budget": None if self.budget is None else parse_budget(self.budget),
+            "proposer_budget": None if self.proposer_budget is None else parse_budget(self.proposer_budget),
+        }
+
+
+@with_options(COMPARE_FLAGS, SEARCH_FLAGS)
+def optimize(flags: dict[str, Any], search: SearchOptions, output: OutputOptions) -> None:
+    """Optimize each loop's prompts on an equal budget, and test them on locked tasks.
+
+    The test says whether optimizing helped, and which loop is best then.
+    """
+    given = {**flags, **search.as_flags()}
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
-        made = prepare(load_optimize_config(config, flags))
-    _carry_out(made, as_json=as_json, quiet=quiet)
+        made = prepare(load_optimize_config(search.config, given))
+    _carry_out(made, output)
 
 
-def _only(flag: str, given: list[str] | None) -> str | None:
-    """Raises ValueError for a flag that is given twice."""
-    if given is not None and len(given) > 1:
-        raise ValueError(f"--{flag}: one is wanted, not {len(given)}; run them one after the other")
-    return given[0] if given else None
-
-
-def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, as_json: bool, quiet: bool) -> NoReturn:
-    """What `resume` does: a search goes on from its log, a test with the trials that are missing."""
-    from loopbench.experiments.optimize.prepare import reopen
-
+def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: OutputOptions) -> NoReturn:
+    """Continue an optimization, as `resume` does: a search from its log, a test with the trials that are missing."""
     with own_prints_aside():
         again = reopen(folder, allowed, mlflow=mlflow)
-    _carry_out(again, as_json=as_json, quiet=quiet)
+    _carry_out(again, output)
 
 
-def print_report(folder: Path, *, as_json: bool, as_csv: bool, as_markdown: bool, all_metrics: bool) -> int:
-    """What `report` prints; no model is called. Gives the exit code."""
-    from loopbench.experiments.optimize.result import optimization_result
-    from loopbench.experiments.optimize.tables import to_markdown
-    from loopbench.runs.folders import TEST
-
-    if as_csv or all_metrics:
-        raise ValueError(f"--{'csv' if as_csv else 'all-metrics'} is for comparisons; the test is one: {folder / TEST}")
-    found = optimization_result(folder)
-    if as_markdown:
-        print(to_markdown(found), end="")
-    else:
-        _print(found, as_json=as_json)
-    return _exit_code(found)
-
-
-def _carry_out(made: Optimization, *, as_json: bool, quiet: bool) -> NoReturn:
-    from loopbench.experiments.optimize.result import optimization_result
-    from loopbench.experiments.optimize.rollouts import RunStopped
-
-    from . import render
-
+def _carry_out(made: Optimization, output: OutputOptions) -> NoReturn:
     stopped = ""
     try:
-        stopped = _run(made, quiet=quiet)
+        stopped = _run(made, quiet=output.quiet)
     except KeyboardInterrupt:
         stopped = "interrupted"
     except RunStopped as reason:
         stopped = str(reason)
     found = optimization_result(made.folder)
     if stopped:
-        render.say(f"{stopped}; {found.state or 'all trials are there, what MLflow lacks may be added'}; go on with")
-        render.say(f"  {_resume_command(made)}")
+        say(f"{stopped}; {found.state or 'all trials are there, what MLflow lacks may be added'}; go on with")
+        say(f"  {_resume_command(made)}")
     if found.test is not None or not stopped:
-        _print(found, as_json=as_json)
-    render.say(f"run directory: {made.folder}")
+        print_optimization(found, "json" if output.as_json else "tables")
+    say(f"run directory: {made.folder}")
     if stopped:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(_exit_code(found))
-
-
-def _exit_code(found: OptimizationResult) -> int:
-    """FAILED where an optimizer did: the program that was kept is then hardly what was asked for."""
-    if found.invalid:
-        return INVALID
-    return FAILED if any(design.status == "failed" for design in found.designs) else DONE
+    raise typer.Exit(exit_code(found))
 
 
 def _run(made: Optimization, *, quiet: bool) -> str:
-    """Gives why it stopped early, or an empty text. Raises KeyboardInterrupt and RunStopped."""
-    from loopbench.experiments.optimize.result import optimization_result
-    from loopbench.experiments.optimize.run import run
-    from loopbench.experiments.optimize.watchers import Watchers
-
-    from . import render
-    from .optimize_progress import watching
-
+    """Return why it stopped early, or an empty text. Raises KeyboardInterrupt and RunStopped."""
     with _tracker(made) as tracker:
         with quiet_loops(), own_prints_aside(), watching(made, quiet=quiet) as board:
             stopped = run(made, board if tracker is None else Watchers(board, tracker), board)
         tracked = None if tracker is None else tracker.finish(optimization_result(made.folder).to_json())
     if tracked is not None:
-        render.say(f"MLflow: {tracked.ui}")
+        say(f"MLflow: {tracked.ui}")
     return stopped
 
 
 def _tracker(made: Optimization) -> AbstractContextManager[OptimizationTracker | None]:
-    """What logs to MLflow while the optimization goes on; nothing where that is not wanted."""
-    from . import render
-
+    """Return what logs to MLflow during the optimization; nothing if that is not wanted."""
     compare = made.config.compare
     if not compare.mlflow:
         return nullcontext()
     from loopbench.reports.mlflow.optimization import OptimizationTracker  # MLflow takes seconds to import
 
     def tell(line: str) -> None:
-        render.say(f"warning: {line}")
+        say(f"warning: {line}")
 
     return OptimizationTracker(made.folder, made.manifest, compare.tracking_uri, compare.experiment, tell)
 
 
 def _resume_command(made: Optimization) -> str:
-    from loopbench.protocol.names import parse_spec
-    from loopbench.runs.permissions import resume_flags
-
     compare = made.config.compare
     optimizer = parse_spec(made.config.search.optimizer).name
     optimizers = ["--allow", shlex.quote(optimizer)] if ":" in optimizer else []
     return " ".join(["loopbench resume", shlex.quote(str(made.folder)), *resume_flags(compare), *optimizers])
-
-
-def _print(found: OptimizationResult, *, as_json: bool) -> None:
-    from rich.text import Text
-
-    from loopbench.experiments.compare.tables import plain
-    from loopbench.experiments.optimize.tables import notes, tables, verdicts
-
-    from . import render
-
-    if as_json:
-        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
-        return
-    console = render.out()
-    for line in verdicts(found):
-        console.print(Text(plain(line), style="bold"))
-    console.print(Text(plain(found.title), style="bold"))
-    for made in tables(found):
-        render.table(made, console)
-    for design in found.designs:
-        if design.program is not None:
-            console.print(Text(plain(f"{design.design}: {design.program}"), style="dim"), soft_wrap=True)
-    for note in notes(found):
-        console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"))

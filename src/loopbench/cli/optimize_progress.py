@@ -1,4 +1,4 @@
-"""Live progress of an optimization on stderr: a line per design that goes on, or one now and then where there is no terminal."""
+"""Live progress of an optimization on stderr: a line per design that is updated, or lines now and then if there is no terminal."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.prepare import Optimization
 from loopbench.metrics.record import Record
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.text.plain_text import plain
 
 from .progress import PLAIN_EVERY_S
 
 
 @dataclass(slots=True)
 class Searched:
-    """How far a design's optimization is."""
+    """The state of a design's optimization."""
 
     dev_tasks: int
     budget: BudgetConfig
     own: float | None = None
     """Dev score of the design's own program, once it is scored on all dev tasks."""
     best: float | None = None
-    """The highest of all programs that are."""
+    """The highest dev score of all programs that are scored on all dev tasks."""
     programs: int = 0
     search: SearchCost = field(default_factory=SearchCost)
     proposals: SearchCost = field(default_factory=SearchCost)
@@ -51,7 +51,7 @@ class Searched:
 
     @property
     def line(self) -> str:
-        """Programs tried, the best dev score so far, what is spent of the budget, and how fast it goes."""
+        """Programs tried, the best dev score so far, what was spent of the budget, and the speed."""
         said = [f"{self.programs} program{'' if self.programs == 1 else 's'}"]
         if self.best is not None:
             said.append(f"best on dev {self.best:.3f}" + ("" if self.own is None else f" (own {self.own:.3f})"))
@@ -66,7 +66,7 @@ class Searched:
 
 
 def _spent(search: SearchCost, budget: BudgetConfig) -> str:
-    """Of each limit."""
+    """Return what was spent of each limit."""
     parts = []
     if budget.calls is not None:
         parts.append(f"{search.calls} of {budget.calls} calls")
@@ -100,13 +100,13 @@ class SearchDisplay(Unwatched):
         self.searched[design].proposals = proposals
 
     def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
-        """Also told of a design that a resumed run finds done, which never began in it."""
+        """Also called for a design that was done before the run was resumed, and so never began in this session."""
         known = self.searched.setdefault(design, Searched(self.dev_tasks, self.budget))
         known.programs, known.search, known.proposals, known.ended = ended.candidates, ended.search, ended.proposals, ended
         known.own, known.best = _mean(ended.before), _mean(ended.after)
 
     def finished(self, record: Record) -> None:
-        """A trial of the test."""
+        """Count a trial of the test."""
         self.tested += 1
 
 
@@ -115,7 +115,7 @@ def _mean(scores: Mapping[str, float]) -> float | None:
 
 
 class _Terminal(SearchDisplay):
-    """A live view."""
+    """Draws a live view."""
 
     def __rich__(self) -> Table:
         grid = Table.grid(padding=(0, 2))
@@ -128,7 +128,7 @@ class _Terminal(SearchDisplay):
 
 
 class _Lines(SearchDisplay):
-    """A line now and then."""
+    """Prints a line now and then."""
 
     def __init__(self, made: Optimization) -> None:
         super().__init__(made)
@@ -154,7 +154,7 @@ class _Lines(SearchDisplay):
 
 @contextmanager
 def watching(made: Optimization, *, quiet: bool) -> Iterator[SearchDisplay]:
-    """The progress of an optimization, for as long as the block lasts."""
+    """Show the progress of an optimization within the block."""
     if quiet:
         yield SearchDisplay(made)
     elif not sys.stderr.isatty():

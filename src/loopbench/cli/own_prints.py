@@ -1,4 +1,4 @@
-"""Where what loops, and code of the user's own, have to say goes."""
+"""Output of loops and of the user's own code: kept away from stdout, or from the terminal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import contextmanager, redirect_stdout
 
 @contextmanager
 def own_prints_aside() -> Iterator[None]:
-    """What tools and loops of the user's own print goes to stderr: stdout is for results, which a program may read."""
+    """Redirect what the user's own tools and loops print to stderr: stdout is for results, which a program may read."""
     with redirect_stdout(sys.stderr):
         yield
 
 
 @contextmanager
 def quiet_loops() -> Iterator[None]:
-    """What a loop warns of stands in its trial's trace; thousands of trials would flood the terminal with it."""
+    """Silence the loops' warnings: each is in its trial's trace, and thousands of trials would flood the terminal."""
     loops = logging.getLogger("loopbench.loops")
     level = loops.level
     loops.setLevel(logging.ERROR)

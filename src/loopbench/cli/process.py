@@ -1,4 +1,4 @@
-"""What a command shares with the shell that it runs in: signals, and readers of its output that leave early."""
+"""What a command shares with the shell that it runs in: signals, and readers that close its output early."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 
 
 class _Lasting:
-    """Standard output that outlives its reader: `| head -1` ends neither the command nor changes its exit code."""
+    """Standard output that outlives its reader: `| head -1` neither ends the command nor changes its exit code."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -32,7 +32,7 @@ class _Lasting:
             self._let_go()
 
     def _let_go(self) -> None:
-        """What is still held, and what follows, goes nowhere."""
+        """Discard what is still buffered and all that follows."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -43,7 +43,7 @@ class _Lasting:
 
 @contextlib.contextmanager
 def lasting_stdout() -> Iterator[None]:
-    """Within the block standard output is such a stream."""
+    """Replace standard output by such a stream within the block."""
     stream = _Lasting(sys.stdout)
     with contextlib.redirect_stdout(cast(TextIO, stream)):
         try:
@@ -54,7 +54,7 @@ def lasting_stdout() -> Iterator[None]:
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Within the block SIGTERM does what Ctrl-C does: a run comes to its end in order, and can be resumed."""
+    """Treat SIGTERM like Ctrl-C within the block: a run ends in order and can be resumed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

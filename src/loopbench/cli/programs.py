@@ -6,36 +6,57 @@ import json
 from typing import Annotated
 
 import typer
+from rich.text import Text
+
+from loopbench.experiments.optimize.program_text import (
+    demo_title,
+    diff_lines,
+    one_line,
+    origin,
+    parts,
+    program_diff,
+    program_named,
+    to_markdown,
+)
+from loopbench.text.plain_text import plain
+
+from .console import out
+from .options import JsonOption, OptionGroup, with_options
 
 EQUAL, DIFFERENT = 0, 1
 STYLES = {"head": "bold", "place": "cyan", "same": "", "added": "green", "removed": "red"}
 
-Named = "a program's file, or a loop for its own: `name`, `name(option=value)` or `name@FILE`."
+
+class ProgramOptions(OptionGroup):
+    program: Annotated[str, typer.Argument()]
+    """File of a program, or a loop for its own program: `name`, `name(option=value)` or `name@FILE`."""
+    as_markdown: Annotated[bool, typer.Option("--markdown")] = False
+    """Print Markdown."""
 
 
-def show_program(
-    program: Annotated[str, typer.Argument(help=f"What to print: {Named}", show_default=False)],
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Print a program: the instructions and demonstrations of each predictor, and where it comes from."""
-    from rich.text import Text
+class ProgramPair(OptionGroup):
+    a: Annotated[str, typer.Argument()]
+    """Program before: a file, or a loop for its own program: `name`, `name(option=value)` or `name@FILE`."""
+    b: Annotated[str, typer.Argument()]
+    """Program after, given in the same way."""
 
-    from loopbench.experiments.compare.tables import plain
-    from loopbench.experiments.optimize.program_text import demo_title, one_line, origin, parts, program_named, to_markdown
 
-    from . import render
+@with_options()
+def show_program(options: ProgramOptions, output: JsonOption) -> None:
+    """Print a program: the instructions and demonstrations of each predictor.
 
-    if as_json and as_markdown:
+    It also says where the program comes from.
+    """
+    if output.as_json and options.as_markdown:
         raise ValueError("--json and --markdown exclude each other")
-    found = program_named(program)
-    if as_json:
+    found = program_named(options.program)
+    if output.as_json:
         print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
         return
-    if as_markdown:
+    if options.as_markdown:
         print(to_markdown(found), end="")
         return
-    console = render.out()
+    console = out()
 
     def put(text: str, style: str = "") -> None:
         console.print(Text(plain(text), style=style), soft_wrap=True)
@@ -56,24 +77,17 @@ def show_program(
                 put_block("\n".join(f"   {line}" for line in part.text.split("\n")))
 
 
-def diff(
-    a: Annotated[str, typer.Argument(help=f"Before: {Named}", show_default=False)],
-    b: Annotated[str, typer.Argument(help="After: the same.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Print how program B differs from A: instructions line by line, demonstrations by content. Exit code 1 where they differ."""
-    from rich.text import Text
+@with_options()
+def diff(pair: ProgramPair, output: JsonOption) -> None:
+    """Print how program B differs from program A.
 
-    from loopbench.experiments.compare.tables import plain
-    from loopbench.experiments.optimize.program_text import diff_lines, program_diff, program_named
-
-    from . import render
-
-    found = program_diff(program_named(a), program_named(b))
-    if as_json:
+    Instructions are compared line by line, demonstrations by content. The exit code is 1 if they differ.
+    """
+    found = program_diff(program_named(pair.a), program_named(pair.b))
+    if output.as_json:
         print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
     else:
-        console = render.out()
+        console = out()
         for line in diff_lines(found):
             console.print(Text(plain(line.text), style=STYLES[line.kind]), soft_wrap=True)
     raise typer.Exit(EQUAL if found.equal else DIFFERENT)

@@ -21,31 +21,31 @@ from rich.table import Table
 from rich.text import Text
 
 from loopbench.experiments.compare.prepare import Experiment
-from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import wilson
 from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.store.records import each_record
+from loopbench.text.plain_text import plain
 
 RATE_OVER_S, RATE_OVER_TRIALS = 30.0, 10
-"""The rate is that of so many seconds, and of more where fewer trials than this have ended in them."""
+"""The rate is measured over this many seconds, or over more if fewer trials than this ended in them."""
 MAX_STILL_S, MAX_SHARE = 0.125, 0.03
-"""A view is redrawn after so long, or later where redrawing would take more than this share of a processor."""
+"""Seconds after which the view is redrawn; later if redrawing would take more than this share of a processor."""
 PLAIN_EVERY_S, PLAIN_LATER_S, LATER_S = 5.0, 30.0, 60.0
-"""A plain line comes so often; less often once the run is a minute old."""
+"""Seconds between plain lines, at first and once the run is a minute old."""
 MAX_KINDS = 20
-"""Of reasons that are told apart."""
+"""Reasons that are counted separately."""
 MAX_KIND_CHARS = 40
 ALPHA = 0.05
 NOTHING_USD = 0.000_05
-"""Would be shown as 0."""
+"""Amounts below this would be shown as 0."""
 
 
 # --- what is counted ---
 
 
 class TrialEnd(NamedTuple):
-    """What is told of how a trial ended."""
+    """How a trial ended, as far as progress shows it."""
 
     status: str
     score: float
@@ -61,13 +61,13 @@ class TrialEnd(NamedTuple):
 
 @dataclass(slots=True)
 class ArmTally:
-    """Of one arm, over all sittings."""
+    """Counts for one arm over all sessions."""
 
     scored: int = 0
     right: float = 0.0
     """Sum of scores: graded ones are fractions."""
     errored: Counter[str] = field(default_factory=Counter)
-    """By the first words of the reason."""
+    """Number of errors by the first words of the reason."""
     excluded: int = 0
     wire: int = 0
     timeouts: int = 0
@@ -88,7 +88,7 @@ class ArmTally:
 
     @property
     def accuracy(self) -> tuple[float, float, float] | None:
-        """Mean, low, high, each trial counted as a task of its own: rough; None where nothing is scored."""
+        """Mean and bounds of a rough interval, with each trial counted as a task of its own; None if nothing is scored."""
         scored, right = self.scored, self.right
         if not scored:
             return None
@@ -97,13 +97,13 @@ class ArmTally:
 
     @property
     def troubles(self) -> dict[str, int]:
-        """What went wrong, where it did."""
+        """What went wrong, and how often."""
         counts = {"wire": self.wire, "timeout": self.timeouts, "crashed": self.crashes}
         return {name: count for name, count in counts.items() if count}
 
 
 def _kind(reason: str) -> str:
-    """What of a reason tells errors apart: its first words, up to a colon or a bracket."""
+    """Return the first words of a reason, up to a colon or a bracket: they distinguish kinds of error."""
     words = _DETAIL.split(reason, maxsplit=1)[0]
     return shorten(words, MAX_KIND_CHARS, placeholder="") or "unknown"
 
@@ -113,12 +113,12 @@ _DETAIL = re.compile(r"[:(]")
 
 @dataclass(slots=True)
 class Spending:
-    """By all sittings, in US dollars where prices are known."""
+    """What all sessions spent, in US dollars as far as prices are known."""
 
     calls: int
     tokens: int
     dollars: float
-    """Billed."""
+    """US dollars that were billed."""
     nominal: float = 0.0
 
     def add(self, record: Record) -> None:
@@ -129,7 +129,7 @@ class Spending:
 
     @property
     def amounts(self) -> dict[str, float]:
-        """By name; dollars where there are any, nominal ones where they are more."""
+        """Amounts by name; dollars only if there are any, nominal dollars only if they exceed them."""
         made: dict[str, float] = {"calls": self.calls, "tokens": self.tokens}
         saved = self.nominal - self.dollars >= NOTHING_USD
         if self.dollars >= NOTHING_USD or saved:
@@ -138,19 +138,19 @@ class Spending:
 
 
 class ProgressCounts(Unwatched):
-    """Counts of what has ended. One thread counts, another reads: names are added now and then, and none is ever taken away."""
+    """Counts of what has ended. One thread counts while another reads, so names are added but never removed."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.limits = experiment.config.budget.model_dump(exclude_none=True)
         self.total = len(experiment.missing())
-        """Of this sitting."""
+        """Trials of this session."""
         self.before = experiment.trials - self.total
-        """Trials of earlier sittings that stand."""
+        """Trials of earlier sessions that count."""
         self.done = 0
         self.arms = {arm.name: ArmTally() for arm in experiment.arms}
         spent = experiment.spent
         self.used_s = spent.seconds
-        """By earlier sittings."""
+        """Seconds used by earlier sessions."""
         self.spent = Spending(spent.calls, spent.tokens, spent.dollars)
         if self.before:
             self._add_earlier(experiment)
@@ -176,7 +176,7 @@ class ProgressCounts(Unwatched):
         return time.monotonic() - self.began
 
     def rate(self) -> float:
-        """Trials per second, lately."""
+        """Return the recent number of trials per second."""
         now, marks, done = time.monotonic(), self._marks, self.done
         if now - marks[-1][0] >= 1 and done > marks[-1][1]:
             marks.append((now, done))
@@ -186,7 +186,7 @@ class ProgressCounts(Unwatched):
         return (done - before) / (now - since) if now > since else 0.0
 
     def left(self) -> dict[str, float]:
-        """Of each limit of the run's budget."""
+        """Return what is left of each limit of the run's budget."""
         spent = self.spent
         used = {"calls": spent.calls, "tokens": spent.tokens, "dollars": spent.dollars, "seconds": self.used_s + self.elapsed_s}
         return {name: max(0.0, limit - used[name]) for name, limit in self.limits.items()}
@@ -195,8 +195,8 @@ class ProgressCounts(Unwatched):
 # --- on a terminal ---
 
 
-class View(ProgressCounts):
-    """What is redrawn: a bar, a line per arm as far as they fit, what is spent."""
+class LiveView(ProgressCounts):
+    """The live view: a bar, a line per arm as far as they fit, and what is spent."""
 
     def __init__(self, experiment: Experiment, live: Live) -> None:
         super().__init__(experiment)
@@ -206,7 +206,7 @@ class View(ProgressCounts):
         self.live.console.print(Text(_one_line(text)))
 
     def draw(self) -> float:
-        """Redraw; gives how long to leave it then."""
+        """Redraw, and return the seconds until the next time."""
         started = time.perf_counter()
         self.live.refresh()
         return max(MAX_STILL_S, (time.perf_counter() - started) / MAX_SHARE)
@@ -229,7 +229,7 @@ class View(ProgressCounts):
             yield _shown(line, "dim")
 
     def _arms(self, room: int) -> RenderResult:
-        """Those with errored trials first where not all fit."""
+        """Yield a line per arm; if not all fit, arms with errored trials come first."""
         names = list(self.arms)
         if len(names) > room:
             names = sorted(names, key=lambda name: not self.arms[name].errored)[: max(0, room - 1)]
@@ -256,7 +256,7 @@ class View(ProgressCounts):
 
 
 def _shown(text: str, style: str) -> Text:
-    """One line, cut at the terminal's edge."""
+    """Return one line that is cut at the terminal's edge."""
     return Text(_one_line(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
@@ -288,7 +288,7 @@ def _speed(rate: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """`0:07`, `12:34`, `1:02:03`."""
+    """Return a time as `0:07`, `12:34` or `1:02:03`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -298,7 +298,7 @@ def clock(seconds: float) -> str:
 
 
 class _Lines(ProgressCounts):
-    """A line now and then, the same fields in each, for people and for grep."""
+    """Prints a line now and then, with the same fields in each, for people and for grep."""
 
     def __init__(self, experiment: Experiment) -> None:
         super().__init__(experiment)
@@ -309,7 +309,7 @@ class _Lines(ProgressCounts):
         _print(f"note: {_one_line(text)}")
 
     def draw(self) -> float:
-        """Print a line, but for the first time, when there is nothing to tell; gives how long to be silent then."""
+        """Print a line, except at the start, when there is nothing to say; return the seconds until the next one."""
         if self.elapsed_s >= PLAIN_EVERY_S:
             self.say()
         return PLAIN_EVERY_S if self.elapsed_s < LATER_S else PLAIN_LATER_S
@@ -319,7 +319,7 @@ class _Lines(ProgressCounts):
         _print(plain(f"progress: {' '.join([*self._head(), *self._spent()])} | {' | '.join(map(self._arm, self.arms))}"))
 
     def end(self) -> None:
-        """A last line, where something has ended since the one before."""
+        """Print a last line if a trial has ended since the one before."""
         if self.total and self.said != self.done:
             self.say()
 
@@ -357,12 +357,12 @@ def _print(line: str) -> None:
 
 @contextmanager
 def watching(experiment: Experiment, *, quiet: bool) -> Iterator[Progress]:
-    """The progress of a run, for as long as the block lasts."""
+    """Show the progress of a run within the block."""
     if quiet:
         yield Unwatched()
     elif sys.stderr.isatty():
         live = Live(console=Console(file=sys.stderr), auto_refresh=False, transient=True)
-        view = View(experiment, live)
+        view = LiveView(experiment, live)
         live.update(view)
         with live, calling(view.draw):
             yield view
@@ -377,7 +377,7 @@ def watching(experiment: Experiment, *, quiet: bool) -> Iterator[Progress]:
 
 @contextmanager
 def calling(draw: Callable[[], float]) -> Iterator[None]:
-    """Call `draw` again and again on a thread of its own; it says after how many seconds. Trials never wait for it."""
+    """Call `draw` repeatedly on a thread of its own, so that trials never wait for it; it returns the seconds to wait."""
     ended = threading.Event()
 
     def call() -> None:

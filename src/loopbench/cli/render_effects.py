@@ -8,36 +8,38 @@ from rich.text import Text
 
 from loopbench.experiments.ablate.ablation import Ablated
 from loopbench.experiments.ablate.tables import conclusions, is_shown, notes, tables
-from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
+from loopbench.text.plain_text import plain
 
-from . import render
+from .console import out
+from .render import print_note
+from .tables import print_table
 
 PLOT = 56
-"""Columns of the chart's axis, where the terminal has them."""
+"""Width of the chart's axis in columns, if the terminal is wide enough."""
 NARROWEST = 24
 STYLES = {"better": "green", "worse": "red"}
 
 
 def ablation(made: Ablated) -> None:
-    """What the factors do, in one line each, then all there is to it."""
-    console = render.out()
+    """Print what each factor does in one line, then the tables, the chart and the notes."""
+    console = out()
     for line in conclusions(made):
         console.print(Text(plain(line), style="bold"), soft_wrap=True)
     console.print(Text(plain(made.found.title)), soft_wrap=True)
     for table in tables(made):
-        render.table(table, console)
+        print_table(table, console)
     shown = [effect for effect in made.effects.effects if effect.metric == PRIMARY]
     if shown:
         for plotted in interval_plot(shown, console.width):
             console.print(plotted, no_wrap=True, overflow="ellipsis")
     for note in notes(made):
-        console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"), soft_wrap=True)
+        print_note(note, console, soft_wrap=True)
 
 
 def interval_plot(effects: Sequence[Effect], width: int) -> list[Text]:
-    """A line per effect, its interval over a common axis; `width`: columns of the terminal."""
+    """Return a line per effect with its interval over a common axis; `width`: columns of the terminal."""
     several = len({effect.profile for effect in effects}) > 1
     labels = [plain(f"{effect.term}{f', {effect.profile}' if several else ''}") for effect in effects]
     beside = max(map(len, labels)) + 2
@@ -55,7 +57,7 @@ def interval_plot(effects: Sequence[Effect], width: int) -> list[Text]:
 
 
 class _Axis:
-    """Columns for values."""
+    """Maps values to columns."""
 
     def __init__(self, low: float, high: float, columns: int) -> None:
         self.low, self.high, self.columns = low, high, columns
@@ -65,7 +67,7 @@ class _Axis:
         return round((value - self.low) / span * (self.columns - 1)) if span else 0
 
     def title(self) -> str:
-        """The ends of the axis, and 0 where it has room."""
+        """Return a line with the ends of the axis, and 0 if it has room."""
         left, right, middle = f"{self.low:+.2f}", f"{self.high:+.2f}", self.at(0.0)
         line = list(left.ljust(self.columns - len(right)) + right)
         if len(left) < middle < self.columns - len(right) - 1:

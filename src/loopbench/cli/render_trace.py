@@ -1,4 +1,4 @@
-"""What `loopbench show` prints: one trial, or those that were not solved. It loads nothing of what compares arms."""
+"""What `loopbench show` prints: one trial, or the trials that were not solved. It imports nothing that compares arms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STYLES = {
 
 
 def trace(found: Mapping[str, Any], faults: Sequence[FaultRecord], *, full: bool) -> None:
-    """One trial: its faults and what became of them, then piece by piece."""
+    """Print one trial: its faults and what became of them, then its events."""
     console = out()
     for fault in faults:
         became = "absorbed" if fault.absorbed else "recovered" if fault.recovered else "not recovered"
@@ -39,7 +39,7 @@ def trace(found: Mapping[str, Any], faults: Sequence[FaultRecord], *, full: bool
 
 
 def failures(records: Sequence[Record]) -> None:
-    """A line for each trial that was not solved, as `show` wants it."""
+    """Print a line for each trial that was not solved, by the name that `show` takes."""
     console = out()
     for record in records:
         struck = ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"

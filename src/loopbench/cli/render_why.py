@@ -9,23 +9,24 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.why.why import ArmLosses, Lost, Parted, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.divergence import Cause
 from loopbench.text.numbers import interval
+from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 
-from .render import out, table
+from .console import out
+from .tables import print_table
 
 MIN_PAIRS = 3
-"""Of more pairs each is shown in short: one example in all."""
+"""If there are more pairs, each is shown in short, with one example in all."""
 MAX_TASKS = 6
-"""Tasks that are named in a line."""
+"""Number of tasks that a line names."""
 
 
 def why(found: Results, reasons: Why, *, show_all: bool) -> None:
-    """Pairs, or arms where there are none; then the tasks."""
+    """Print the pairs, or the arms if there are no pairs, and then the tasks."""
     _say(found.title, "bold")
     in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
     for pair in reasons.pairs:
@@ -44,7 +45,7 @@ def why(found: Results, reasons: Why, *, show_all: bool) -> None:
 
 
 def lost(found: Results, arm: str, trial: Lost) -> None:
-    """One trial by itself."""
+    """Print why one trial was lost."""
     _say(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
     _say(f"  step {trial.loss.step}: {trial.loss.detail}")
     _say(f"  {_command(found, arm, trial.task, trial.repeat)}", "dim")
@@ -127,7 +128,7 @@ def _group(group: GroupFindings, *, show_all: bool) -> None:
         for arm in group.arms
     )
     columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
-    table(Table("", columns, rows), out())
+    print_table(Table("", columns, rows), out())
 
 
 def _named(tasks: Sequence[str], *, show_all: bool) -> str:

@@ -1,37 +1,40 @@
-"""`loopbench rescore`: the answers of a run judged again."""
+"""`loopbench rescore`: judge the answers of a run again."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from loopbench.experiments.compare import rescore as rescoring
+from loopbench.experiments.compare.rescore import Rescored
+from loopbench.metrics.statistics import Interval
+from loopbench.runs.config import IfAbsent
+from loopbench.text.plain_text import plain
+from loopbench.text.table import Table
 
-from .flags import Allow, Json, Run, Runs
-from .folders import run_folder
+from .console import out
+from .options import AllowOption, JsonOption, OptionGroup, RunChoice, with_options
+from .outcome import write_report
 from .own_prints import own_prints_aside
-from .report import write_report
-
-if TYPE_CHECKING:
-    from loopbench.experiments.compare.rescore import Rescored
-    from loopbench.metrics.statistics import Interval
+from .tables import print_table
 
 
-def rescore(
-    run: Run,
-    runs: Runs = None,
-    allow: Allow = None,
-    data: Annotated[Path | None, typer.Option(help="File of the suite, where it is another by now.", show_default=False)] = None,
-    as_json: Json = False,
-) -> None:
-    """Judge a run's answers again by today's scorers and expected answers; no model is asked, no tool is called."""
-    from loopbench.experiments.compare.rescore import rescore as rescored
+class DataOption(OptionGroup):
+    data: Annotated[Path | None, IfAbsent("the file of the run")] = None
+    """File that the suite reads its tasks from, if it is no longer the file of the run."""
 
-    folder = run_folder(run, runs)
+
+@with_options()
+def rescore(choice: RunChoice, code: AllowOption, suite: DataOption, output: JsonOption) -> None:
+    """Judge a run's answers again with today's scorers and expected answers.
+
+    No model and no tool is called.
+    """
+    folder = choice.folder
     with own_prints_aside():
-        made = rescored(folder, allow or (), data)
-    if as_json:
+        made = rescoring.rescore(folder, code.allow, suite.data)
+    if output.as_json:
         print(json.dumps(made.to_json(), ensure_ascii=True, allow_nan=False))
     else:
         _print(made)
@@ -39,15 +42,10 @@ def rescore(
 
 
 def _print(made: Rescored) -> None:
-    from loopbench.experiments.compare.tables import plain
-    from loopbench.text.table import Table
-
-    from . import render
-
-    console = render.out()
+    console = out()
     console.print(plain(f"{made.judged} of {len(made.found.records)} trials were judged again: {made.changed} count otherwise now"))
     rows = [(arm.arm, _shown(arm.before), _shown(arm.after), str(arm.changed)) for arm in made.arms]
-    render.table(Table("Accuracy", ("arm", "before", "after", "changed"), tuple(rows)), console)
+    print_table(Table("Accuracy", ("arm", "before", "after", "changed"), tuple(rows)), console)
     for why, count in made.kept.items():
         console.print(plain(f"{count} trials keep their scores: {why}"))
 

@@ -1,45 +1,33 @@
-"""`loopbench resume`: an interrupted run goes on, or a new one takes over what still holds of it."""
+"""`loopbench resume`: continue an interrupted run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from loopbench.experiments.compare.prepare import Experiment
+from loopbench.experiments.compare.reopen import SESSION_SETTINGS, SessionSettings, reopen
+from loopbench.runs.folders import is_optimization
 
+from .console import say
 from .environment import load_env
-from .flags import (
-    Allow,
-    AsBegunAddress,
-    AsBegunConcurrency,
-    AsBegunEngine,
-    AsBegunWorkers,
-    BaseUrlAgain,
-    BudgetCalls,
-    BudgetDollars,
-    BudgetSeconds,
-    BudgetTokens,
-    CassetteAgain,
-    Json,
-    MlflowAgain,
-    Quiet,
-    Run,
-    Runs,
-    TrackingUriAgain,
-    given,
-    limits,
-)
-from .folders import run_folder
-from .optimize import go_on
+from .options import ConfigFlags, OptionGroup, OutputOptions, PermissionOptions, RunChoice, with_options
 from .own_prints import own_prints_aside
 from .running import carry_out
 
-if TYPE_CHECKING:
-    from loopbench.experiments.compare.prepare import Experiment
-    from loopbench.experiments.compare.reopen import SessionSettings
-    from loopbench.runs.permissions import Permissions
+SESSION_FLAGS = ConfigFlags(
+    only=SESSION_SETTINGS,
+    helps={
+        "address": "Address of a running Ray cluster; has to be typed again if the run names one.",
+        "budget.calls": "New maximum number of model calls of the run, counted over all its sessions.",
+        "budget.tokens": "New maximum number of tokens of the run, counted over all its sessions.",
+        "budget.dollars": "New maximum cost of the run in US dollars, counted over all its sessions.",
+        "budget.seconds": "New maximum running time of the run in seconds, counted over all its sessions.",
+    },
+    default="as in the run so far",
+)
+"""What may differ from session to session, because no result depends on it."""
 
 
 class RetryChoice(StrEnum):
@@ -49,89 +37,45 @@ class RetryChoice(StrEnum):
     ERRORS = "errors"
 
 
-def resume(
-    run: Run,
-    runs: Runs = None,
-    retry: Annotated[
-        RetryChoice | None,
-        typer.Option(
-            help="Run again what infrastructure made fail, however often it was tried; `errors`: also what crashed or timed out, "
-            "which the results then say."
-        ),
-    ] = None,
-    fork: Annotated[
-        bool,
-        typer.Option("--fork", help="Start a new run under today's code, which takes over the trials that still hold."),
-    ] = False,
-    concurrency: AsBegunConcurrency = None,
-    workers: AsBegunWorkers = None,
-    engine: AsBegunEngine = None,
-    address: AsBegunAddress = None,
-    budget_calls: BudgetCalls = None,
-    budget_tokens: BudgetTokens = None,
-    budget_dollars: BudgetDollars = None,
-    budget_seconds: BudgetSeconds = None,
-    allow: Allow = None,
-    base_url: BaseUrlAgain = None,
-    cassette: CassetteAgain = None,
-    tracking_uri: TrackingUriAgain = None,
-    mlflow: MlflowAgain = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
-    from loopbench.experiments.compare.reopen import SessionSettings
-    from loopbench.runs.folders import is_optimization
-    from loopbench.runs.permissions import Permissions
+class RetryOption(OptionGroup):
+    retry: RetryChoice | None = None
+    """Run again every trial that the infrastructure failed, however often it was tried; `errors`: also trials that crashed or timed
+    out, and mention that in the results."""
 
-    settings = {
-        "concurrency": concurrency,
-        "workers": workers,
-        "engine": engine,
-        "address": address,
-        "budget": limits(budget_calls, budget_tokens, budget_dollars, budget_seconds),
-    }
+
+@with_options(SESSION_FLAGS)
+def resume(choice: RunChoice, again: RetryOption, flags: dict[str, Any], typed: PermissionOptions, output: OutputOptions) -> None:
+    """Continue an interrupted run: run only the trials that are missing.
+
+    Missing are trials without a result, and trials that the infrastructure failed.
+    """
     load_env()  # keys may stand in a .env of the current directory
-    folder, allowed = run_folder(run, runs), Permissions(allow or (), base_url, cassette, address, tracking_uri)
+    folder, allowed = choice.folder, typed.permissions(flags.get("address"))
     if is_optimization(folder):
-        _refuse_for_optimizations({**settings, "retry": retry, "fork": fork or None})
-        go_on(folder, allowed, mlflow=mlflow, as_json=as_json, quiet=quiet)
-    sitting = SessionSettings(given({**settings, "mlflow": mlflow}) or {}, None if retry is None else retry.value)
-    again = _forked(folder, allowed, sitting) if fork else _reopened(folder, allowed, sitting)
-    carry_out(again, as_json=as_json, quiet=quiet)
+        _refuse_for_optimizations({**flags, "retry": again.retry})
+        from .optimize import go_on  # DSPy takes a second to import
+
+        go_on(folder, allowed, mlflow=flags.get("mlflow"), output=output)
+    sitting = SessionSettings(flags, None if again.retry is None else again.retry.value)
+    with own_prints_aside():
+        experiment = reopen(folder, allowed, sitting)
+    _warn_of_retries(experiment, sitting)
+    carry_out(experiment, output)
 
 
 def _refuse_for_optimizations(flags: Mapping[str, Any]) -> None:
-    typed = given(flags)
+    typed = [name for name, value in flags.items() if value is not None and name != "mlflow"]
     if typed:
-        raise ValueError(f"--{next(iter(typed))} is for comparisons, and this is an optimization; leave it out")
+        raise ValueError(f"--{typed[0]} is for comparisons, and this is an optimization; leave it out")
 
 
-def _reopened(folder: Path, allowed: Permissions, sitting: SessionSettings) -> Experiment:
-    from loopbench.experiments.compare.reopen import reopen
-
-    from . import render
-
-    with own_prints_aside():
-        again = reopen(folder, allowed, sitting)
-    missing = again.missing()
+def _warn_of_retries(experiment: Experiment, sitting: SessionSettings) -> None:
+    missing = experiment.missing()
     if sitting.retry is not None and not missing.again:
         what = "errored" if sitting.retry == "infrastructure" else "errored, crashed or timed out"
-        render.say(f"nothing is run again: no trial is {what}")
+        say(f"nothing is run again: no trial is {what}")
     if missing.favoured:
-        render.say(
+        say(
             f"warning: {missing.favoured} trials that crashed or timed out are run again, though they count as they are: "
             "what comes of it is favourable, and the results will say so"
         )
-    return again
-
-
-def _forked(folder: Path, allowed: Permissions, sitting: SessionSettings) -> Experiment:
-    from loopbench.experiments.compare.fork import fork
-
-    from . import render
-
-    with own_prints_aside():
-        made = fork(folder, allowed, sitting)
-    render.say(f"{made.folder}: {len(made.past.ended)} trials taken over from {folder}, {len(made.missing())} to be run")
-    return made

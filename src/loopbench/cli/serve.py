@@ -9,57 +9,49 @@ import shlex
 import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from loopbench.datasets.task import Suite
+from loopbench.experiments.serve.trials import SuiteTrials
+from loopbench.models.profiles import load_profile
+from loopbench.models.server import Server
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import load_config
+from loopbench.runs.registry import make_suite
+
+from .options import ConfigFlags, OptionGroup, with_options
 from .own_prints import own_prints_aside
 
-if TYPE_CHECKING:
-    from loopbench.datasets.task import Suite
-    from loopbench.models.server import Server
-
-DEFAULT_PORT = 8377
+CONFIG_FLAGS = ConfigFlags(only=("suite", "data", "tools", "tasks", "seed", "real_time"))
 
 
-def serve(
-    suite: Annotated[str, typer.Option(help="Task suite.")] = "arithmetic",
-    data: Annotated[Path | None, typer.Option(help="File of a suite that imports one.")] = None,
-    tools: Annotated[str | None, typer.Option(help="Tools of your own, `my.module` or `my.module:NAME`.")] = None,
-    profile: Annotated[str, typer.Option(help="Fault profile of the model `scripted`, name or TOML file.")] = "clean",
-    tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
-    seed: Annotated[int, typer.Option(help="Of all draws of faults.")] = 0,
-    host: Annotated[str, typer.Option(help="127.0.0.1, localhost or ::1.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65_535)] = DEFAULT_PORT,
-    real_time: Annotated[bool, typer.Option("--real-time", help="Sleep through simulated delays.")] = False,
-) -> None:
+class ServeOptions(OptionGroup):
+    profile: str = "clean"
+    """Fault profile of the model `scripted`, a built-in name or a TOML file."""
+    host: str = "127.0.0.1"
+    """Address to listen on: 127.0.0.1, localhost or ::1."""
+    port: Annotated[int, typer.Option(min=0, max=65_535)] = 8377
+    """Port to listen on; 0 takes any free port."""
+
+
+@with_options(CONFIG_FLAGS)
+def serve(flags: dict[str, Any], options: ServeOptions) -> None:
     """Serve the scripted model to any program that speaks OpenAI's protocol, until Ctrl-C."""
-    from loopbench.experiments.serve.trials import SuiteTrials
-    from loopbench.models.profiles import load_profile
-    from loopbench.models.server import Server
-    from loopbench.protocol.names import parse_spec
-    from loopbench.runs.registry import make_suite
-
+    config = load_config(None, flags)
     with own_prints_aside():
-        found = _first(make_suite(parse_spec(suite), data, tools), tasks)
-    trials = SuiteTrials(found, load_profile(profile), seed, real_time=real_time)
+        suite = make_suite(parse_spec(config.suite), config.data, config.tools)
+        suite = replace(suite, tasks=suite.tasks[: config.tasks])
+    trials = SuiteTrials(suite, load_profile(options.profile), config.seed, real_time=config.real_time)
     try:
-        asyncio.run(_until_told(Server(trials, host, port, more=trials.more), found))
+        asyncio.run(_until_told(Server(trials, options.host, options.port, more=trials.more), suite))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise ValueError(f"port {port} is in use: give another with --port, or 0 for any that is free") from None
+            raise ValueError(f"port {options.port} is in use: give another with --port, or 0 for any free port") from None
         raise
     finally:
         trials.close()
-
-
-def _first(suite: Suite, tasks: int | None) -> Suite:
-    if tasks is None:
-        return suite
-    if tasks < 1:
-        raise ValueError(f"tasks is {tasks}, and must be at least 1")
-    return replace(suite, tasks=suite.tasks[:tasks])
 
 
 async def _until_told(server: Server, suite: Suite) -> None:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from .folders import run_folder
+from loopbench.experiments import size as sizing
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.size import Sizing
+from loopbench.experiments.size import tables as report
+from loopbench.runs.config import IfAbsent
+from loopbench.runs.folders import run_folder, trials_folder
+from loopbench.text.plain_text import plain
 
-if TYPE_CHECKING:
-    from loopbench.experiments.size import Sizing
+from .console import out
+from .options import JsonOption, OptionGroup, RunChoice, with_options
+from .tables import print_table
 
 
 class Purpose(StrEnum):
@@ -22,51 +30,51 @@ class Purpose(StrEnum):
     GATE = "gate"
 
 
-def size(
-    run: Annotated[Path, typer.Argument(help="Run directory of a pilot, its name under runs/, or `latest`.", show_default=False)],
-    again: Annotated[
-        Path | None, typer.Option(help="A second run of the same configuration with another seed: their noise is measured.")
-    ] = None,
-    purpose: Annotated[Purpose | None, typer.Option("--for", help="What is to be planned [default: both].")] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            help="Of accuracy in points from 0 to 1, of any other metric a share [default: 0.02; of a gate on another metric 0.1]."
-        ),
-    ] = None,
-    power: Annotated[float, typer.Option(help="Chance of the decision that is planned for.")] = 0.8,
-    alpha: Annotated[float | None, typer.Option(help="Level of the tests [default: the pilot's].")] = None,
-    metric: Annotated[str, typer.Option(help="accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd or seconds.")] = "accuracy",
-    runs: Annotated[Path | None, typer.Option(help="Folder of the run directories [default: runs].", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Say from a pilot run how many tasks and repeats a decision takes, and what they cost; no model is called."""
-    from loopbench.experiments import size as sizing
-    from loopbench.experiments.compare.results import results
-    from loopbench.runs.folders import trials_folder
+class SizeOptions(OptionGroup):
+    again: Path | None = None
+    """Second run of the same configuration with another seed; the noise between the two runs is measured."""
+    purpose: Annotated[Purpose | None, typer.Option("--for"), IfAbsent("both")] = None
+    """What the run is planned for."""
+    margin: Annotated[float | None, IfAbsent("0.02; 0.1 for a gate on another metric")] = None
+    """Difference that matters: for accuracy in points from 0 to 1, for any other metric as a share."""
+    power: float = 0.8
+    """Probability of reaching the decision that is planned for."""
+    alpha: Annotated[float | None, IfAbsent("the pilot's")] = None
+    """Significance level of the tests."""
+    metric: str = "accuracy"
+    """accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd or seconds."""
 
-    wanted = sizing.SizeRequest(metric, margin, alpha, power, sizing.PURPOSES if purpose is None else (purpose.value,))
-    found, second = (None if name is None else results(trials_folder(run_folder(name, runs))) for name in (run, again))
-    assert found is not None  # RUN has to be given
+    @property
+    def request(self) -> sizing.SizeRequest:
+        purposes = sizing.PURPOSES if self.purpose is None else (self.purpose.value,)
+        return sizing.SizeRequest(self.metric, self.margin, self.alpha, self.power, purposes)
+
+
+@with_options()
+def size(choice: RunChoice, options: SizeOptions, output: JsonOption) -> None:
+    """Compute from a pilot run how many tasks and repeats a decision takes.
+
+    It also computes what they cost. No model is called.
+    """
+    wanted = options.request
+    found = _results(choice.folder)
+    second = None if options.again is None else _results(run_folder(options.again, choice.runs))
     made = sizing.size(found, wanted, second)
-    if as_json:
+    if output.as_json:
         print(json.dumps(made.to_json(), ensure_ascii=True, allow_nan=False))
     else:
         _print(made)
 
 
+def _results(folder: Path) -> Results:
+    return results(trials_folder(folder))
+
+
 def _print(made: Sizing) -> None:
-    from rich.text import Text
-
-    from loopbench.experiments.compare.tables import plain
-    from loopbench.experiments.size import tables as report
-
-    from . import render
-
-    console = render.out()
+    console = out()
     for answer in report.answers(made):
         console.print(Text(plain(answer), style="bold"), soft_wrap=True)
     for table in report.tables(made):
-        render.table(table, console)
+        print_table(table, console)
     for doubt in made.doubts:
         console.print(Text(plain(doubt), style="dim"), soft_wrap=True)

@@ -111,8 +111,7 @@ class Record:
     attempt: int = 0
     """How many earlier attempts at this trial were errored."""
     trace_at: tuple[int, ...] | None = None
-    """In bytes: offset and length of a frame of `traces.zst`, and of the trace in the frame's text; or offset and length
-    in `traces.jsonl`, whose lines stand as they are."""
+    """In bytes: offset and length of a frame of `traces.zst`, and of the trace in the frame's text."""
     unknown: tuple[str, ...] = ()
     """Metrics and fields that an imported record's source does not tell: what stands in them, 0 or nothing, was not measured."""
     version: int = RECORD_VERSION
@@ -188,8 +187,8 @@ class Record:
 
 
 def _place(at: Any) -> tuple[int, ...]:
-    if not (type(at) is list and len(at) in (2, 4) and set(map(type, at)) == {int} and 0 <= min(at) <= max(at) < _PLACES):
-        raise ValueError("trace_at is two whole numbers, or four, from 0")
+    if not (type(at) is list and len(at) == 4 and set(map(type, at)) == {int} and 0 <= min(at) <= max(at) < _PLACES):
+        raise ValueError("trace_at is not four whole numbers from 0")
     return tuple(at)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
@@ -111,6 +111,10 @@ class Meter:
             self.parent.add(usage)
 
 
+Admit = Callable[[], Awaitable[None]]
+"""Awaited before each request and each call: a trial that has ended lets nothing through."""
+
+
 class Listener(Protocol):
     """Told of every exchange with the model and every call of a tool."""
 
@@ -124,8 +128,11 @@ class Listener(Protocol):
 class MeteredModel(WrappedModel):
     """A model that counts, keeps to the budget and tells the listener."""
 
-    def __init__(self, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None = None) -> None:
+    def __init__(
+        self, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None = None, admit: Admit | None = None
+    ) -> None:
         super().__init__(model)
+        self.admit = admit
         self.meter = meter
         self.listener = listener
         self.tunnel = tunnel
@@ -138,7 +145,7 @@ class MeteredModel(WrappedModel):
 
     async def complete(self, request: Request) -> Reply:
         """Return the model's reply. Raises BudgetExceeded before a call beyond the budget, and what the model raises."""
-        self._admit()
+        await self._enter()
         ticket = object()
         started = self._in_flight[ticket] = time.perf_counter()
         try:
@@ -152,7 +159,7 @@ class MeteredModel(WrappedModel):
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Yield the model's chunks. Counts the last chunk's reply, or the text that came if the stream is closed before."""
-        self._admit()
+        await self._enter()
         ticket = object()
         started = self._in_flight[ticket] = time.perf_counter()
         text = ""
@@ -177,7 +184,9 @@ class MeteredModel(WrappedModel):
         finally:
             self._in_flight.pop(ticket, None)
 
-    def _admit(self) -> None:
+    async def _enter(self) -> None:
+        if self.admit is not None:
+            await self.admit()
         if self.tunnel is not None:
             self.meter.simulated_s = self.tunnel.simulated_s
         self.meter.admit()
@@ -207,12 +216,16 @@ class MeteredToolbox(Toolbox):
         tunnel: Tunnel | None = None,
         *,
         time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
+        admit: Admit | None = None,
     ) -> None:
         super().__init__(tools, time_limit_s=time_limit_s)
+        self.admit = admit
         self.listener = listener
         self.tunnel = tunnel
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        if self.admit is not None:
+            await self.admit()
         tunnel = self.tunnel
         fault = None
         if tunnel is None:

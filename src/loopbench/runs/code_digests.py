@@ -56,7 +56,7 @@ def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str]
 
 
 def _named_module(name: str) -> ModuleType | None:
-    """Of `package.module:Name`, where it has been imported."""
+    """Return the object of `package.module:Name`, if it has been imported."""
     return sys.modules.get(name.partition(":")[0])
 
 

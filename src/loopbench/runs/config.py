@@ -1,10 +1,14 @@
-"""The configuration of a comparison: one validated model, filled from a TOML file and from flags."""
+"""The configuration of a comparison: one validated model, filled from a TOML file and from flags.
+
+The docstring of a field is the help text of its flag.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -23,47 +27,65 @@ Engine = Literal["local", "ray"]
 COMMAND_LINE = "command line"
 FLAGS: Mapping[str, str] = {"loops": "loop", "profiles": "profile", "models": "model"}
 """Fields whose flags have other names."""
+FILE_ONLY = ("trial_budget", "provider.top_p", "provider.seed")
+"""Fields that have no flag: only a configuration file sets them."""
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
 MAX_LOOKS = 20
 MAX_SHOWN = 80
 """Characters of a bad value that an error shows."""
 
 
-class BudgetConfig(BaseModel):
-    """What may be spent; a limit left out is none."""
+@dataclass(frozen=True, slots=True)
+class IfAbsent:
+    """Metadata of a field that may be None: what happens then, as the help shows it for the default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    text: str
+
+
+class BudgetConfig(BaseModel):
+    """Limits on what may be spent. None means no limit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     calls: Positive | None = None
+    """Maximum number of model calls of the run, counted over all its sessions."""
     tokens: Positive | None = None
+    """Maximum number of tokens of the run, input and output, counted over all its sessions."""
     dollars: Limit | None = None
+    """Maximum cost of the run in US dollars, as far as prices are known, counted over all its sessions."""
     seconds: Limit | None = None
+    """Maximum running time of the run in seconds, counted over all its sessions."""
 
 
 class ProviderConfig(BaseModel):
-    """How real models are asked."""
+    """How requests are sent to real models."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     call_timeout_s: Limit = 60.0
-    """Seconds for one attempt at a reply; never more than half of a trial's time."""
+    """Time limit for one attempt at a reply of a real model, in seconds; at most half of a trial's time limit is used."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
-    """Attempts at one reply, where a provider's failure may pass."""
+    """Maximum number of attempts at one reply of a real model, for failures that may be temporary."""
     requests_per_minute: Positive | None = None
+    """Maximum number of requests per minute to each real model."""
     tokens_per_minute: Positive | None = None
+    """Maximum number of tokens per minute to and from each real model."""
     prices: Path | None = None
-    """TOML file of prices, over those that DSPy ships: US dollars per million tokens."""
+    """TOML file of prices in US dollars per million tokens; they override the prices that ship with DSPy."""
     without: tuple[Capability, ...] = ()
-    """What the model cannot do, whatever its provider says."""
+    """Capability that the real model lacks, whatever its provider claims: `tool_choice`, `response_schema` or `streaming`."""
     context_tokens: Positive | None = None
-    """Longest request in tokens, estimated; a longer one is not sent."""
+    """Maximum size of a request to a real model in tokens, estimated; a larger request is not sent."""
     probe: bool = False
-    """Find out what the model can do by asking it, before the run."""
-    temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
-    """Sampling; left out: the provider's own. What a loop asks for wins."""
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    max_tokens: Positive | None = None
-    seed: int | None = None
+    """Test what the real model can do before the run starts."""
+    temperature: Annotated[float | None, IfAbsent("the provider's own"), Field(ge=0, le=10, allow_inf_nan=False)] = None
+    """Sampling temperature of a real model; a loop that sets one overrides it."""
+    top_p: Annotated[float | None, IfAbsent("the provider's own"), Field(gt=0, le=1)] = None
+    """Probability mass for nucleus sampling of a real model; a loop that sets one overrides it."""
+    max_tokens: Annotated[Positive | None, IfAbsent("the provider's own")] = None
+    """Maximum length of a reply of a real model, in tokens."""
+    seed: Annotated[int | None, IfAbsent("none is sent")] = None
+    """Sampling seed that is sent to a real model."""
 
 
 class CompareConfig(BaseModel):
@@ -78,81 +100,79 @@ class CompareConfig(BaseModel):
         "react_extract",
         "stateless",
     )
-    """Loop designs, `name` or `name(option=value)`."""
+    """Loop to compare, `name` or `name(option=value)`; repeat the option for more loops."""
     suite: str = "arithmetic"
-    """Task suite, `name` or `name(option=value)`."""
+    """Suite of tasks, `name` or `name(option=value)`."""
     data: Path | None = None
-    """File of a suite that imports one."""
+    """File that the suite reads its tasks from, if it imports them."""
     tools: str | None = None
-    """Tools of the user's own for a suite that brings none, `my.module` or `my.module:NAME`."""
+    """Your own tools, `my.module` or `my.module:NAME`, for a suite that brings none."""
     profiles: Annotated[tuple[str, ...], Field(min_length=1)] = ("clean",)
-    """Fault profiles: built-in names or paths to TOML files."""
+    """Fault profile, a built-in name or a TOML file; repeat the option for more profiles."""
     models: Annotated[tuple[str, ...], Field(min_length=1)] = ("scripted",)
-    """`scripted`, or a real model such as openai/gpt-4o-mini."""
-    base_url: str | None = None
-    """OpenAI-compatible server of a real model."""
+    """Model, `scripted` or a real one such as openai/gpt-4o-mini; repeat the option for more models."""
+    base_url: Annotated[str | None, IfAbsent("the provider's own")] = None
+    """Address of an OpenAI-compatible server that answers for the real models."""
     provider: ProviderConfig = ProviderConfig()
-    """How real models are asked."""
-    over_http: bool = False
-    """Ask the scripted model through a server of its own on loopback, as a real one is asked."""
+    """How requests are sent to real models."""
     cassette: Path | None = None
-    """Folder of a recording."""
-    cassette_mode: CassetteModeName | None = None
-    """What is done with it: record, replay (where left out), replay-or-record or refresh."""
+    """Folder that recorded model replies are read from or written to."""
+    cassette_mode: Annotated[CassetteModeName | None, IfAbsent("replay")] = None
+    """How the recording is used: `record`, `replay`, `replay-or-record` or `refresh`."""
     quarantine: Path | None = None
-    """TOML or JSON file of tasks known to be bad, id and reason: they leave the denominator, visibly."""
-    split: str | None = None
-    """Only tasks of one split, such as train, dev or test."""
-    tasks: Positive | None = None
-    """Only the first so many tasks."""
+    """TOML or JSON file that maps the ids of known bad tasks to reasons; the results list them as excluded."""
+    split: Annotated[str | None, IfAbsent("all")] = None
+    """Split of the suite whose tasks are used, such as train, dev or test."""
+    tasks: Annotated[Positive | None, IfAbsent("all")] = None
+    """Maximum number of tasks; the first ones of the suite are used."""
     skip_unplanned: bool = False
-    """Leave tasks without a plan out under the scripted model, visibly; else a run that has some is refused."""
+    """Exclude tasks without a plan, which the scripted model cannot solve, instead of refusing to run."""
     repeats: Positive = 1
-    """Trials per arm and task."""
-    looks: Annotated[int, Field(ge=2, le=MAX_LOOKS)] | None = None
-    """Look at the verdicts so many times on the way, after equal shares of the tasks, and end once every pair is decided."""
+    """Number of trials for each arm and task."""
+    looks: Annotated[int | None, Field(ge=2, le=MAX_LOOKS)] = None
+    """Number of times to look at the verdicts, after equal shares of the tasks; the run ends early once every pair is decided."""
     seed: int = 0
-    """Of all draws of faults."""
-    max_tool_steps: Positive | None = None
-    """Step limit of every arm, in tool steps; left out: the suite's own."""
-    concurrency: Positive | None = None
-    """Trials in flight at once; left out: 32, or 8 where nothing is waited for and more would only slow each other down."""
+    """Seed of every random draw."""
+    max_tool_steps: Annotated[Positive | None, IfAbsent("the suite's own limit")] = None
+    """Maximum number of tool steps in each trial."""
+    concurrency: Annotated[Positive | None, IfAbsent(f"{IN_FLIGHT}, or {IN_FLIGHT_WITHOUT_WAITS} if no trial has to wait")] = None
+    """Number of trials in flight at once."""
     engine: Engine = "local"
-    """Where trials run: `local`, on this machine, or `ray`, on the machines of a Ray cluster."""
-    address: str | None = None
-    """Of a Ray cluster that is running; left out: one is started on this machine for the run."""
-    workers: Positive | None = None
-    """Processes that trials run in; left out: this process, or under Ray one per processor of the cluster."""
+    """Where trials run: `local`, on this machine, or `ray`, on a Ray cluster."""
+    address: Annotated[str | None, IfAbsent("a cluster is started on this machine")] = None
+    """Address of a running Ray cluster."""
+    workers: Annotated[Positive | None, IfAbsent("this process; with Ray, one per processor of the cluster")] = None
+    """Number of processes that run trials."""
     trial_timeout_s: Limit = 60.0
-    """Seconds of wall time for one trial."""
+    """Time limit for one trial, in seconds of wall time."""
     tool_timeout_s: Limit = DEFAULT_TIME_LIMIT_S
-    """Seconds for one call of a tool that sets itself no limit."""
+    """Time limit for one call of a tool that sets no limit of its own, in seconds."""
     traces: str = "all"
-    """Which traces are kept: `all`, `failures`, `sample=N` (of N trials per arm, the same for all arms) or `none`."""
+    """Which traces are kept: `all`, `failures`, `sample=N` (N trials per arm, the same for all arms) or `none`."""
     real_time: bool = False
     """Sleep through simulated delays instead of only counting them."""
     budget: BudgetConfig = BudgetConfig()
-    """Of the whole run."""
+    """Limits on what the whole run may spend."""
     trial_budget: BudgetConfig = BudgetConfig()
-    """Of each trial."""
+    """Limits on what each trial may spend."""
     alpha: Fraction = 0.05
-    """Level of tests and intervals."""
+    """Significance level of tests; intervals have a confidence of 1 - alpha."""
     margin: Fraction = 0.02
-    """Differences in accuracy below this are of no consequence."""
+    """Difference in accuracy, from 0 to 1, below which two arms count as equivalent."""
     runs: Path = Path("runs")
-    """Folder that run directories are made in."""
+    """Folder that holds the run directories."""
     mlflow: bool = True
-    """Log to MLflow."""
-    tracking_uri: str | None = None
-    """MLflow tracking server or store; left out: SQLite under the runs folder."""
+    """Log the results to MLflow."""
+    tracking_uri: Annotated[str | None, IfAbsent("SQLite in the runs folder")] = None
+    """Address of the MLflow tracking server or store."""
     experiment: str = "loopbench"
-    """MLflow experiment."""
+    """Name of the MLflow experiment."""
 
     @field_validator("loops", "profiles", "models")
     @classmethod
     def _once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) != len(names):
-            raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
+            raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
         return names
 
     @field_validator("traces")
@@ -164,7 +184,7 @@ class CompareConfig(BaseModel):
 
     @property
     def real_models(self) -> tuple[str, ...]:
-        """All but the scripted one."""
+        """The models other than the scripted one."""
         return tuple(name for name in self.models if name != "scripted")
 
     @model_validator(mode="after")
@@ -172,10 +192,6 @@ class CompareConfig(BaseModel):
         real = self.real_models
         if real and self.profiles != ("clean",):
             raise ValueError(f"fault profiles need the scripted model; {real[0]} runs under 'clean' only")
-        if self.over_http and len(real) == len(self.models):
-            raise ValueError("over_http is for the scripted model; a real one is asked over HTTP anyway")
-        if self.over_http and self.replays:
-            raise ValueError("over_http asks a model, and replaying a recording asks none; leave one of them out")
         if not real and (self.base_url is not None or self.provider != ProviderConfig()):
             what = "base_url" if self.base_url is not None else "provider"
             raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini")
@@ -184,7 +200,7 @@ class CompareConfig(BaseModel):
     @model_validator(mode="after")
     def _engine_fits(self) -> Self:
         if self.address is not None and self.engine != "ray":
-            raise ValueError('address is that of a Ray cluster; it needs engine = "ray"')
+            raise ValueError('address is the address of a Ray cluster; it needs engine = "ray"')
         if self.is_spread and self.cassette is not None and not self.replays:
             raise ValueError("a recording has one writer: record without workers, in one process; replaying may use several")
         for what, limit in (("concurrency", self.concurrency), ("requests_per_minute", self.provider.requests_per_minute)):
@@ -195,7 +211,7 @@ class CompareConfig(BaseModel):
     @model_validator(mode="after")
     def _looks_at_pairs(self) -> Self:
         if self.looks is not None and len(self.loops) * len(self.models) < 2:
-            raise ValueError("looks end a run once every pair is decided, and one loop makes no pair")
+            raise ValueError("looks end a run once every pair is decided, and one loop does not make a pair")
         return self
 
     @model_validator(mode="after")
@@ -206,24 +222,24 @@ class CompareConfig(BaseModel):
 
     @property
     def in_flight(self) -> int:
-        """Trials in flight at once."""
+        """Number of trials in flight at once."""
         if self.concurrency is not None:
             return self.concurrency
-        waits = self.real_models or self.real_time or self.over_http
+        waits = self.real_models or self.real_time
         return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
     @property
     def is_spread(self) -> bool:
-        """Trials run in other processes than this one."""
+        """Whether trials run in processes other than this one."""
         return self.engine != "local" or self.workers is not None
 
     @property
     def replays(self) -> bool:
-        """Nothing is asked: all comes from a recording."""
+        """Whether every reply comes from a recording, so that no model is called."""
         return self.cassette is not None and self.cassette_mode in (None, "replay")
 
     def public(self) -> dict[str, Any]:
-        """As JSON, without what may be secret: user and password of an address."""
+        """Return the configuration as JSON, without users and passwords in addresses, which may be secret."""
         made = self.model_dump(mode="json")
         for name in ("base_url", "tracking_uri", "address"):
             if made[name]:
@@ -231,17 +247,22 @@ class CompareConfig(BaseModel):
         return made
 
 
-def load_config(file: Path | None, flags: dict[str, Any]) -> CompareConfig:
-    """A TOML file, flags over it. Raises ValueError in one line that names file and field, or OSError."""
-    data: dict[str, Any] = {}
-    if file is not None:
-        try:
-            data = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number or nesting beyond what Python reads
-            raise ValueError(f"{file}: no valid TOML: {error}") from None
+def read_toml(file: Path | None) -> dict[str, Any]:
+    """Read a configuration file; without a file there are no settings. Raises ValueError in one line, or OSError."""
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number or nesting beyond what Python reads
+        raise ValueError(f"{file}: not valid TOML: {error}") from None
+
+
+def load_config(file: Path | None, flags: Mapping[str, Any]) -> CompareConfig:
+    """Read a TOML file; flags override it. Raises ValueError in one line that names file and field, or OSError."""
+    data = read_toml(file)
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     typed = dict(given)
-    for name in ("budget", "trial_budget", "provider"):
+    for name in _SECTIONS:
         if name in given and isinstance(data.get(name), dict):
             given[name] = data[name] | given[name]
     return config_from(data | given, COMMAND_LINE if file is None else str(file), typed=typed)
@@ -250,10 +271,10 @@ def load_config(file: Path | None, flags: dict[str, Any]) -> CompareConfig:
 def config_from(
     data: dict[str, Any], source: str, *, typed: Mapping[str, Any] | None = None, flags: Mapping[str, str] = FLAGS
 ) -> CompareConfig:
-    """Raises ValueError in one line that names source and field, with the nearest right name for an unknown one.
+    """Validate a configuration. Raises ValueError in one line that names source and field, and suggests a known field.
 
-    `typed`: what of it comes from the command line, whatever the source of the rest: a mistake there is told by its flag's name.
-    `flags`: names of flags that are not those of their fields.
+    `typed`: the part of `data` that comes from the command line; a mistake in it is reported by the flag's name.
+    `flags`: fields whose flags have other names.
     """
     typed = typed or {}
     try:
@@ -273,13 +294,13 @@ def config_from(
 
 
 def _is_typed(path: Sequence[str], typed: Mapping[str, Any]) -> bool:
-    """Whether a field was given by a flag; of a section, each field for itself."""
+    """Return whether a flag set this field; the fields of a section count separately."""
     value = typed.get(path[0])
     return value is not None and (len(path) == 1 or not isinstance(value, dict) or value.get(path[1]) is not None)
 
 
 def flag_of(path: Sequence[str], flags: Mapping[str, str] = FLAGS) -> str:
-    """How a field is typed: `--loop` for `loops.0`, `--budget-calls`, `--trial-timeout`, `--attempts` for `provider.attempts`."""
+    """Return a field's flag, such as `--loop` for `loops.0`, `--budget-calls`, or `--attempts` for `provider.attempts`."""
     names = [name for name in path if not name.isdigit() and name != "provider"]
     return f"--{flags.get(names[0]) or '-'.join(names).removesuffix('_s').replace('_', '-')}"
 

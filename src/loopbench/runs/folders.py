@@ -7,22 +7,22 @@ import secrets
 from datetime import datetime
 from pathlib import Path
 
-from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 
 RUNS = Path("runs")
 
 
 def run_name(folder: Path) -> str:
-    """What a run is called in the folder of runs, however it was typed; `RUN/test` is the test of an optimization."""
+    """Return a run's name in the folder of runs, however it was typed; `RUN/test` is the test of an optimization."""
     whole = folder.resolve()
     is_test = whole.name == TEST and (whole.parent / MANIFEST).is_file() and is_optimization(whole.parent)
     return f"{whole.parent.name}/{whole.name}" if is_test else whole.name
 
 
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:
-    """A run's directory: `run` is that, its name under `runs`, or `latest`, the one that was begun, or imported, last.
+    """Return a run's directory: `run` is that, its name under `runs`, or `latest`, the run that was begun, or imported, last.
 
-    Raises RunError where there is none.
+    Raises RunError if there is none.
     """
     root = runs or RUNS
     try:
@@ -40,16 +40,16 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
 
 
 def _began(folder: Path) -> tuple[float, float]:
-    """When a run was begun, to the second, then when its manifest was written last, in Unix time. Raises OSError."""
+    """Return when a run was begun, to the second, then when its manifest was written last, in Unix time. Raises OSError."""
     written = (folder / MANIFEST).stat().st_mtime
     try:
-        return datetime.fromisoformat(read_manifest(folder)["created"]).timestamp(), written
+        return datetime.fromisoformat(read_manifest_json(folder)["created"]).timestamp(), written
     except (KeyError, TypeError, ValueError, OverflowError):  # a damaged manifest, which says so once the run is opened
         return written, written
 
 
 def new_folder(runs: Path, suite: str) -> Path:
-    """Makes a run directory whose name says when, and what of; never one that is there already."""
+    """Make a new run directory, whose name says when it was made and of which suite."""
     runs.mkdir(parents=True, exist_ok=True)
     while True:
         folder = runs / new_name(suite)
@@ -61,25 +61,25 @@ def new_folder(runs: Path, suite: str) -> Path:
 
 
 def new_name(suite: str) -> str:
-    """Of a run directory: when, and what of."""
+    """Return a name for a run directory, from the time and the suite."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
     return f"{stamp}-{label}-{secrets.token_hex(2)}"
 
 
 KIND = "optimization"
-"""What its manifest says that it is."""
+"""The kind that an optimization's manifest has."""
 TEST = "test"
 """The folder of the comparison on the test split."""
 
 
 def is_optimization(folder: Path) -> bool:
-    """Whether a run directory is that of an optimization. Raises RunError where it is none at all."""
-    return read_manifest(folder).get("kind") == KIND
+    """Say whether a run directory is that of an optimization. Raises RunError if it is not a run directory."""
+    return read_manifest_json(folder).get("kind") == KIND
 
 
 def refuse_optimization(folder: Path, what: str) -> None:
-    """Raises RunError for an optimization, and for its test, which is opened once; `what`: such as "extended"."""
+    """Raise RunError for an optimization, and for its test, which is opened once; `what`: such as "extended"."""
     parent = folder.resolve().parent
     if is_optimization(folder):
         raise RunError(f"{folder}: this is an optimization, which cannot be {what}; only comparisons can")
@@ -88,7 +88,7 @@ def refuse_optimization(folder: Path, what: str) -> None:
 
 
 def trials_folder(folder: Path) -> Path:
-    """Where a run's trials stand: its own directory, or that of an optimization's test. Raises RunError where none was begun."""
+    """Return the directory of a run's trials: its own, or that of an optimization's test. Raises RunError if no test was begun."""
     if not is_optimization(folder):
         return folder
     if not (folder / TEST / MANIFEST).is_file():

@@ -1,4 +1,4 @@
-"""What a configuration names, looked up: suite, tasks, arms."""
+"""Look up what a configuration names: suite, tasks, arms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopbench.runs.schedule import Arm, make_arms
 
 
 def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
-    """Raises ValueError where the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
+    """Raise ValueError if the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
     if config.skip_unplanned or "scripted" not in config.models:
         return
     known = tasks.facts.unplanned if isinstance(tasks, Rows) and tasks.facts is not None else None

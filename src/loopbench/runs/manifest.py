@@ -1,168 +1,225 @@
-"""What was done to a run after it began, as its manifest keeps it, and what a reader of its results has to know of it."""
+"""The manifest of a comparison, `manifest.json`: what was asked, of what, where, and what was done to the run since it began."""
 
 from __future__ import annotations
 
-import dataclasses
-import platform
-from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Self
 
-from loopbench.datasets.task import Suite, Task
-from loopbench.metrics.record import RECORD_VERSION, Record
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
+
+from loopbench.metrics.comparison import ArmInfo
 from loopbench.metrics.sequential import Looks
-from loopbench.models.profiles import PROFILES_VERSION
-from loopbench.protocol import Loop, Optimizable, program_digest, render_value
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.changes import questions_of
-from loopbench.runs.code_digests import code_digest, own_code_digest
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.lookup import scorers_of
-from loopbench.runs.schedule import Arm
-from loopbench.runs.store.files import RunError
-from loopbench.text.plain_text import json_safe
-
-RETRIED = "retried"
-"""Trials that were scored and run again on request: [{"when", "what", "trials"}]."""
-RESCORED = "rescored"
-"""Answers that were judged again: [{"when", "suite": its digest before, "trials": whose scores changed}]."""
-FORKED = "forked_from"
-"""The run whose trials were taken over: {"run", "digest": of the records taken over, "trials": their number}."""
-EXTENDED = "extended"
-"""Arms, tasks or repeats that were added: [{"when", "trials": the schedule before, "to": the schedule since}]."""
+from loopbench.runs.run_state import Spent
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
 
 
-NOTES = (RETRIED, RESCORED, EXTENDED)
+class ManifestPart(BaseModel):
+    """A part of a manifest. Its fields stand in the order in which they are written; unknown ones are kept."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part as it is written: a field that was never set is left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the manifest of a run directory. Raises RunError, which names the file and the field."""
+        try:
+            return cls.model_validate(read_manifest_json(folder))
+        except ValidationError as error:
+            raise RunError(f"{folder / MANIFEST}: {_first(error)}") from None
 
 
-def noted(manifest: Mapping[str, Any], name: str, **note: Any) -> list[Any]:
-    """What a manifest keeps under a name, and one note more, with the time it was made at."""
-    known = manifest.get(name)
-    return [*(known if isinstance(known, list) else []), {"when": datetime.now(UTC).isoformat(timespec="seconds"), **note}]
+class SuiteEntry(ManifestPart):
+    """The suite that was asked."""
+
+    name: str
+    version: str
+    digest: str
+    tasks: int
+    """Tasks that the run asks, which may be fewer than the suite has."""
+    max_tool_steps: int | None = None
+    """Tool steps that a loop may take; unknown of an imported run."""
+    code: str = ""
+    """Digest of the user's own code that tasks are made of, solved with and scored by."""
 
 
-def notes_on(manifest: Mapping[str, Any], records: Sequence[Record]) -> dict[str, Any]:
-    """What a manifest notes of some of its records, which another run takes over.
+class ArmEntry(ManifestPart):
+    """What an arm is made of."""
 
-    Which trials a note means was not kept: it counts at most as many as it can mean, of those run again the records of a later
-    attempt, and falls away where that is none. That a schedule was extended is no matter of records. Raises RunError.
-    """
-    most = {RETRIED: sum(record.attempt > 0 for record in records), RESCORED: len(records)}
+    arm: str
+    loop: str
+    options: dict[str, Any]
+    """Those that were typed."""
+    model: str
+    profile: str
+    configuration: str = ""
+    """All that the loop is set to, its program aside."""
+    code: str = ""
+    """Digest."""
+    program: str | None = None
+    """Digest of the optimized program that the arm runs, if it runs one."""
+
+    def info(self, suite: str) -> ArmInfo:
+        """Return the arm as a comparison names it."""
+        return ArmInfo(self.arm, self.loop, self.options, self.model, self.profile, suite)
+
+
+class AskedDigests(ManifestPart):
+    """Digests of everything that decides what a trial is asked, and of the plans that a scripted model follows."""
+
+    questions: str
+    plans: str
+    tools: str | None = None
+    """Code of the user's own tools, if there is any."""
+
+
+class ImportSource(ManifestPart):
+    """A file of another tool."""
+
+    file: str
+    sha256: str
+    format: str
+    by: str
+    """The tool and its version, if the file says so."""
+    arms: tuple[str, ...]
+
+
+class ImportOrigin(ManifestPart):
+    """Where an imported run comes from."""
+
+    format: str
+    sources: tuple[ImportSource, ...] = Field(alias="from")
+    cluster: str | None = None
+    errors_as_failures: bool = False
+    scorer: str | None = None
+    scale: str | None = None
+
+
+class RunNote(ManifestPart):
+    """Something that was done to a run after it began."""
+
+    when: str
+    what: str | None = None
+    """Which trials were run again."""
+    suite: str = ""
+    """Digest of the suite that the answers had been judged by before."""
+    trials: int
+    """Trials that were run again, whose scores changed, or that the schedule had before it was extended."""
+    to: int | None = None
+    """Trials of the extended schedule."""
+
+    @classmethod
+    def now(cls, **values: Any) -> RunNote:
+        """Return a note with the present time."""
+        return cls(when=timestamp(), **values)
+
+
+class Settings(BaseModel):
+    """The settings of a run that its results are read with."""
+
+    model_config = ConfigDict(frozen=True)
+
+    suite: str = ""
+    """The suite as it was typed."""
+    models: tuple[str, ...] = ()
+    repeats: int
+    alpha: float
+    margin: float
+    tasks: int | None = None
+    """The first so many tasks; all of them if absent."""
+    cassette: str | None = None
+    cassette_mode: str | None = None
+    real_time: bool = False
+
+
+def fitting(settings: type[BaseModel]) -> AfterValidator:
+    """Return a validator of a configuration that has at least these settings; the configuration stays as it is."""
+
+    def check(config: dict[str, Any]) -> dict[str, Any]:
+        try:
+            settings.model_validate(config)
+        except ValidationError as error:
+            raise ValueError(_first(error)) from None
+        return config
+
+    return AfterValidator(check)
+
+
+def _first(error: ValidationError) -> str:
+    """Return the first field that does not fit, and why."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return ": ".join([*([".".join(map(str, first["loc"]))] if first["loc"] else []), first["msg"].removeprefix("Value error, ")])
+
+
+def _looks(value: Any) -> Looks | None:
+    """Raises ValueError for a plan that is damaged."""
     try:
-        notes = {
-            name: [{**note, "trials": min(int(note["trials"]), count)} for note in manifest.get(name, [])]
-            for name, count in most.items()
-            if count
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"manifest.json: {type(error).__name__}: {error}") from None
-    return {name: made for name, made in notes.items() if made}
+        return value if value is None or isinstance(value, Looks) else Looks.from_json(value)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
-def warnings_of(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """What makes a run's results say more than they should. Raises KeyError or TypeError for a damaged manifest."""
-    again = sum(int(note["trials"]) for note in manifest.get(RETRIED, []))
-    if again:
-        yield f"{again} trials that had crashed or timed out were run again on request: what they show is favourable"
+class Manifest(ManifestPart):
+    """What decides what the trials of a run give, where they ran, and what was done to the run since it began."""
+
+    created: str
+    imported: ImportOrigin | None = None
+    """Where the run comes from, if another tool made it."""
+    config: Annotated[dict[str, Any], fitting(Settings)]
+    """The configuration that the run began with, without secrets."""
+    seed: int
+    versions: dict[str, int | str | None]
+    suite: SuiteEntry
+    profiles: dict[str, str]
+    """Fault profile → its digest."""
+    arms: tuple[ArmEntry, ...]
+    packages: dict[str, str | None]
+    python: str
+    platform: str
+    asked: AskedDigests | None = None
+    models: dict[str, Any] = Field(default_factory=dict)
+    """What real models can do, as they showed it when the run began."""
+    suite_problems: tuple[str, ...] = ()
+    looks: Annotated[Looks | None, PlainValidator(_looks), PlainSerializer(lambda looks: looks and looks.to_json())] = None
+    """When the run is looked at on its way."""
+    ablation: dict[str, Any] = Field(default_factory=dict)
+    """Which arm is which cell of an ablation; `experiments/ablate` reads it."""
+    cut_short: Annotated[Spent, PlainSerializer(Spent.to_json, return_type=dict[str, Any])] = Spent()
+    """What was spent in trials that an interruption or a budget cut short, which have no record."""
+    retried: tuple[RunNote, ...] = ()
+    """Trials that were scored and run again on request."""
+    rescored: tuple[RunNote, ...] = ()
+    """Answers that were judged again."""
+    extended: tuple[RunNote, ...] = ()
+    """Arms, tasks or repeats that were added."""
+
+    @property
+    def settings(self) -> Settings:
+        """What of the configuration the results are read with."""
+        return Settings.model_validate(self.config)
+
+    @property
+    def is_ablation(self) -> bool:
+        return "ablation" in self.model_fields_set
+
+    def arm(self, name: str) -> ArmEntry | None:
+        """Return the arm of a name, or None."""
+        return next((arm for arm in self.arms if arm.arm == name), None)
 
 
-def remarks_of(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """What else a reader has to know. Raises KeyError or TypeError for a damaged manifest."""
-    for note in manifest.get(RESCORED, []):
-        yield f"Judged again on {note['when']}: the scores of {note['trials']} trials changed."
-    if FORKED in manifest:
-        yield f"{manifest[FORKED]['trials']} trials were taken over from {manifest[FORKED]['run']}."
+def timestamp() -> str:
+    """Return the present time, as manifests give it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a comparison. Raises RunError, which names the file and the field."""
+    return Manifest.read(folder)
 
 
-def asked_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, str]:
-    """What `ASKED` holds. Of the user's own code only `--tools` is a part: what a suite's module holds may be expected answers."""
-    made = questions_of(suite, tasks, config.max_tool_steps or suite.max_tool_steps)
-    return made if config.tools is None else made | {"tools": own_code_digest(None, config.tools)}
-
-
-def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> dict[str, Any]:
-    """What decides what trials give, and where they ran."""
-    return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config.public(),
-        "seed": config.seed,
-        "versions": {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION},
-        "suite": suite_manifest(config, suite, tasks),
-        "profiles": {arm.profile.name: arm.profile.digest for arm in arms},
-        "arms": [
-            {
-                "arm": arm.name,
-                "loop": arm.spec.name,
-                "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
-                "model": arm.model,
-                "profile": arm.profile.name,
-                "configuration": configuration(arm.loop),
-                "code": code_digest(arm.loop),
-                **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
-            }
-            for arm in arms
-        ],
-        "packages": {name: package_version(name) for name in PACKAGES},
-        "python": platform.python_version(),
-        "platform": platform.platform(terse=True),
-    }
-
-
-def suite_manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, Any]:
-    """What a manifest says of the suite."""
-    code = suite_code(config, suite)
-    return {
-        "name": suite.name,
-        "version": suite.version,
-        "digest": suite.digest,
-        "tasks": len(tasks),
-        "max_tool_steps": config.max_tool_steps or suite.max_tool_steps,
-        **({"code": code} if code else {}),
-    }
-
-
-def suite_code(config: CompareConfig, suite: Suite) -> str:
-    """Digest of the code of the user's own that tasks are made of, solved with and scored by; empty where there is none."""
-    own = [name for scorer in sorted(scorers_of(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
-    return own_code_digest(parse_spec(config.suite).name, config.tools, own)
-
-
-def loop_program_digest(loop: Loop) -> str | None:
-    """Of the prompts of a loop; None where they cannot be changed."""
-    return program_digest(loop.predictors) if isinstance(loop, Optimizable) else None
-
-
-def configuration(loop: object) -> str:
-    """All that a loop is set to, its program aside, the same in every process: sets sorted, no memory addresses."""
-    if not dataclasses.is_dataclass(loop):
-        return render_value(loop)
-    fields = [f"{item.name}={_literal(getattr(loop, item.name))}" for item in dataclasses.fields(loop) if item.name != "program"]
-    return f"{type(loop).__name__}({', '.join(fields)})"
-
-
-def _literal(value: Any) -> str:
-    return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
-
-
-def package_version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-ABLATION = "ablation"
-"""Of the manifest: which arm is which cell of an ablation, see `ablation.py`."""
-
-
-def looks_of(manifest: Mapping[str, Any]) -> Looks | None:
-    """When a run is looked at on its way; None where it is not. Raises KeyError, TypeError or ValueError for a damaged plan."""
-    return None if manifest.get("looks") is None else Looks.from_json(manifest["looks"])
-
-
-ASKED = "asked"
-"""Of the manifest: digests of all that decides what a trial is asked, and of the plans that a scripted model follows."""
+def write_manifest(folder: Path, manifest: ManifestPart) -> None:
+    """Write a manifest, whole or not at all."""
+    write_manifest_json(folder, manifest.to_json())

@@ -33,7 +33,7 @@ NO_PERMISSIONS = Permissions()
 
 
 def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) -> CompareConfig:
-    """A manifest's configuration, with what the user typed again. Raises RunError for what has to be typed and was not."""
+    """Return a manifest's configuration, with what the user typed again. Raises RunError for what had to be typed and was not."""
     allowed_code(folder, own_code(config), allowed.code)
     shown = config.public()  # as in the manifest, which leaves out what is secret
     if config.base_url is not None:
@@ -58,7 +58,7 @@ def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) ->
 
 
 def allowed_code(folder: Path, names: Iterable[str], allowed: Collection[str]) -> None:
-    """Raises RunError for names of the user's own code that were not typed."""
+    """Raise RunError for names of the user's own code that were not typed."""
     missing = [name for name in names if name not in allowed]
     if missing:
         its, it = ("its name", "it") if len(missing) == 1 else ("their names", "them")
@@ -67,7 +67,7 @@ def allowed_code(folder: Path, names: Iterable[str], allowed: Collection[str]) -
 
 
 def resume_flags(config: CompareConfig) -> list[str]:
-    """What `allowed_config` wants typed again, as words of a command; of addresses without what is secret."""
+    """Return what `allowed_config` wants typed again, as words of a command; addresses without what is secret."""
     shown = config.public()
     flags = ("base_url", "cassette", "address", *(("tracking_uri",) if config.mlflow else ()))
     typed_again = [[f"--{name.replace('_', '-')}", shlex.quote(str(shown[name]))] for name in flags if shown[name]]
@@ -75,12 +75,12 @@ def resume_flags(config: CompareConfig) -> list[str]:
 
 
 def allow_words(config: CompareConfig) -> list[str]:
-    """Of them, what lets code of the user's own be imported."""
+    """Return the words of a command that let code of the user's own be imported."""
     return [word for name in own_code(config) for word in ("--allow", shlex.quote(name))]
 
 
 def own_code(config: CompareConfig) -> list[str]:
-    """The names in a configuration that lead to code outside of loopbench, each once."""
+    """Return the names in a configuration that lead to code outside of loopbench, each once."""
     ours = {"loop": builtin_names("loop"), "suite": builtin_names("suite")}
     named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
     names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]

@@ -121,7 +121,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 def _imported(kind: str, name: str) -> Callable[..., Any]:
     found: Callable[..., Any] = own_object(kind, name)
     if not callable(found):
-        raise ValueError(f"{kind} {name!r} is no class or function")
+        raise ValueError(f"{kind} {name!r} is not a class or function")
     return found
 
 
@@ -158,7 +158,7 @@ def _with_program(loop: Loop, path: str) -> Loop:
 
 
 def _missing(target: Callable[..., Any], given: Mapping[str, Any]) -> str:
-    """An option that has no default and is not given; empty where there is none."""
+    """Return an option that has no default and is not given; empty if there is none."""
     needed = (name for name, option in options_of(target).items() if option.default is inspect.Parameter.empty)
     return next((name for name in needed if name not in given), "")
 
@@ -169,7 +169,7 @@ def _limited(loop: Loop, spec: Spec, tool_steps: int) -> Loop:
 
 
 def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
-    """Whether the user typed an option that the limit would change: one of the loop's own, or of the loop inside it."""
+    """Say whether the user typed an option that the limit would change: one of the loop's own, or of the loop inside it."""
     limited = loop.with_step_limit(tool_steps)
     for name, option in options_of(find("loop", spec.name)).items():
         inner = getattr(loop, name, None)
@@ -220,7 +220,7 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
     known = options_of(loader)
     given = dict(spec.options)
     if "tools" in given and "tools" in known:
-        raise ValueError(f"suite {spec.name}: tools is no option; name their module with --tools")
+        raise ValueError(f"suite {spec.name}: tools is not an option; name their module with --tools")
     if tools is not None and "tools" not in known:
         raise ValueError(f"suite {spec.name} brings its own tools; leave --tools out")
     if data is not None:

@@ -8,10 +8,9 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from loopbench.metrics.record import Record
-from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import TRIALS, each_record
 
 from .config import BudgetConfig
@@ -26,9 +25,6 @@ Retry = Literal["infrastructure", "errors"]
 
 FAVOURED = frozenset({"crashed", "timeout"})
 """Stops that the harness sets where a loop broke: scored 0. To run such trials again favours loops that break now and then."""
-
-CUT_SHORT = "cut_short"
-"""Of the manifest: what was spent in trials that an interruption or a budget cut short, which have no record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Spent:
         )
 
     def beyond(self, known: Spent) -> Spent:
-        """What of it is more than is known; nothing is ever given back."""
+        """Return what is beyond the known, never less than nothing."""
         return Spent(
             max(0, self.calls - known.calls),
             max(0, self.tokens - known.tokens),
@@ -68,18 +64,8 @@ class Spent:
         )
 
     def to_json(self) -> dict[str, float]:
-        """Under the names of a budget's limits."""
+        """Return the amounts by the names of a budget's limits."""
         return {"calls": self.calls, "tokens": self.tokens, "dollars": self.dollars, "seconds": round(self.seconds, 3)}
-
-    @classmethod
-    def cut_short(cls, manifest: Mapping[str, Any]) -> Spent:
-        """What a manifest says was spent in trials that have no record. Raises RunError."""
-        try:
-            kept = manifest.get(CUT_SHORT) or {}
-            dollars, seconds = float(kept.get("dollars", 0)), float(kept.get("seconds", 0))
-            return cls(int(kept.get("calls", 0)), int(kept.get("tokens", 0)), dollars, seconds)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise RunError(f"manifest.json: {CUT_SHORT}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +75,10 @@ class RunState:
     ended: Mapping[Key, TrialState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
     size: int = 0
-    """Of the file of records when it was read, in bytes."""
+    """Bytes of the file of records when it was read."""
 
     def next_attempt(self, key: Key, retry: Retry | None) -> int | None:
-        """Which attempt, from 0, a trial is to have now; None where what it gave stands."""
+        """Return which attempt, from 0, a trial is to have now; None if what it gave stands."""
         ended = self.ended.get(key)
         if ended is None:
             return 0
@@ -103,15 +89,15 @@ class RunState:
         return ended.attempt + 1 if again else None
 
     def is_favoured(self, key: Key) -> bool:
-        """Whether a trial is scored, and could only gain by being run again."""
+        """Say whether a trial is scored, and could only gain by being run again."""
         ended = self.ended.get(key)
         return ended is not None and ended.status == "scored" and ended.stop in FAVOURED
 
 
 def read_state(folder: Path, known: RunState | None = None) -> RunState:
-    """Of a run directory; `known` where nothing was written since. A torn last line is skipped.
+    """Read the state of a run; return `known` if nothing was written since. A torn last line is skipped.
 
-    Raises RunError for any other line that is no record.
+    Raises RunError for any other line that is not a record.
     """
     path = folder / TRIALS
     size = path.stat().st_size if path.exists() else 0
@@ -160,7 +146,7 @@ class SpentTally:
 
 
 def larger(budget: BudgetConfig, spent: Spent, share: float) -> dict[str, float]:
-    """For each limit that is used up, by name, one that leaves room for the rest, in whole units or cents.
+    """Return for each limit that is used up, by name, one that leaves room for the rest, in whole units or cents.
 
     `share`: of the run's trials that have ended. The rest is taken to cost as much for each, and a tenth more; where nothing has
     ended, as much again.

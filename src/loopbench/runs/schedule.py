@@ -110,11 +110,11 @@ class PendingTrials:
 
     @property
     def again(self) -> int:
-        """Of them, those that have a record."""
+        """Missing trials that have a record."""
         return sum(self.past.next_attempt(key, self.retry) is not None for key in self.past.ended)
 
     @property
     def favoured(self) -> int:
-        """Of them, those that are scored already."""
+        """Missing trials that are scored already."""
         past = self.past
         return sum(past.is_favoured(key) and past.next_attempt(key, self.retry) is not None for key in past.ended)

@@ -26,7 +26,7 @@ RELATIONS: Mapping[Relation, str] = {
 
 
 def standing(pair: Pair, first: str | None = None) -> Relation:
-    """How `first`, else a, stands to the other arm; an open verdict on equal means is a tie."""
+    """Return how `first`, else a, stands to the other arm; an open verdict on equal means is a tie."""
     word = pair.verdict.word
     if word == "undecided":
         return "tied" if round(pair.difference.value, _EQUAL_DIGITS) == 0 else "undecided"
@@ -35,7 +35,7 @@ def standing(pair: Pair, first: str | None = None) -> Relation:
 
 
 def relation(pair: Pair, first: str | None = None) -> str:
-    """The same in words that the other arm's name follows: `better than`, `tied with`, …"""
+    """Return the same in words that the other arm's name follows: `better than`, `tied with`, …"""
     return RELATIONS[standing(pair, first)]
 
 

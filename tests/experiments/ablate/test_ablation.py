@@ -21,7 +21,8 @@ from loopbench.experiments.compare.run import run
 from loopbench.metrics.statistics import Verdict, VerdictWord
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
+from loopbench.runs.manifest import read_manifest
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.records import TRIALS
 
 pytestmark = pytest.mark.thorough
@@ -53,7 +54,7 @@ def test_the_cells_are_arms_of_an_ordinary_comparison(config):
         for retries in (0, 2, 5)
         for ending in ("both", "off")
     ]
-    kept = read_manifest(experiment.folder)["ablation"]
+    kept = read_manifest_json(experiment.folder)["ablation"]
     assert kept["loop"] == "finish"
     assert kept["factors"] == {"parse_retries": [0, 2, 5], "forced_finish": ["both", "off"]}
     assert kept["design"] == "full"
@@ -160,7 +161,7 @@ def test_what_a_loop_wraps_may_vary_too(config):
 def test_options_that_are_not_varied_stay_as_typed(config):
     experiment = prepare(AblationRequest("finish(max_steps=4)", RETRIES), config())
     assert all(arm.spec.options["max_steps"] == 4 for arm in experiment.arms)
-    assert read_manifest(experiment.folder)["ablation"]["default"] == {"parse_retries": 2, "forced_finish": "both"}
+    assert read_manifest_json(experiment.folder)["ablation"]["default"] == {"parse_retries": 2, "forced_finish": "both"}
 
 
 def test_many_cells_are_not_compared_in_pairs(config):
@@ -254,11 +255,13 @@ def test_json_has_what_the_page_promises(reacted):
         {"resolution": []},
     ],
 )
-def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, broken: Any):
-    kept = reacted.found.manifest["ablation"]
-    manifest = {**reacted.found.manifest, "ablation": {**kept, **broken} if isinstance(broken, dict) and broken else broken}
-    with pytest.raises(RunError, match="the manifest's 'ablation' does not fit its arms") as caught:
-        ablated(Results(reacted.found.folder, manifest, reacted.found.records, reacted.found.comparison))
+def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, tmp_path: Path, broken: Any):
+    kept = reacted.found.manifest.ablation
+    manifest = reacted.found.manifest.to_json()
+    manifest["ablation"] = {**kept, **broken} if isinstance(broken, dict) and broken else broken
+    write_manifest_json(tmp_path, manifest)
+    with pytest.raises(RunError, match=r"the manifest's 'ablation' does not fit its arms|json: ablation: ") as caught:
+        ablated(Results(reacted.found.folder, read_manifest(tmp_path), reacted.found.records, reacted.found.comparison))
     assert "\n" not in str(caught.value)
 
 

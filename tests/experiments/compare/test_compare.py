@@ -20,7 +20,7 @@ from loopbench.metrics.scorers import is_abstention
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.folders import new_folder, run_folder
-from loopbench.runs.store.files import MANIFEST, RunError, write_manifest
+from loopbench.runs.store.files import MANIFEST, RunError, write_manifest_json
 
 BLIND = "loopbench.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
@@ -183,7 +183,7 @@ def copy(breeze, tmp_path: Path) -> Any:
 def test_reading_a_run_imports_no_code_that_it_names(breeze, copy, tmp_path, monkeypatch):
     (tmp_path / "own_evil.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    text = json.dumps(breeze.manifest).replace(BLIND, "own_evil:Blind").replace('"arithmetic"', '"own_evil:suite"')
+    text = json.dumps(breeze.manifest.to_json()).replace(BLIND, "own_evil:Blind").replace('"arithmetic"', '"own_evil:suite"')
     records = (breeze.folder / "trials.jsonl").read_text().replace(BLIND, "own_evil:Blind")
     folder = copy(json.loads(text))
     (folder / "trials.jsonl").write_text(records)
@@ -205,7 +205,7 @@ def test_a_manifest_without_any_one_of_its_parts_is_read_or_refused_in_one_line(
     folder = copy({})
     head = (folder / "trials.jsonl").read_bytes().splitlines(keepends=True)[:1]
     (folder / "trials.jsonl").write_bytes(b"".join(head))
-    for manifest in holes({**breeze.manifest, "packages": {}}):
+    for manifest in holes({**breeze.manifest.to_json(), "packages": {}}):
         (folder / "manifest.json").write_text(json.dumps(manifest))
         try:
             found = results(folder)
@@ -219,7 +219,8 @@ def test_a_manifest_without_any_one_of_its_parts_is_read_or_refused_in_one_line(
 
 
 def test_records_of_an_arm_that_the_manifest_lacks_are_refused(breeze, copy):
-    manifest = {**breeze.manifest, "arms": breeze.manifest["arms"][1:]}
+    manifest = breeze.manifest.to_json()
+    manifest = {**manifest, "arms": manifest["arms"][1:]}
     with pytest.raises(RunError, match="do not fit together"):
         results(copy(manifest))
 
@@ -321,10 +322,10 @@ def test_the_latest_run_is_the_one_that_was_begun_last_whatever_its_name(tmp_pat
         assert run_folder("latest", tmp_path) == tmp_path / name
 
 
-def test_a_manifest_that_is_written_again_makes_no_run_the_latest_nor_does_half_a_fork(tmp_path):
-    for name, day in (("new", 2), ("old", 1), (".fork.part", 3)):  # written last: the half-made one
+def test_a_manifest_that_is_written_again_makes_no_run_the_latest_nor_does_one_of_a_hidden_folder(tmp_path):
+    for name, day in (("new", 2), ("old", 1), (".new.part", 3)):  # written last: the hidden one
         (tmp_path / name).mkdir()
-        write_manifest(tmp_path / name, {"config": {}, "created": f"2026-01-0{day}T00:00:00+00:00"})
+        write_manifest_json(tmp_path / name, {"config": {}, "created": f"2026-01-0{day}T00:00:00+00:00"})
     assert run_folder("latest", tmp_path) == tmp_path / "new"
     with pytest.raises(RunError, match=r"in .*: old, new$"):
         run_folder("another", tmp_path)

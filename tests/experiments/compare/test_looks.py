@@ -18,7 +18,6 @@ from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import looks_of
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import TRIALS
@@ -68,7 +67,7 @@ def test_a_run_ends_at_the_look_at_which_every_pair_is_decided(configured):
     assert (found.looked.reached, found.looked.planned, found.looked.tasks, found.looked.stopped) == (1, 4, 30, True)
     assert found.is_complete
     assert len(found.records) == 2 * 30 < found.scheduled == 240
-    looks = looks_of(found.manifest)
+    looks = found.manifest.looks
     assert looks is not None
     assert {record.task for record in found.records} == set(looks.stage(1))
     assert found.comparison.alpha == looks.levels[0]
@@ -81,7 +80,7 @@ def test_a_run_ends_at_the_look_at_which_every_pair_is_decided(configured):
 def test_a_run_that_is_not_decided_on_the_way_goes_to_its_end(configured):
     """Two equal arms: nothing is better, and so few tasks show no equivalence either."""
     found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=12)", looks=3))
-    looks = looks_of(found.manifest)
+    looks = found.manifest.looks
     assert looks is not None
     assert found.looked is not None
     assert (found.looked.reached, found.looked.stopped, found.is_complete) == (3, False, True)
@@ -147,7 +146,7 @@ def test_a_budget_leaves_a_run_that_goes_on(configured):
         configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=2, budget={"calls": 60})
     )
     assert run(experiment, Heard()) == "budget of 60 model calls used up"
-    assert run(reopen(experiment.folder, sitting=SessionSettings({"budget": {"calls": 100_000}})), Heard()) == ""
+    assert run(reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 100_000}})), Heard()) == ""
     assert results(experiment.folder).digest == whole.digest
 
 
@@ -202,5 +201,5 @@ def test_more_looks_than_tasks_are_refused_before_anything_is_made(configured, t
 
 
 def test_an_optimization_takes_no_looks():
-    with pytest.raises(ValueError, match="looks is no part of an optimization"):
+    with pytest.raises(ValueError, match="looks is not a setting of an optimization"):
         load_optimize_config(None, {"looks": 3})

@@ -1,11 +1,11 @@
-"""A run over time: however its schedule is cut into sittings, extensions and forks, its results are those of one whole run."""
+"""A run over time: however its schedule is cut into sittings, and extensions, its results are those of one whole run."""
 
 from __future__ import annotations
 
 import importlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.extend import Additions, extend
-from loopbench.experiments.compare.fork import fork
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.reopen import SessionSettings, reopen
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
 from loopbench.protocol import Capabilities, ProviderError, Reply, Request
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import notes_on
 from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.runs.run_state import Spent, SpentTally, larger, read_state
-from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
 from loopbench.runs.store.records import TRIALS, read_records
-from loopbench.runs.store.traces import read_trace
 
 BARE = "bare(check_types=true)"
 
@@ -85,12 +82,12 @@ def kill(folder: Path, kept: int) -> None:
 
 
 def change(folder: Path, **parts: Any) -> None:
-    write_manifest(folder, read_manifest(folder) | parts)
+    write_manifest_json(folder, read_manifest_json(folder) | parts)
 
 
 def other_code(folder: Path, arm: int = 0) -> None:
     """As if an arm had been run under other code."""
-    arms = read_manifest(folder)["arms"]
+    arms = read_manifest_json(folder)["arms"]
     change(folder, arms=[{**entry, "code": "0" * 64} if place == arm else entry for place, entry in enumerate(arms)])
 
 
@@ -113,11 +110,9 @@ class Stage:
     """Trials that outlive a kill."""
     ends: bool
     """It is then gone on with to its end."""
-    forked: int | None
-    """The arm whose code changes, so that the run goes on in a fork."""
 
 
-stages = st.builds(Stage, st.integers(0, 12), st.booleans(), st.none() | st.integers(0, 3))
+stages = st.builds(Stage, st.integers(0, 12), st.booleans())
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +124,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.thorough
 @settings(max_examples=15)
 @given(order=st.permutations(sorted(STEPS)), between=st.lists(stages, min_size=5, max_size=5))
-def test_sittings_extensions_and_forks_in_any_order_give_the_results_of_one_run(whole, tmp_path_factory, order, between):
+def test_sittings_and_extensions_in_any_order_give_the_results_of_one_run(whole, tmp_path_factory, order, between):
     experiment = prepare(config_of(tmp_path_factory.mktemp("parts")))
     for step, stage in zip([*order, None], between, strict=True):
         went_on(experiment)
@@ -138,42 +133,15 @@ def test_sittings_extensions_and_forks_in_any_order_give_the_results_of_one_run(
         if stage.ends:
             went_on(reopen(folder))
         before = {record.key for record in read_records(folder)}
-        if stage.forked is not None and any(arm.name not in _of_arm(experiment, stage.forked) for arm in experiment.arms):
-            folder = _after_a_fork(experiment, stage.forked, before)
         if step is not None:
             experiment = extend(folder, STEPS[step])
-            assert {record.key for record in read_records(folder)} >= before - _touched(experiment, stage.forked)
+            assert {record.key for record in read_records(folder)} >= before
         else:
             experiment = reopen(folder)
     went_on(experiment)
     found = results(experiment.folder)
     assert (found.digest, found.is_complete) == (whole, True)
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == found.scheduled
-
-
-def _of_arm(experiment: Experiment, place: int) -> str:
-    return experiment.arms[place % len(experiment.arms)].name
-
-
-def _touched(experiment: Experiment, place: int | None) -> set[tuple[str, str, int]]:
-    """Cells that a fork may have given up."""
-    return set() if place is None else {trial.key for trial in experiment._schedule()}
-
-
-def _after_a_fork(experiment: Experiment, place: int, before: set[tuple[str, str, int]]) -> Path:
-    """The directory in which the run goes on; the same one where the fork had nothing to take over."""
-    folder, name = experiment.folder, _of_arm(experiment, place)
-    manifest = read_manifest(folder)
-    other_code(folder, place % len(experiment.arms))
-    held = {key for key in before if key[0] != name}
-    if not held:
-        with pytest.raises(RunError, match="nothing can be taken over"):
-            fork(folder)
-        write_manifest(folder, manifest)
-        return folder
-    made = fork(folder)
-    assert set(made.past.ended) == held
-    return made.folder
 
 
 # --- budgets of the whole run ---
@@ -184,16 +152,16 @@ def test_what_records_and_trials_cut_short_have_spent_counts(configured):
     assert run(experiment, Count()) == "budget of 20 model calls used up"
     assert reopen(experiment.folder).spent.calls == 20
     recorded = sum(record.lm_calls for record in read_records(experiment.folder))
-    assert read_manifest(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
+    assert read_manifest_json(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
 
 
 def test_a_larger_budget_is_of_the_whole_run_too_and_the_manifest_stays(configured):
     experiment = prepare(configured(tasks=9, budget={"calls": 20}))
     run(experiment, Count())
     more = SessionSettings({"budget": {"calls": 30}})
-    assert run(reopen(experiment.folder, sitting=more), Count()) == "budget of 30 model calls used up"
+    assert run(reopen(experiment.folder, session=more), Count()) == "budget of 30 model calls used up"
     assert reopen(experiment.folder).spent.calls == 30
-    assert read_manifest(experiment.folder)["config"]["budget"]["calls"] == 20
+    assert read_manifest_json(experiment.folder)["config"]["budget"]["calls"] == 20
 
 
 @pytest.mark.parametrize("limit", [{"tokens": 3_000}, {"seconds": 1e-9}])
@@ -230,7 +198,7 @@ def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, 
 def test_what_is_typed_wins_over_the_manifest_and_is_not_written(configured):
     folder = begun(configured(concurrency=5))
     before = (folder / "manifest.json").read_bytes()
-    again = reopen(folder, sitting=SessionSettings({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
+    again = reopen(folder, session=SessionSettings({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
     assert (again.config.concurrency, again.config.budget.tokens, again.config.mlflow) == (2, 10, True)
     went_on(again)
     assert (folder / "manifest.json").read_bytes() == before
@@ -239,23 +207,23 @@ def test_what_is_typed_wins_over_the_manifest_and_is_not_written(configured):
 def test_what_results_depend_on_cannot_be_changed(configured):
     folder = begun(configured())
     with pytest.raises(ValueError, match="seed: it stays as it was"):
-        reopen(folder, sitting=SessionSettings({"seed": 3}))
+        reopen(folder, session=SessionSettings({"seed": 3}))
 
 
 def test_a_cluster_is_reached_only_where_it_was_typed(configured):
     folder = prepare(configured()).folder
-    config = read_manifest(folder)["config"]
+    config = read_manifest_json(folder)["config"]
     change(folder, config={**config, "engine": "ray", "address": "ray://10.9.9.9:10001"})
     with pytest.raises(RunError, match=r"--address ray://10\.9\.9\.9:10001, or stay here: --engine local"):
         reopen(folder)
-    assert reopen(folder, sitting=SessionSettings({"engine": "local"})).config.address is None
+    assert reopen(folder, session=SessionSettings({"engine": "local"})).config.address is None
     assert reopen(folder, Permissions(address="ray://10.9.9.9:10001")).config.engine == "ray"
 
 
 def test_a_store_is_logged_to_only_where_it_was_typed(configured):
     folder = prepare(configured()).folder
     uri = "https://user:secret@mlflow.example:5000"
-    change(folder, config={**read_manifest(folder)["config"], "tracking_uri": uri, "mlflow": True})
+    change(folder, config={**read_manifest_json(folder)["config"], "tracking_uri": uri, "mlflow": True})
     for allowed in (Permissions(), Permissions(tracking_uri="https://other.example")):
         with pytest.raises(RunError, match=r"--tracking-uri https://mlflow\.example:5000, or log nothing: --no-mlflow") as caught:
             reopen(folder, allowed)
@@ -265,7 +233,7 @@ def test_a_store_is_logged_to_only_where_it_was_typed(configured):
     typed = reopen(folder, Permissions(tracking_uri="https://me:mine@mlflow.example:5000")).config
     assert (typed.tracking_uri, typed.mlflow) == ("https://me:mine@mlflow.example:5000", True)
     assert resume_flags(typed) == ["--tracking-uri", "https://mlflow.example:5000"]
-    without = reopen(folder, sitting=SessionSettings({"mlflow": False})).config
+    without = reopen(folder, session=SessionSettings({"mlflow": False})).config
     assert (without.mlflow, resume_flags(without)) == (False, [])
 
 
@@ -289,7 +257,7 @@ class Down:
 def down(configured, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Down]:
     """A run of three trials on a model that is down, and the model; each trial was tried as often as it is by itself."""
     model = Down()
-    monkeypatch.setattr("loopbench.models.real.open_model", lambda *arguments, **options: model)
+    monkeypatch.setattr("loopbench.runs.real_models.open_model", lambda *arguments, **options: model)
     folder = begun(configured(models=("openai/fake",), profiles=("clean",)))
     for _ in range(3):
         went_on(reopen(folder))
@@ -301,11 +269,11 @@ def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
     folder, model = down
     assert len(reopen(folder).missing()) == 0
     asked = SessionSettings(retry="infrastructure")
-    assert {record.attempt for record in went_on(reopen(folder, sitting=asked))} == {3}
+    assert {record.attempt for record in went_on(reopen(folder, session=asked))} == {3}
     model.works = True
-    assert {(record.status, record.attempt) for record in went_on(reopen(folder, sitting=asked))} == {("scored", 4)}
-    assert len(reopen(folder, sitting=asked).missing()) == 0
-    assert "retried" not in read_manifest(folder)
+    assert {(record.status, record.attempt) for record in went_on(reopen(folder, session=asked))} == {("scored", 4)}
+    assert len(reopen(folder, session=asked).missing()) == 0
+    assert "retried" not in read_manifest_json(folder)
 
 
 CRASHING = """
@@ -333,77 +301,11 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     again = reopen(folder, allowed, SessionSettings(retry="errors"))
     assert (again.missing().favoured, again.missing().again) == (3, 3)
     assert {(record.stop, record.attempt) for record in went_on(again)} == {("finished", 1)}
-    note = read_manifest(folder)["retried"]
+    note = read_manifest_json(folder)["retried"]
     assert [(entry["what"], entry["trials"]) for entry in note] == [("errors", 3)]
     warnings = results(folder).comparison.warnings
     assert "3 trials that had crashed or timed out were run again on request: what they show is favourable" in warnings
     assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
-
-
-# --- what a fork takes over ---
-
-
-def test_a_fork_takes_over_traces_too_and_says_where_from(configured):
-    folder = begun(configured(loops=("bare", BARE)))
-    other_code(folder)
-    made = fork(folder)
-    taken = [record for record in read_records(folder) if record.arm == made.arms[1].name]
-    assert {record.key for record in read_records(made.folder)} == {record.key for record in taken}
-    found = {record.key: record for record in read_records(made.folder)}
-    for record in taken:
-        assert read_trace(made.folder, found[record.key]) == read_trace(folder, record)
-        assert replace(found[record.key], trace_at=record.trace_at) == record
-    source = read_manifest(made.folder)["forked_from"]
-    assert source == {"run": folder.name, "digest": records_digest(taken), "trials": 3}
-    assert {record.arm for record in went_on(made)} == {made.arms[0].name}
-    assert results(made.folder).digest == results(begun(configured(loops=("bare", BARE)))).digest
-
-
-def test_a_fork_where_nothing_holds_or_nothing_changed_makes_no_directory(configured, tmp_path):
-    folder = begun(configured())
-    known = sorted((tmp_path / "runs").iterdir())
-    with pytest.raises(RunError, match="nothing has changed since this run began; go on with it: loopbench resume"):
-        fork(folder)
-    suite = read_manifest(folder)["suite"]
-    change(folder, suite={**suite, "digest": "0" * 64})
-    with pytest.raises(RunError, match=r"nothing can be taken over, all trials rest on what has changed: suite arithmetic"):
-        fork(folder)
-    change(folder, suite=suite, profiles={"flaky-format": "0" * 64})
-    with pytest.raises(RunError, match=r"no arm that is what it was has a trial; start a new run with the same settings$"):
-        fork(folder)
-    assert sorted((tmp_path / "runs").iterdir()) == known
-
-
-def test_a_fork_that_fails_on_the_way_leaves_nothing(configured, tmp_path):
-    folder = begun(configured(loops=("bare", BARE)))
-    other_code(folder)
-    (folder / "traces.zst").write_bytes(b"torn")
-    known = sorted((tmp_path / "runs").iterdir())
-    with pytest.raises(RunError, match=r"traces\.zst"):
-        fork(folder)
-    assert sorted((tmp_path / "runs").iterdir()) == known
-
-
-def test_a_fork_notes_what_was_done_to_the_records_it_took_over_and_no_more(configured):
-    folder = begun(configured(loops=("bare", BARE)))
-    other_code(folder)
-    note = {"when": "2026-01-01T00:00:00+00:00", "trials": 5}
-    change(folder, retried=[note | {"what": "errors"}], rescored=[note | {"suite": "x"}], extended=[note | {"to": 6}])
-    made = read_manifest(fork(folder).folder)
-    assert ("retried" in made, "extended" in made) == (False, False)  # all that was taken over is a first attempt
-    assert made["rescored"] == [note | {"suite": "x", "trials": 3}]
-    change(folder, rescored=["damaged"])
-    with pytest.raises(RunError, match=r"manifest\.json: TypeError"):
-        fork(folder)
-
-
-@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 9), max_size=3))
-def test_notes_count_no_more_trials_than_were_taken_over(record, attempts, counts):
-    manifest = {name: [{"when": "w", "trials": count} for count in counts] for name in ("retried", "rescored", "extended")}
-    found = notes_on(manifest, [record(attempt=attempt) for attempt in attempts])
-    assert found.keys() <= {"retried", "rescored"}
-    for name, most in (("retried", sum(attempt > 0 for attempt in attempts)), ("rescored", len(attempts))):
-        assert [note["trials"] for note in found.get(name, [])] == ([min(count, most) for count in counts] if most else [])
 
 
 # --- what an extension refuses ---
@@ -416,7 +318,7 @@ def test_a_full_product_is_added_and_the_manifest_says_when(configured):
         "bare/flaky-format", f"{BARE}/flaky-format", "bare/flaky-tools", f"{BARE}/flaky-tools",
     ]  # fmt: skip
     assert len(made.missing()) == 6
-    assert [(note["trials"], note["to"]) for note in read_manifest(folder)["extended"]] == [(6, 12)]
+    assert [(note["trials"], note["to"]) for note in read_manifest_json(folder)["extended"]] == [(6, 12)]
 
 
 @pytest.mark.parametrize(
@@ -426,7 +328,7 @@ def test_a_full_product_is_added_and_the_manifest_says_when(configured):
         (Additions(repeats=1), "nothing is added: give --loop"),
         (Additions(tasks=2), "--tasks 2: the run has 3 already, and N is the new total"),
         (Additions(repeats=0), "--repeats 0: the run has 1 already"),
-        (Additions(loops=("bare",)), "--loop: 'bare' stands twice"),
+        (Additions(loops=("bare",)), "--loop: 'bare' is given twice"),
         (Additions(loops=("bear",)), "did you mean 'bare'"),
         (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
         (Additions(models=("openai/x",)), "runs under 'clean' only"),
@@ -454,10 +356,16 @@ def test_a_run_whose_ground_has_changed_is_not_added_to(configured):
         extend(folder, Additions(repeats=2))
 
 
-@pytest.mark.parametrize(("part", "said"), [("looks", "looked at on its way"), ("ablation", "it is an ablation")])
-def test_a_run_of_another_kind_is_not_added_to(configured, part, said):
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"looks": {"order": ["t"], "ends": [1], "levels": [0.05]}}, "looked at on its way"),
+        ({"ablation": {}}, "it is an ablation"),
+    ],
+)
+def test_a_run_of_another_kind_is_not_added_to(configured, parts, said):
     folder = begun(configured())
-    change(folder, **{part: {}})
+    change(folder, **parts)
     with pytest.raises(RunError, match=said):
         extend(folder, Additions(repeats=2))
 

@@ -18,7 +18,7 @@ from loopbench.experiments.compare import rescore as rescoring
 from loopbench.experiments.compare.extend import Additions, extend
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.rescore import REDACTED, UNTOLD, rescore
+from loopbench.experiments.compare.rescore import REDACTED, rescore
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.scorers import scorer_named
@@ -27,7 +27,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
-from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.files import RunError, read_manifest_json
 from loopbench.runs.store.records import TRIALS, read_records
 
 SUITES = """
@@ -121,8 +121,8 @@ def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(ow
     assert made.changed == sum(before[key].scores != after[key].scores for key in before)
     assert all(after[key].trace_at == before[key].trace_at for key in before)
     was = next(iter(before.values())).suite_digest
-    notes = read_manifest(folder).get("rescored", [])
-    if made.found.manifest["suite"]["digest"] == was:
+    notes = read_manifest_json(folder).get("rescored", [])
+    if made.found.manifest.suite.digest == was:
         assert notes == []
     else:
         assert [(note["suite"], note["trials"]) for note in notes] == [(was, made.changed)]
@@ -162,7 +162,7 @@ def test_a_kill_between_records_and_manifest_is_mended_by_the_same_command(own, 
     was = {record.key: record.scores for record in first}
     rescore(folder, ALLOWED)
     assert len(reopen(folder, Permissions(ALLOWED)).missing()) == 0
-    (note,) = read_manifest(folder)["rescored"]
+    (note,) = read_manifest_json(folder)["rescored"]
     assert note["trials"] == sum(was[record.key] != record.scores for record in read_records(folder)) > 0
 
 
@@ -271,37 +271,3 @@ def test_other_questions_are_refused_and_nothing_is_written(own, ran, change, sa
 def test_code_is_imported_only_where_it_was_typed(ran):
     with pytest.raises(RunError, match="--allow own_judged:load"):
         rescore(ran())
-
-
-# --- runs of earlier versions ---
-
-
-def earlier(folder: Path) -> None:
-    """As a version wrote it that kept neither what was asked nor whether a design gave up."""
-    manifest = read_manifest(folder)
-    write_manifest(folder, {name: value for name, value in manifest.items() if name != "asked"})
-    rows = [json.loads(line) for line in (folder / TRIALS).read_bytes().splitlines()]
-    lines = [json.dumps({name: value for name, value in row.items() if name not in ("gave_up", "plan_unseen")}) for row in rows]
-    (folder / TRIALS).write_text("".join(f"{line}\n" for line in lines))
-
-
-def test_of_an_earlier_version_trials_that_may_have_given_up_keep_their_scores(own, ran):
-    folder = ran(loops=("bare(max_steps=1)",))
-    earlier(folder)
-    stops = [record.stop for record in read_records(folder)]
-    own.changed = {"all": {"expected": 7}}
-    made = rescore(folder, ALLOWED)
-    assert "max_steps" in stops
-    assert made.kept == {UNTOLD: sum(stop not in ("finished", "forced") for stop in stops)}
-
-
-def test_of_an_earlier_version_the_traces_say_what_was_asked(own, ran):
-    folder = ran()
-    earlier(folder)
-    own.changed = {"arithmetic-0002": {"query": Query("Something else?")}}
-    with pytest.raises(RunError, match="task arithmetic-0002 asks something else"):
-        rescore(folder, ALLOWED)
-    untraced = ran(traces="none")
-    earlier(untraced)
-    with pytest.raises(RunError, match="nothing that was kept says what task"):
-        rescore(untraced, ALLOWED)

@@ -39,7 +39,7 @@ from loopbench.protocol.names import parse_spec
 from loopbench.protocol.wire import native_call
 from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.files import RunError, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
@@ -619,7 +619,19 @@ def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tupl
     listed = [
         {"arm": name, "loop": name, "options": {}, "model": model, "profile": profile} for name, (model, profile) in arms.items()
     ]
-    write_manifest(folder, {"config": config, "arms": listed})
+    manifest = {
+        "created": "2026-01-01T00:00:00+00:00",
+        "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02} | config,
+        "seed": 0,
+        "versions": {},
+        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": 1},
+        "profiles": {},
+        "arms": listed,
+        "packages": {},
+        "python": "3.11",
+        "platform": "Linux",
+    }
+    write_manifest_json(folder, manifest)
     with Journal(folder) as journal:
         for item in done:
             journal.append(item.record, item.trace)

@@ -16,7 +16,7 @@ from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import write_manifest
+from loopbench.runs.store.files import write_manifest_json
 from loopbench.runs.store.records import TRIALS
 
 TASKS = 12
@@ -54,7 +54,7 @@ def altered(wind, tmp_path) -> Callable[..., Results]:
     def make(change: Callable[[Record], Record | None] = lambda record: record, **manifest: Any) -> Results:
         folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
         shutil.copytree(wind.folder, folder)
-        write_manifest(folder, {**wind.manifest, **manifest})
+        write_manifest_json(folder, {**wind.manifest.to_json(), **manifest})
         write_records(folder, [record for old in wind.records if (record := change(old)) is not None])
         return results(folder)
 

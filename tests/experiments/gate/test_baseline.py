@@ -18,7 +18,7 @@ from loopbench.experiments.gate.baseline import changes, outcome_of, to_text
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.runs.config import config_from
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.files import RunError, write_manifest_json
 
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -49,9 +49,9 @@ def test_it_holds_what_the_trials_gave(wind, blessed):
     assert (blessed.seed, blessed.repeats, blessed.suite.tasks) == (0, 2, 12)
     known = config_from(blessed.config, "baseline").public()  # what is left out is what a comparison does by itself
     elsewhere = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency")
-    assert known == wind.manifest["config"] | {name: known[name] for name in elsewhere}
+    assert known == wind.manifest.config | {name: known[name] for name in elsewhere}
     assert not blessed.config.keys() & set(elsewhere)
-    assert list(blessed.arms) == [arm["arm"] for arm in wind.manifest["arms"]]
+    assert list(blessed.arms) == [arm.arm for arm in wind.manifest.arms]
 
 
 def test_it_is_small_and_has_one_line_per_task(wind, blessed, text):
@@ -148,7 +148,7 @@ def test_a_run_whose_faults_did_not_land_is_refused(altered):
 
 
 def test_an_optimization_is_refused(wind, tmp_path):
-    write_manifest(tmp_path, {**wind.manifest, "kind": "optimization"})
+    write_manifest_json(tmp_path, {**wind.manifest.to_json(), "kind": "optimization"})
     with pytest.raises(RunError, match=r"an optimization, not a comparison; its test is one: .*/test"):
         read_run(tmp_path)
     assert read_run(wind.folder).digest == wind.digest

@@ -1,4 +1,4 @@
-"""Files that mean harm, or are broken: one line that says so, and no run directory left behind."""
+"""Files that mean harm, or are broken: one line that says so, and not a run directory left behind."""
 
 from __future__ import annotations
 

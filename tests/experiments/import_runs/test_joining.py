@@ -117,13 +117,13 @@ def test_files_without_a_common_task_are_no_comparison(kit):
 
 def test_one_list_of_tasks_may_have_two_names(kit):
     paths = [kit.put(kit.log(kit.sample(1), solver=name, spec={"task": name})) for name in ("b", "a")]
-    assert kit.imported(*paths).manifest["suite"]["name"] == "a + b"
-    assert kit.imported(*paths, suite="mine").manifest["suite"]["name"] == "mine"
+    assert kit.imported(*paths).manifest.suite.name == "a + b"
+    assert kit.imported(*paths, suite="mine").manifest.suite.name == "mine"
 
 
 def test_tables_and_logs_meet(kit):
     found = kit.imported(kit.put(kit.log(kit.sample(1))), kit.put("agent,id,score\nmine,1,0\n", ".csv"))
-    assert found.manifest["imported"]["format"] == "csv+inspect"
+    assert found.manifest.imported.format == "csv+inspect"
     assert len(found.comparison.pairs) == 1
 
 
@@ -135,13 +135,13 @@ def test_one_model_or_several(kit):
 
 def test_the_suite_is_its_tasks_scorer_and_scale(kit):
     def digest(text="task,score\nx,1\ny,0", **reading):
-        return kit.imported(kit.put(text, ".csv"), **reading).manifest["suite"]["digest"]
+        return kit.imported(kit.put(text, ".csv"), **reading).manifest.suite.digest
 
     assert digest() == digest("agent,score,task\na,0,y\nb,1,x\n")
     assert digest() != digest("task,score\nx,1\nz,0")
     assert digest() != digest("task,score,question\nx,1,why\ny,0,who")
     log = kit.put(kit.log(kit.sample(1) | {"scores": {"a": {"value": 1}, "b": {"value": 1}}}))
-    by = {scorer: kit.imported(log, scorer=scorer).manifest["suite"]["digest"] for scorer in "ab"}
+    by = {scorer: kit.imported(log, scorer=scorer).manifest.suite.digest for scorer in "ab"}
     assert by["a"] != by["b"]
 
 
@@ -154,8 +154,8 @@ def test_there_is_nothing_to_run(kit):
 
 
 def test_the_manifest_says_where_it_comes_from(kit):
-    (source,) = kit.imported(kit.files / "capitals.eval", scorer="letters").manifest["imported"]["from"]
-    assert source == {
+    (source,) = kit.imported(kit.files / "capitals.eval", scorer="letters").manifest.imported.sources
+    assert source.to_json() == {
         "file": "capitals.eval",
         "sha256": "6a67b261da4c49d2228c32067ee5c3df54235983984a5636fd04a04d376e54b4",
         "format": "inspect",

@@ -88,7 +88,7 @@ def test_earlier_reports_have_fewer_fields(kit):
     del old["failures"]
     found = kit.imported(kit.put(old))
     assert [(record.task, record.repeat) for record in found.records] == [("a", 0), ("b [1/2]", 0)]  # a name, not a run
-    assert found.manifest["suite"]["name"] == "dataset"
+    assert found.manifest.suite.name == "dataset"
     assert found.comparison.arms[0].info.model == "unknown"
 
 

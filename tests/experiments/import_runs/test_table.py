@@ -82,7 +82,7 @@ def test_repeats_are_told_apart_whatever_they_are_called(kit, values):
     rows = [f"{arm},{task},{value},{score}" for arm in "ab" for task in "xy" for value, score in zip(values, "01", strict=True)]
     found = kit.imported(kit.put(HEAD + "\n".join(rows), ".csv"))
     assert {(record.repeat, record.accuracy) for record in found.records} == {(0, 0.0), (1, 1.0)}
-    assert found.manifest["config"]["repeats"] == 2
+    assert found.manifest.settings.repeats == 2
 
 
 def test_repeats_that_are_numbered_through_count_within_their_task(kit):
@@ -160,7 +160,7 @@ def test_a_row_that_does_not_repeat_the_question_asks_the_same(kit):
     rows = "arm,task,score,question\na,x,1,\na,y,1,who?\nb,x,1,why?\nb,y,1,\n"
     told = rows.replace("x,1,\n", "x,1,why?\n")
     found, whole, other = (
-        kit.imported(kit.put(text, ".csv")).manifest["suite"]["digest"] for text in (rows, told, rows.replace("why?", "how?"))
+        kit.imported(kit.put(text, ".csv")).manifest.suite.digest for text in (rows, told, rows.replace("why?", "how?"))
     )
     assert found == whole != other
 

@@ -36,13 +36,14 @@ from loopbench.protocol.digest import canonical_json, sha256
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import manifest_of
+from loopbench.runs.manifest import write_manifest
+from loopbench.runs.new_manifest import manifest_of
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.registry import make_suite
 from loopbench.runs.schedule import make_arms
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import TRIALS
-from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
+from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
 
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 
@@ -278,9 +279,11 @@ def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, 
     """Whatever stands in the files, each task gets a plan that a file can hold, or a reason."""
     folder = tmp_path_factory.mktemp("any")
     trace = json.dumps({"arm": "a", "task": "t0", "repeat": 0, "events": events})[: 20 if torn else None].encode()
-    line = record(task="t0", answer=answer, trace_at=(0, len(trace)), tool_calls=1).to_json()
+    writer = TraceWriter(folder / TRACES, 0)
+    (place,) = writer.append([trace])
+    writer.close()
+    line = record(task="t0", answer=answer, trace_at=place, tool_calls=1).to_json()
     (folder / TRIALS).write_text(f"{json.dumps(line)}\n")
-    (folder / PLAIN_TRACES).write_bytes(trace)
     suite = suite_of([(Plan((), 1), answer), (Plan((), 1), 1)])
     found = learned(folder, suite, check=check)
     assert set(found.left) | {lesson.task for lesson in found.lessons} == {"t0", "t1"}
@@ -646,16 +649,15 @@ def test_the_successful_trial_with_the_fewest_calls_is_taken_and_the_next_where_
 def joined(folder: Path, *runs: Path) -> Path:
     """Trials of several runs in one, those of the later ones under arms of their own."""
     folder.mkdir()
-    lines, traces = [], b""
+    lines, writer = [], TraceWriter(folder / TRACES, 0)
     for number, other in enumerate(runs):
         for found in read(other):
             trace = read_trace(other, found)
             arm = found.arm if number == 0 else "bare/again" if number == 1 else "a/first"
-            raw = json.dumps(trace | {"arm": arm}).encode() + b"\n"
-            lines.append(json.dumps(replace(found, arm=arm, trace_at=(len(traces), len(raw))).to_json()))
-            traces += raw
+            (place,) = writer.append([json.dumps(trace | {"arm": arm}).encode() + b"\n"])
+            lines.append(json.dumps(replace(found, arm=arm, trace_at=place).to_json()))
+    writer.close()
     (folder / TRIALS).write_text("\n".join(lines) + "\n")
-    (folder / PLAIN_TRACES).write_bytes(traces)
     return folder
 
 
@@ -793,7 +795,7 @@ def test_code_of_the_users_own_is_imported_only_if_its_name_is_typed_again(own_r
 
 def test_a_suite_that_has_changed_since_is_refused(own_run):
     manifest = own_run / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(results(own_run).manifest["suite"]["digest"], "0" * 64))
+    manifest.write_text(manifest.read_text().replace(results(own_run).manifest.suite.digest, "0" * 64))
     with pytest.raises(RunError, match="has changed since this run"):
         learn_run(own_run, ["own_learned:load"])
 

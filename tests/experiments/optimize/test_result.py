@@ -21,7 +21,7 @@ from loopbench.metrics.gains import Cost
 from loopbench.metrics.record import Record
 from loopbench.protocol import Prompt, program_digest
 from loopbench.runs.folders import TEST, is_optimization, trials_folder
-from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
 
 OWN = program_digest({"decide": Prompt("Own.", {}, {})})
@@ -75,7 +75,9 @@ def manifest(designs: tuple[Written, ...]) -> dict[str, Any]:
             "search": {"budget": {"calls": 100, "tokens": None, "dollars": None, "seconds": None}, "amortize": 1_000},
         },
         "seed": 0,
+        "versions": {"record": 1},
         "suite": {"name": "s", "version": "1", "digest": "d", "max_tool_steps": 3},
+        "profiles": {"clean": "p"},
         "optimizer": {"name": "COPRO", "options": {}, "spec": "COPRO"},
         "designs": [
             {"design": item.design, "folder": f"designs/{place}-{item.design}", "loop": item.design, "options": {}, "program": OWN}
@@ -83,6 +85,9 @@ def manifest(designs: tuple[Written, ...]) -> dict[str, Any]:
         ],
         "splits": {name: {"tasks": n, "digest": name} for name, n in (("train", 4), ("dev", 2))}
         | {"test": {"tasks": TASKS, "digest": "t", "opened": None}},
+        "packages": {},
+        "python": "3.11",
+        "platform": "Linux",
     }
 
 
@@ -112,8 +117,13 @@ def write_test(folder: Path, designs: tuple[Written, ...], tasks: int = TASKS, *
         | ({"program": item.digest} if optimized else {})
         for name, item, optimized in arms
     ]
-    config = {"repeats": 1, "alpha": 0.05, "margin": 0.02}
-    write_manifest(folder, {"config": config, "seed": 0, "suite": {"name": "s", "version": "1", "tasks": TASKS}, "arms": listed})
+    comparison = {
+        **manifest(designs),
+        "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02},
+        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": TASKS},
+        "arms": listed,
+    }
+    write_manifest_json(folder, {name: value for name, value in comparison.items() if name != "kind"})
     with Journal(folder) as journal:
         for task in range(tasks):
             for name, item, optimized in arms:
@@ -121,13 +131,13 @@ def write_test(folder: Path, designs: tuple[Written, ...], tasks: int = TASKS, *
 
 
 def opened(folder: Path, designs: tuple[Written, ...]) -> None:
-    made = read_manifest(folder)
+    made = read_manifest_json(folder)
     made["splits"]["test"]["opened"] = {
         "at": "2025-01-01T01:00:00+00:00",
         "programs": {item.design: item.digest for item in designs},
         "rollouts": {item["design"]: log_digest(folder / item["folder"] / ROLLOUTS) for item in made["designs"]},
     }
-    write_manifest(folder, made)
+    write_manifest_json(folder, made)
 
 
 @pytest.fixture
@@ -137,7 +147,7 @@ def write(tmp_path: Path) -> Write:
     def made(*designs: Written, **changes: Any) -> Path:
         folder = tmp_path / "run"
         folder.mkdir()
-        write_manifest(folder, manifest(designs))
+        write_manifest_json(folder, manifest(designs))
         for place, item in enumerate(designs, 1):
             write_design(folder / f"designs/{place}-{item.design}", item)
         opened(folder, designs)
@@ -217,9 +227,9 @@ def test_each_design_has_its_own_two_arms(write):
 
 def test_a_search_that_goes_on(write):
     folder = write(A, B)
-    made = read_manifest(folder)
+    made = read_manifest_json(folder)
     made["splits"]["test"]["opened"] = None
-    write_manifest(folder, made)
+    write_manifest_json(folder, made)
     for path in (folder / TEST).iterdir():
         path.unlink()
     (folder / "designs/2-finish" / ENDED).unlink()
@@ -270,15 +280,15 @@ def breach_task(folder: Path) -> None:
     log = JsonLinesLog(folder / "designs/1-bare" / ROLLOUTS)
     log.append({"key": [OWN, "t5", 0, None]})
     log.close()
-    made = read_manifest(folder)
+    made = read_manifest_json(folder)
     made["splits"]["test"]["opened"]["rollouts"]["bare"] = log_digest(folder / "designs/1-bare" / ROLLOUTS)
-    write_manifest(folder, made)
+    write_manifest_json(folder, made)
 
 
 def breach_manifest(folder: Path) -> None:
-    made = read_manifest(folder)
+    made = read_manifest_json(folder)
     made["splits"]["test"]["opened"] = None
-    write_manifest(folder, made)
+    write_manifest_json(folder, made)
 
 
 def breach_program(folder: Path) -> None:
@@ -296,20 +306,20 @@ def breach_not_ended(folder: Path) -> None:
 
 
 def breach_arm(folder: Path) -> None:
-    made = read_manifest(folder / TEST)
+    made = read_manifest_json(folder / TEST)
     made["arms"][1]["program"] = "0" * 64
-    write_manifest(folder / TEST, made)
+    write_manifest_json(folder / TEST, made)
 
 
 def breach_own(folder: Path) -> None:
-    made = read_manifest(folder / TEST)
+    made = read_manifest_json(folder / TEST)
     made["arms"][0]["program"] = A.digest
-    write_manifest(folder / TEST, made)
+    write_manifest_json(folder / TEST, made)
 
 
 def breach_arms(folder: Path) -> None:
-    made = read_manifest(folder / TEST)
-    write_manifest(folder / TEST, {**made, "arms": [*made["arms"], {**made["arms"][0], "arm": "third"}]})
+    made = read_manifest_json(folder / TEST)
+    write_manifest_json(folder / TEST, {**made, "arms": [*made["arms"], {**made["arms"][0], "arm": "third"}]})
 
 
 @pytest.mark.parametrize(
@@ -337,17 +347,17 @@ def test_a_breach_of_the_lock_is_told_in_one_line(write, breach, said):
 
 
 def test_a_comparison_is_no_optimization(write):
-    with pytest.raises(RunError, match="no optimization"):
+    with pytest.raises(RunError, match="not an optimization"):
         optimization_result(write(A) / TEST)
 
 
 @pytest.mark.parametrize("name", ["designs", "splits", "optimizer", "suite"])
 def test_a_manifest_that_lacks_something_is_told(write, name):
     folder = write(A)
-    made = read_manifest(folder)
+    made = read_manifest_json(folder)
     del made[name]
-    write_manifest(folder, made)
-    with pytest.raises(RunError, match="do not fit together"):
+    write_manifest_json(folder, made)
+    with pytest.raises(RunError, match=rf"manifest\.json: {name}: Field required"):
         optimization_result(folder)
 
 

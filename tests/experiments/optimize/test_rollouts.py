@@ -6,9 +6,8 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,8 @@ from loopbench.protocol import (
 from loopbench.runs.engine.runner import FIRST_FAILURES
 from loopbench.runs.run_state import MAX_ATTEMPTS
 from loopbench.runs.store.files import RunError
+from loopbench.runs.trial import trial
+from loopbench.runs.trial_models import TrialModel, model_for_trial
 
 Make = Callable[..., Rollouts]
 
@@ -155,25 +156,27 @@ def test_a_search_that_goes_on_never_has_what_was_asked_beyond_its_budget(rollou
 
 
 class Down:
-    """Stands where models are handed out, and hands out none for so many trials."""
+    """Stands where models are made, and makes none for so many trials."""
 
-    def __init__(self, trial_models: Any, trials: int) -> None:
-        self.trial_models = trial_models
+    def __init__(self, trials: int) -> None:
         self.left = trials
 
-    def model(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **watching: Any) -> TrialModel:
         self.left -= 1
         if self.left >= 0:
             raise OSError("no route to the provider")
-        return self.trial_models.model(*args)
+        return model_for_trial(*args, **watching)
 
 
-def test_a_provider_that_is_down_stops_the_run_and_is_asked_again_when_it_goes_on(rollouts_of: Make) -> None:
+def test_a_provider_that_is_down_stops_the_run_and_is_asked_again_when_it_goes_on(
+    rollouts_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = rollouts_of()
     ask(first)
-    first.setting = replace(first.setting, trial_models=Down(first.setting.trial_models, 10**6))  # type: ignore[arg-type]
-    with pytest.raises(RunStopped, match=f"{FIRST_FAILURES} rollouts in a row failed, the last because of OSError: no route"):
-        [ask(first, draw=draw) for draw in range(1, 100)]
+    with monkeypatch.context() as patched:
+        patched.setattr(trial, "model_for_trial", Down(10**6))
+        with pytest.raises(RunStopped, match=f"{FIRST_FAILURES} rollouts in a row failed, the last because of OSError: no route"):
+            [ask(first, draw=draw) for draw in range(1, 100)]
     assert first.errored == FIRST_FAILURES
     again = rollouts_of()
     assert ask(again, draw=1).fields["status"] == "scored"
@@ -181,17 +184,17 @@ def test_a_provider_that_is_down_stops_the_run_and_is_asked_again_when_it_goes_o
 
 
 class Breaking:
-    """Hands out a model that breaks at its second request, then sound ones."""
+    """Makes a model that breaks at its second request, then sound ones."""
 
-    def __init__(self, trial_models: Any) -> None:
-        self.trial_models = trial_models
+    def __init__(self) -> None:
         self.broken = False
 
-    @contextmanager
-    def model(self, *args: Any) -> Iterator[Model]:
-        with self.trial_models.model(*args) as sound:
-            is_first, self.broken = not self.broken, True
-            yield BreaksOff(sound) if is_first else sound
+    def __call__(self, *args: Any, **watching: Any) -> TrialModel:
+        made = model_for_trial(*args, **watching)
+        if not self.broken:
+            made.asked.model = BreaksOff(made.asked.model)
+        self.broken = True
+        return made
 
 
 class BreaksOff(WrappedModel):
@@ -204,10 +207,10 @@ class BreaksOff(WrappedModel):
         return await self.model.complete(request)
 
 
-def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make) -> None:
+def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shown, and what a resumed search is charged, is what the meter counted."""
     first = rollouts_of()
-    first.setting = replace(first.setting, trial_models=Breaking(first.setting.trial_models))  # type: ignore[arg-type]
+    monkeypatch.setattr(trial, "model_for_trial", Breaking())
     calls = ask(first).calls
     assert first.search.calls == first.setting.meter.calls == len(calls) + 2
     again = rollouts_of()
@@ -216,9 +219,9 @@ def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make) -> None:
     assert again.search == first.search
 
 
-def test_errored_rollouts_are_no_dev_scores(rollouts_of: Make) -> None:
+def test_errored_rollouts_are_no_dev_scores(rollouts_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts = rollouts_of()
-    rollouts.setting = replace(rollouts.setting, trial_models=Down(rollouts.setting.trial_models, MAX_ATTEMPTS))  # type: ignore[arg-type]
+    monkeypatch.setattr(trial, "model_for_trial", Down(MAX_ATTEMPTS))
     assert ask(rollouts).fields["status"] == "errored"
     scores = rollouts.dev_scores(rollouts.arm.loop, program_of(rollouts))
     assert set(scores.values()) == {1.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_config
 from loopbench.experiments.optimize.log import read_log
+from loopbench.experiments.optimize.manifest import read_optimization_manifest
 from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
 from loopbench.experiments.optimize.run import run
+from loopbench.runs.manifest import write_manifest
 from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 from loopbench.runs.store.lock import locked
 
 pytestmark = pytest.mark.thorough
@@ -42,7 +45,7 @@ def configured(tmp_path: Path) -> Configured:
 
 def digests(folder: Path) -> tuple[Any, ...]:
     """All that must be equal for equal input."""
-    opened = read_manifest(folder)["splits"]["test"]["opened"]
+    opened = read_manifest_json(folder)["splits"]["test"]["opened"]
     return (opened["programs"], {name: log["digest"] for name, log in opened["rollouts"].items()}, results(folder / "test").digest)
 
 
@@ -106,9 +109,9 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Config
 
 def test_the_test_split_is_opened_once(configured: Configured, watcher: Any) -> None:
     made = prepare(configured())
-    assert made.manifest["splits"]["test"]["opened"] is None
+    assert made.manifest.splits["test"].opened is None
     folder = finished(made, watcher)
-    opened = read_manifest(folder)["splits"]["test"]["opened"]
+    opened = read_manifest_json(folder)["splits"]["test"]["opened"]
     assert opened["programs"] == {"bare": made.designs[0].ended().digest}
     tested = {record.task for record in results(folder / "test").records}
     assert tested == {task.id for task in made.splits.test}
@@ -132,8 +135,12 @@ def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_fo
         run(reopen(made.folder), watcher, watcher)
 
 
-def test_over_http_it_is_the_same(configured: Configured, watcher: Any) -> None:
-    first, second = (finished(prepare(configured(over_http=over_http)), watcher) for over_http in (False, True))
+def test_over_http_it_is_the_same(
+    configured: Configured, watcher: Any, over_http: Callable[[], AbstractContextManager[None]]
+) -> None:
+    first = finished(prepare(configured()), watcher)
+    with over_http():
+        second = finished(prepare(configured(threads=8)), watcher)
     assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
     assert digests(first)[0] == digests(second)[0]
     assert digests(first)[2] == digests(second)[2]
@@ -179,7 +186,7 @@ def test_a_program_put_back_is_tested(configured: Configured, watcher: Any, monk
     path.write_text(whole.replace('"demos": [', '"demos": [{},', 1), "utf-8")
     with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
         run(reopen(made.folder), watcher, watcher)
-    assert read_manifest(made.folder)["splits"]["test"]["opened"] is None
+    assert read_manifest_json(made.folder)["splits"]["test"]["opened"] is None
     path.write_text(whole, "utf-8")
     assert results(finished(reopen(made.folder), watcher) / "test").is_complete
 
@@ -217,7 +224,7 @@ def test_tasks_without_a_plan_are_told_before_the_search(
 def test_a_budget_of_a_comparison_is_none_of_a_search(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("[budget]\ncalls = 10\n", "utf-8")
-    with pytest.raises(ValueError, match="budget: it stands in the table `search`"):
+    with pytest.raises(ValueError, match="budget: move it to the table `search`"):
         load_optimize_config(file, {})
     file.write_text("[search.budget]\ncalls = 10\n", "utf-8")
     assert load_optimize_config(file, {}).search.budget.calls == 10
@@ -258,8 +265,8 @@ def test_only_one_process_writes_to_a_run(configured: Configured, watcher: Any) 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"profiles": ("clean", "teachable")}, "profiles: one is wanted, not 2"),
-        ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: one is wanted, not 2"),
+        ({"profiles": ("clean", "teachable")}, "profiles: give one, not 2"),
+        ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: give one, not 2"),
         ({"split": "test"}, "split is no part of an optimization"),
         ({"budget": {"seconds": 3}}, "seconds are no equal budget"),
         ({"trial_budget": {"dollars": 3}}, "a budget in dollars is for real models"),
@@ -292,3 +299,22 @@ def test_an_optimizer_of_ones_own_has_to_be_typed_again(
         reopen(made.folder)
     finished(reopen(made.folder, Permissions(["mine_i6:Mine"])), watcher)
     assert len(json.loads((made.designs[0].folder / "optimized.json").read_text("utf-8"))["decide"]["demos"]) == 2
+
+
+# --- the manifest ---
+
+
+def test_a_manifest_is_written_as_it_was_read(configured: Configured) -> None:
+    made = prepare(configured())
+    before = (made.folder / MANIFEST).read_bytes()
+    manifest = read_optimization_manifest(made.folder)
+    assert manifest == made.manifest
+    write_manifest(made.folder, manifest)
+    assert (made.folder / MANIFEST).read_bytes() == before
+
+
+def test_a_damaged_split_is_named(configured: Configured) -> None:
+    folder = prepare(configured()).folder
+    (folder / MANIFEST).write_text((folder / MANIFEST).read_text().replace('"tasks":', '"taks":'))
+    with pytest.raises(RunError, match=r"manifest\.json: splits\.\w+\.tasks: Field required"):
+        read_optimization_manifest(folder)

@@ -22,7 +22,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import log_ratios
 from loopbench.metrics.summary import METRICS, TaskValues, task_values
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.files import RunError, write_manifest_json
 from loopbench.runs.store.records import TRIALS
 
 Draw = Callable[[random.Random, int], float]
@@ -64,8 +64,10 @@ def pilots_in(root: Path) -> Callable[..., Results]:
         folder.mkdir()
         arms = [{"arm": name, "loop": name, "options": {}, "model": model, "profile": "clean", "code": "c"} for name in draws]
         suite_facts = {"name": suite, "version": "1", "digest": "d", "tasks": tasks}
-        made = {"config": settings.public(), "seed": seed, "suite": suite_facts, "profiles": {"clean": "p"}, "arms": arms}
-        write_manifest(folder, made | (manifest or {}))
+        made = {"created": "2026-01-01T00:00:00+00:00", "config": settings.public(), "seed": seed, "versions": {}}
+        made |= {"suite": suite_facts, "profiles": {"clean": "p"}, "arms": arms}
+        made |= {"packages": {}, "python": "3.11", "platform": "Linux"}
+        write_manifest_json(folder, made | (manifest or {}))
         lines = []
         for repeat in range(repeats):
             for task in range(tasks):
@@ -355,7 +357,7 @@ def test_an_imported_run_is_planned_as_far_as_it_is_known(pilot):
     def bare(record: Record) -> Record:
         return replaced(record, calls={}, input_tokens=0, output_tokens=0, cost_usd=None, wall_s=0.0, steps=0)
 
-    made = sized(pilot({"a": solves(0.7), "b": solves(0.5)}, change=bare, manifest={"imported": {"from": ["x"], "format": "csv"}}))
+    made = sized(pilot({"a": solves(0.7), "b": solves(0.5)}, change=bare, manifest={"imported": {"from": [], "format": "csv"}}))
     best = min(plan(made, "compare").sizes, key=lambda one: one.trials)
     assert (best.cost_usd, best.seconds, best.tokens) == (None, None, 0)
     assert not best.enough_tasks

@@ -24,8 +24,7 @@ from loopbench.metrics.trajectory.trajectory import course
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import TRIALS, read_records
-from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
+from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
@@ -148,18 +147,6 @@ def test_repeated_calls_are_no_part_of_the_digest(found):
     assert records_digest(other) == found.digest
 
 
-def test_records_of_an_earlier_version_are_read_and_not_counted(found, tmp_path):
-    lines = [json.loads(line) for line in (found.folder / TRIALS).read_text().splitlines()]
-    for line in lines:
-        del line["repeated_calls"]
-    (tmp_path / TRIALS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    old = read_records(tmp_path)
-    assert records_digest(old) == found.digest
-    assert {(record.repeated_calls, "repeated_calls" in record.unknown) for record in old} == {(0, True)}
-    findings = why(replace(found, records=tuple(old)), most=0).findings
-    assert all(arm.repeated_calls is None for group in findings.groups for arm in group.arms)
-
-
 # --- traces that are missing or damaged ---
 
 
@@ -185,9 +172,10 @@ def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], Non
     record = next(record for record in found.records if record.status == "scored" and record.accuracy < 1)
     trace = read_trace(found.folder, record)
     change(trace)
-    line = json.dumps(trace).encode() + b"\n"
-    (folder / PLAIN_TRACES).write_bytes(line)
-    return replace(found, folder=folder, records=(replace(record, trace_at=(0, len(line))),))
+    writer = TraceWriter(folder / TRACES, 0)
+    (place,) = writer.append([json.dumps(trace).encode() + b"\n"])
+    writer.close()
+    return replace(found, folder=folder, records=(replace(record, trace_at=place),))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +194,7 @@ def test_a_damaged_trace_is_one_line_that_names_trial_and_field(found, tmp_path,
         with pytest.raises(RunError) as refused:
             act()
         said = str(refused.value)
-        assert said.startswith(f"{tmp_path / PLAIN_TRACES}: trial {record.arm}/{record.task}/{record.repeat}: ")
+        assert said.startswith(f"{tmp_path / TRACES}: trial {record.arm}/{record.task}/{record.repeat}: ")
         assert "\n" not in said
 
 
@@ -233,15 +221,17 @@ def test_a_trace_with_anything_in_it_is_told_or_refused(found, tmp_path_factory,
 
 def copied(found: Results, folder: Path, times: int) -> Results:
     """A run of so many times the trials, each with a trace."""
-    records, offset = [], 0
-    with (folder / PLAIN_TRACES).open("wb") as file:
-        for record in found.records:
-            for k in range(times):
-                task = f"{record.task}-{k}"
-                line = json.dumps(read_trace(found.folder, record) | {"task": task}).encode() + b"\n"
-                records.append(replace(record, task=task, trace_at=(offset, len(line))))
-                offset += file.write(line)
-    return replace(found, folder=folder, records=tuple(records))
+    records, traces = [], []
+    for record in found.records:
+        trace = read_trace(found.folder, record)
+        for k in range(times):
+            task = f"{record.task}-{k}"
+            records.append(replace(record, task=task))
+            traces.append(json.dumps(trace | {"task": task}).encode() + b"\n")
+    writer = TraceWriter(folder / TRACES, 0)
+    placed = zip(records, writer.append(traces), strict=True)
+    writer.close()
+    return replace(found, folder=folder, records=tuple(replace(record, trace_at=place) for record, place in placed))
 
 
 @pytest.mark.thorough

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -289,7 +291,9 @@ def test_a_scripted_run_with_demonstrations_ends_as_declared(spec: str, fault: s
 
 
 @pytest.mark.thorough
-def test_over_http_a_run_with_demonstrations_has_the_digest_of_the_run_in_process(tmp_path: Path) -> None:
+def test_over_http_a_run_with_demonstrations_has_the_digest_of_the_run_in_process(
+    over_http: Callable[[], AbstractContextManager[None]], tmp_path: Path
+) -> None:
     loops: list[str] = []
     for spec in (
         "bare",
@@ -308,9 +312,10 @@ def test_over_http_a_run_with_demonstrations_has_the_digest_of_the_run_in_proces
         loops=tuple(loops), suite="arithmetic(size=3)", profiles=("clean", "flaky-tools"), runs=tmp_path, mlflow=False
     )
     found = []
-    for over_http in (False, True):
-        experiment = prepare(config.model_copy(update={"over_http": over_http}))
-        assert run(experiment, Unwatched()) == ""
+    for way in (nullcontext, over_http):
+        experiment = prepare(config)
+        with way():
+            assert run(experiment, Unwatched()) == ""
         found.append(results(experiment.folder))
     inside, outside = (
         sorted((record.arm, record.task, record.stop, record.trace_digest) for record in one.records) for one in found

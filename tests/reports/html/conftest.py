@@ -22,7 +22,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import MANIFEST
 from loopbench.runs.store.records import TRIALS
-from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
+from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
 
 VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})
 TAGS = {
@@ -101,16 +101,15 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Results, str]
         folder.mkdir()
         manifest = with_text(json.loads((found.folder / MANIFEST).read_text()), text)
         (folder / MANIFEST).write_text(json.dumps(manifest))
-        at, lines, traces = 0, [], []
+        lines, writer = [], TraceWriter(folder / TRACES, 0)
         for record in found.records:
             line = with_text(record.to_json(), text, kept=("suite_digest", "status"))
             if record.trace_at is not None:
                 trace = json.dumps(with_text(read_trace(found.folder, record), text, kept=EVENTS)) + "\n"
-                line["trace_at"] = [at, len(trace)]
-                at += len(trace)
-                traces.append(trace)
+                (place,) = writer.append([trace.encode()])
+                line["trace_at"] = list(place)
             lines.append(json.dumps(line) + "\n")
-        (folder / PLAIN_TRACES).write_text("".join(traces))
+        writer.close()
         (folder / TRIALS).write_text("".join(lines))
         return results(folder)
 

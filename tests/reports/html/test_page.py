@@ -20,7 +20,6 @@ from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
 from loopbench.reports.html.document import Grid
 from loopbench.reports.html.page import report_html, sections
-from loopbench.reports.html.provenance import manifest_section
 from loopbench.runs.store.files import RunError
 
 DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", "\x85", "\r", "\u2028", "\ufeff"]
@@ -132,10 +131,10 @@ def test_a_run_is_called_by_its_folder_wherever_the_command_runs(calm, page, mon
 @pytest.mark.parametrize(
     ("name", "value"), [("profiles", [1]), ("packages", "x"), ("imported", "x"), ("imported", {"from": [{}]}), ("arms", None)]
 )
-def test_a_damaged_manifest_is_bad_input(calm, name, value):
-    broken = replace(calm, manifest={**calm.manifest, name: value})
-    with pytest.raises(RunError, match=r"manifest\.json: "):
-        manifest_section(broken)
+def test_a_damaged_manifest_is_bad_input(calm, tmp_path, name, value):
+    (tmp_path / "manifest.json").write_text(json.dumps({**calm.manifest.to_json(), name: value}))
+    with pytest.raises(RunError, match=rf"manifest\.json: {name}"):
+        results(tmp_path)
 
 
 # --- text that is not ours ---

@@ -1,6 +1,6 @@
 """One run that is killed over and over: `python killed_at_random.py FOLDER KILLS`.
 
-Each sitting is a process of its own, forked off one that has imported everything, and goes on with the run directory by the next
+Each sitting is a process of its own, split off one that has imported everything, and goes on with the run directory by the next
 engine. It, or a worker of it, is killed by SIGKILL at a random moment. What is left after so many kills is run undisturbed. Prints
 what was killed how often, as JSON.
 """

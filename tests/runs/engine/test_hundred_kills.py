@@ -48,7 +48,7 @@ def test_a_hundred_kills_leave_no_trace_in_the_records(tmp_path: Path):
         mlflow=False,
     )
     disturbed, whole = prepare(config).folder, prepare(config).folder
-    assert run(reopen(whole, sitting=SessionSettings({"concurrency": 64})), Unwatched()) == ""
+    assert run(reopen(whole, session=SessionSettings({"concurrency": 64})), Unwatched()) == ""
 
     command = [sys.executable, str(HERE / "killed_at_random.py"), str(disturbed), str(KILLS)]
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:  # for Ray's sockets

@@ -302,8 +302,8 @@ def test_a_node_without_loopbench_is_told_in_one_line(environment, compare, tmp_
     ("address", "why"),
     [
         ("ray://10.0.0.7:10001", "Ray's client is not supported"),
-        ("10.0.0.7", "is no address of a Ray cluster"),
-        ("head:port", "is no address of a Ray cluster"),
+        ("10.0.0.7", "is not the address of a Ray cluster"),
+        ("head:port", "is not the address of a Ray cluster"),
         ("127.0.0.1:99999", "no Ray cluster at 127.0.0.1:99999"),
     ],
 )

@@ -173,7 +173,7 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     before = (experiment.folder / TRIALS).read_bytes()
     assert run(reopen(experiment.folder), Count()) == stopped  # nothing is run: the budget is the whole run's
     assert (experiment.folder / TRIALS).read_bytes() == before
-    assert run(reopen(experiment.folder, sitting=SessionSettings({"budget": {"calls": 100_000}})), Count()) == ""
+    assert run(reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 100_000}})), Count()) == ""
     assert results(experiment.folder).digest == whole.digest
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
 
@@ -259,7 +259,7 @@ class Down:
 def real(configured, monkeypatch) -> tuple[Experiment, Down]:
     """An experiment on a real model that is down."""
     model = Down()
-    monkeypatch.setattr("loopbench.models.real.open_model", lambda *arguments, **options: model)
+    monkeypatch.setattr("loopbench.runs.real_models.open_model", lambda *arguments, **options: model)
     return prepare(configured(models=("openai/fake",), profiles=("clean",), suite="arithmetic(size=3)")), model
 
 
@@ -296,9 +296,9 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
     [
         (("suite", "digest"), "0" * 64, r"suite arithmetic \(its tasks, tools or expected answers\); .* loopbench rescore"),
         (("suite", "tasks"), 3, r"the number of tasks \(3, now 12\)"),
-        (("profiles", "flaky-tools"), "0" * 64, "fault profile flaky-tools; .* --fork"),
+        (("profiles", "flaky-tools"), "0" * 64, "fault profile flaky-tools; .* start a new run"),
         (("versions", "policy_and_profiles"), -1, r"the scripted model \(version -1, now \d+\)"),
-        (("arms", 0, "code"), "0" * 64, r"arm bare/flaky-format \(its code\); .* --fork"),
+        (("arms", 0, "code"), "0" * 64, r"arm bare/flaky-format \(its code\); .* start a new run"),
         (("arms", 0, "configuration"), "Bare()", r"arm bare/flaky-format \(its configuration\)"),
         (("arms",), [], r"arm bare/flaky-format \(there was none\), arm bare/flaky-tools"),
         (("config", "loops"), ["bear"], "--allow bear"),
@@ -333,7 +333,7 @@ def test_an_option_of_any_kind_survives_the_manifest(configured, tmp_path, monke
     experiment = prepare(
         configured(loops=("own_options:Mine(when=2020-01-01, rate=inf, tags=['a', 'b'])",), suite="arithmetic(size=2)")
     )
-    assert experiment.manifest["arms"][0]["options"] == {"rate": "Infinity", "tags": ["a", "b"], "when": "2020-01-01"}
+    assert experiment.manifest.arms[0].options == {"rate": "Infinity", "tags": ["a", "b"], "when": "2020-01-01"}
     with pytest.raises(RunError, match="--allow own_options:Mine"):
         reopen(experiment.folder)
     run(reopen(experiment.folder, Permissions(code=["own_options:Mine"])), Count())

@@ -99,12 +99,6 @@ def test_the_runs_budget_stops_cleanly(ran):
 
 
 @pytest.mark.thorough
-def test_the_scripted_model_is_asked_over_http_in_each_worker(ran):
-    asked = {"suite": "arithmetic(size=3)", "over_http": True}
-    assert ran(**asked, workers=2).digest == ran(**asked).digest
-
-
-@pytest.mark.thorough
 def test_a_recording_is_replayed_in_workers(ran, tmp_path):
     asked = {"cassette": tmp_path / "tape", "suite": "arithmetic(size=3)"}
     recorded = ran(**asked, cassette_mode="record")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from loopbench.metrics.record import FaultRecord, Record, Shared, records_digest
 from loopbench.protocol.digest import canonical_json, sha256
-from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.files import RunError
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
 from loopbench.runs.store.records import TRIALS, find_trial, one_of, read_records
 from loopbench.runs.store.traces import TRACES, read_trace, referenced_end
@@ -51,7 +50,7 @@ RECORDS = st.builds(
     ),
     confidence=st.none() | st.floats(0, 1),
     wall_s=NUMBER,
-    trace_at=st.none() | st.tuples(COUNT, COUNT) | st.tuples(COUNT, COUNT, COUNT, COUNT),
+    trace_at=st.none() | st.tuples(COUNT, COUNT, COUNT, COUNT),
 )
 NAMES = {
     "arm": st.sampled_from(["a", "a/b", "b"]),
@@ -386,20 +385,24 @@ def test_nothing_is_written_through_a_link(tmp_path, record, name, dangles):
     assert (outside.read_bytes() if outside.exists() else None) == (None if dangles else b"mine, and no line")
 
 
-def test_what_is_written_whole_replaces_a_link_and_leaves_what_it_leads_to(tmp_path):
-    folder, outside = tmp_path / "run", tmp_path / "outside"
-    folder.mkdir()
-    outside.write_text("mine")
-    for name in ("manifest.json", "manifest.json.part"):
-        (folder / name).symlink_to(outside)
-    write_manifest(folder, {"config": {}})
-    assert read_manifest(folder) == {"config": {}}
-    assert (outside.read_text(), [path.name for path in folder.iterdir()]) == ("mine", ["manifest.json"])
-
-
 @pytest.mark.parametrize(
     "place",
-    [["a", "b"], "ab", {"a": 1}, [0, 10, 0, "x"], [[0], [10]], [0, -1], [True, 1], [0, 1.0], [10**400, 1], [0, 2**63], [], [0], 3],
+    [
+        ["a", "b", "c", "d"],
+        "abcd",
+        {"a": 1},
+        [0, 10, 0, "x"],
+        [[0], [10], [0], [10]],
+        [0, 10, 0, -1],
+        [True, 1, 0, 1],
+        [0, 10, 0, 1.0],
+        [10**400, 1, 0, 1],
+        [0, 10, 0, 2**63],
+        [],
+        [0],
+        [0, 10],
+        3,
+    ],
 )
 def test_a_place_that_is_none_is_named_by_its_line(tmp_path, record, place):
     row = json.loads(record().line(None)) | {"trace_at": place}
@@ -441,26 +444,3 @@ def test_a_line_without_a_name_is_named_by_its_number(three):
     (folder / TRIALS).write_bytes(b"\n".join([lines[0], b"[]", lines[2], b""]))
     with pytest.raises(RunError, match=rf"{TRIALS}:2: no record of a trial"):
         find_trial(folder, "t0")
-
-
-# --- manifests ---
-
-
-@settings(max_examples=40)
-@given(st.dictionaries(st.text(st.characters()), JSON, max_size=4))
-def test_a_manifest_is_read_back(tmp_path_factory, data):
-    folder = tmp_path_factory.mktemp("run")
-    write_manifest(folder, data | {"config": {}})
-    assert read_manifest(folder) == data | {"config": {}}
-    assert [path.name for path in folder.iterdir()] == ["manifest.json"]
-
-
-@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"{}", b'{"config": 3}', b"\xff", b"[" * 100_000])
-def test_what_is_no_manifest_is_refused_in_one_line(tmp_path, raw):
-    (tmp_path / "manifest.json").write_bytes(raw)
-    with pytest.raises(RunError, match=r"manifest\.json") as caught:
-        read_manifest(tmp_path)
-    assert "\n" not in str(caught.value)
-    shutil.rmtree(tmp_path)
-    with pytest.raises(RunError, match="no run directory"):
-        read_manifest(tmp_path)

@@ -26,21 +26,19 @@ from loopbench.metrics.record import Record
 from loopbench.reports.html.page import report_html
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.files import RunError, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import TRIALS, find_trial, read_records
 from loopbench.runs.store.traces import (
     FRAME_BYTES,
     FRAME_TRACES,
     MAX_TEXT,
-    PLAIN_TRACES,
     TRACES,
     TracePolicy,
     Traces,
     TracesSize,
     TraceWriter,
     read_trace,
-    traces_size,
 )
 
 
@@ -126,19 +124,6 @@ def test_a_reader_holds_no_more_than_some_frames(tmp_path, record, monkeypatch):
         traces.read(made[0])
 
 
-def test_a_run_of_an_earlier_version_is_read_and_gone_on_with(tmp_path, record):
-    old, new = record(task="old"), record(task="new")
-    line = line_of(old)
-    (tmp_path / PLAIN_TRACES).write_bytes(line)
-    (tmp_path / TRIALS).write_bytes(old.line((0, len(line))))
-    with Journal(tmp_path) as journal:
-        journal.append(new, line_of(new))
-    found = read_records(tmp_path)
-    assert [Traces(tmp_path).read(each)["task"] for each in found] == ["old", "new"]
-    assert (tmp_path / PLAIN_TRACES).read_bytes() == line
-    assert [len(each.trace_at or ()) for each in found] == [2, 4]
-
-
 # --- files from anywhere ---
 
 
@@ -166,7 +151,7 @@ def test_a_trace_that_is_not_there_is_said_to_be_missing(tmp_path, three, record
         (record(task="t0", trace_at=(0, 0, 0, 0)), "no trace at 0"),
         (record(task="t0", trace_at=("x", 5, 0, 5)), "no trace at x: this is no place in a file"),
         (record(task="t0", trace_at=(0, True, 0, 5)), "this is no place in a file"),
-        (record(task="t0", trace_at=(0, 5)), f"{PLAIN_TRACES}: no trace at 0: .*No such file"),
+        (record(task="t0", trace_at=(0, 5)), "no trace at 0: this is no place in a file"),
     ]:
         with pytest.raises(RunError, match=said) as caught:
             read_trace(tmp_path, damaged)
@@ -406,12 +391,7 @@ def test_sizes_are_told_in_words(size, said):
     assert str(size) == said
 
 
-def test_the_size_of_an_earlier_version_is_told_too(tmp_path, record):
-    (tmp_path / PLAIN_TRACES).write_bytes(b"x" * 70)
-    assert traces_size(tmp_path, [record(trace_at=(0, 30)), record(trace_at=(30, 40)), record()]) == TracesSize(2, 70, 70)
-
-
 def test_a_run_that_is_none_has_no_policy(tmp_path, record):
-    write_manifest(tmp_path, {"config": {}})
+    write_manifest_json(tmp_path, {"config": {}})
     with pytest.raises(RunError, match="none was recorded"):
         read_trace(tmp_path, record())

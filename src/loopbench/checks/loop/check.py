@@ -11,9 +11,7 @@ from .law import Broken, Finding, Law, NotApplicable
 from .scene import shown_error
 
 LAWS: tuple[Law, ...] = (
-    Law(
-        "contract", "the loop has a name and stops, run returns an Outcome, and the configuration never changes", contract.contract
-    ),
+    Law("contract", "name, stops and Outcome are well formed; the configuration never changes", contract.contract),
     Law("waiting", "the event loop never stands still while a run waits", interruption.never_blocks),
     Law("step limit", "with_step_limit(n) allows n tool steps and no more, and the run ends by itself", contract.step_limit),
     Law("budget", "run lets BudgetExceeded through, and makes no further model call", interruption.budget),
@@ -21,7 +19,7 @@ LAWS: tuple[Law, ...] = (
     Law("tool errors", "the message of a tool's exception reaches the model", contract.tool_errors),
     Law(
         "finishing",
-        "an undisturbed run answers correctly, stops as finished, and calls no tool after the answer",
+        "an undisturbed run is right, stops as finished, and calls no tool after its answer",
         contract.finishing,
     ),
     Law("once", "each call that the model decides on is made once", contract.once),
@@ -31,7 +29,7 @@ LAWS: tuple[Law, ...] = (
     Law("stops", "every declared stop can occur, and no other does", endings.stops),
     Law(
         "order",
-        "the order of concurrent replies changes nothing, and concurrent requests have different scopes",
+        "the order of concurrent replies changes nothing; their scopes differ",
         interruption.shuffled,
     ),
     Law("outcome", "run returns an Outcome, whatever the model replies and the tools do", endings.always_an_outcome),
@@ -49,7 +47,7 @@ NOT_CHECKED = "not checked: a loop that blocks would take minutes; fix that firs
 
 
 def check_loop(loop: Loop, on_finding: Callable[[Finding], None] | None = None) -> tuple[Finding, ...]:
-    """Hold every law against a loop, in the order of LAWS; needs no network, and takes seconds. `on_finding` is called with each finding."""
+    """Check every law on a loop, in the order of LAWS, within seconds and without a network. `on_finding` gets each finding."""
     findings: list[Finding] = []
     blocks = False
     for law in LAWS:

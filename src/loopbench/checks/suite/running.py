@@ -172,13 +172,13 @@ CALLED: tuple[SuiteCheck, ...] = (
     SuiteCheck("receipts", "calls are JSON, and no two calls of a task have the same receipt", _receipts, calls_tools=True),
     SuiteCheck(
         "order",
-        "a plan's calls give the same results in any order that it allows",
+        "calls give the same results in any order that a plan allows",
         _of_each("order", order_problems),
         calls_tools=True,
     ),
     SuiteCheck(
         "state",
-        "each trial starts from the same state, does not see others, and gives the same results",
+        "trials start from the same state and do not affect each other",
         _of_each("state", state_problems),
         calls_tools=True,
     ),

@@ -25,10 +25,10 @@ from loopbench.protocol import Loop
 from loopbench.protocol.names import nearest, parse_spec, parse_values, value_text
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import suite_of, tasks_of_split
-from loopbench.runs.manifest import ABLATION
+from loopbench.runs.manifest import write_manifest
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import Spec, find, make_loop
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import json_safe
 
 Kind = Literal["full", "fractional"]
@@ -102,7 +102,7 @@ def prepare(wanted: AblationRequest, config: CompareConfig, folder: Path | None 
         chosen.resolution,
         round(chosen.efficiency, 4),
     )
-    manifest = {**made.manifest, ABLATION: _plain(asdict(ablation))}
+    manifest = made.manifest.model_copy(update={"ablation": _plain(asdict(ablation))})
     write_manifest(made.folder, manifest)
     return replace(made, manifest=manifest)
 
@@ -263,11 +263,10 @@ class Ablated:
 
 def ablated(found: Results) -> Ablated | None:
     """The effects of a run; None where it is no ablation. Raises RunError where its manifest says nothing that makes sense."""
-    if ABLATION not in found.manifest:
+    if not found.manifest.is_ablation:
         return None
     try:
-        kept = dict(found.manifest[ABLATION])
-        ablation = Ablation(**kept)
+        ablation = Ablation(**found.manifest.ablation)
         if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
             raise TypeError("efficiency or resolution is no number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
@@ -278,7 +277,7 @@ def ablated(found: Results) -> Ablated | None:
         compared = found.comparison
         made = effects(groups, design, metrics=_metrics(ablation.metrics), alpha=compared.alpha, margin=compared.margin)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{found.folder}: the manifest's {ABLATION!r} does not fit its arms: {error!r}") from None
+        raise RunError(f"{found.folder}: the manifest's 'ablation' does not fit its arms: {error!r}") from None
     return Ablated(found, ablation, design, made)
 
 

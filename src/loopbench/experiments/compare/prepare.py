@@ -1,11 +1,10 @@
-"""From a configuration to a run that is ready to go: everything looked up, the run directory made or opened again."""
+"""From a configuration to a run that is ready to go: everything is looked up, the run directory is made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from loopbench.checks.suite import quick_problems
 from loopbench.datasets.task import Suite, Task
@@ -13,46 +12,46 @@ from loopbench.metrics.sequential import Looks
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import new_folder
 from loopbench.runs.lookup import check_plans, resolve
-from loopbench.runs.manifest import ASKED, asked_of, looks_of, manifest_of
+from loopbench.runs.manifest import Manifest, write_manifest
+from loopbench.runs.new_manifest import asked_of, manifest_of
 from loopbench.runs.run_state import Retry, RunState, Spent
 from loopbench.runs.schedule import Arm, PendingTrials, Trial, schedule
-from loopbench.runs.store.files import write_manifest
 from loopbench.runs.trial_models import TrialModels, open_models
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A run that is ready to go: everything looked up, the directory made."""
+    """A run that is ready to go: everything is looked up, the directory is made."""
 
     folder: Path
     config: CompareConfig
-    """As it is carried out now: a resume may have other workers, or another budget, than the manifest says."""
+    """As it is carried out now: a session may have other workers, or another budget, than the manifest says."""
     suite: Suite
     tasks: Sequence[Task]
     arms: tuple[Arm, ...]
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     trial_models: TrialModels = field(default_factory=TrialModels)
     past: RunState = field(default_factory=RunState)
-    """What earlier sittings gave."""
+    """The trials of earlier sessions."""
     retry: Retry | None = None
     """What is run again on request."""
 
     @property
     def trials(self) -> int:
-        """In the whole schedule."""
+        """Trials in the whole schedule."""
         return len(self.arms) * len(self.tasks) * self.config.repeats
 
     @property
     def spent(self) -> Spent:
-        """By earlier sittings, as far as it is known."""
-        return self.past.spent + Spent.cut_short(self.manifest)
+        """What earlier sessions spent, as far as it is known."""
+        return self.past.spent + self.manifest.cut_short
 
     def missing(self) -> PendingTrials:
-        """Trials without a record, and those that are to be tried again."""
+        """Return the trials without a record, and those that are to be tried again."""
         return PendingTrials(self._schedule, self.trials, self.past, self.retry)
 
     def _schedule(self) -> Iterator[Trial]:
-        repeats, seed, looks = self.config.repeats, self.config.seed, looks_of(self.manifest)
+        repeats, seed, looks = self.config.repeats, self.config.seed, self.manifest.looks
         if looks is None:
             yield from schedule(self.arms, self.tasks, repeats, seed)
             return
@@ -68,16 +67,16 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     """
     suite, tasks, arms = resolve(config)
     check_plans(config, suite, tasks)
-    answers = open_models(config, arms)
-    manifest = manifest_of(config, suite, tasks, arms) | {
-        ASKED: asked_of(config, suite, tasks),
-        "models": answers.as_manifest(),
-        "suite_problems": list(quick_problems(suite, tasks)),
+    models = open_models(config, arms)
+    parts = {
+        "asked": asked_of(config, suite, tasks),
+        "models": models.as_manifest(),
+        "suite_problems": quick_problems(suite, tasks),
     }
     if config.looks is not None:
-        looks = Looks.planned([task.id for task in tasks], config.looks, config.alpha, config.seed)
-        manifest["looks"] = looks.to_json()
+        parts["looks"] = Looks.planned([task.id for task in tasks], config.looks, config.alpha, config.seed)
+    manifest = manifest_of(config, suite, tasks, arms).model_copy(update=parts)
     folder = new_folder(config.runs, suite.name) if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, manifest)
-    return Experiment(folder, config, suite, tasks, arms, manifest, answers)
+    return Experiment(folder, config, suite, tasks, arms, manifest, models)

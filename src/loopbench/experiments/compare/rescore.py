@@ -16,16 +16,16 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import false_success
-from loopbench.protocol import StopReason
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.values import error_text
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.folders import refuse_optimization
 from loopbench.runs.lookup import suite_of, tasks_of_split
-from loopbench.runs.manifest import ASKED, RESCORED, asked_of, looks_of, noted, suite_manifest
+from loopbench.runs.manifest import Manifest, RunNote, write_manifest
+from loopbench.runs.new_manifest import asked_of, suite_entry
 from loopbench.runs.permissions import allowed_code, own_code
-from loopbench.runs.store.files import RunError, append_whole, new_file, open_repaired, write_manifest
+from loopbench.runs.store.files import RunError, append_whole, new_file, open_repaired
 from loopbench.runs.store.lock import locked
 from loopbench.runs.store.records import TRIALS, each_record, read_records
 from loopbench.runs.store.traces import Traces
@@ -35,10 +35,6 @@ from .results import Results, results
 SCORER = "scorer "
 """How the reason of a trial begins that is errored because it could not be scored."""
 REDACTED = "their answers, or the end states that they left, were kept without what looked like secrets"
-UNTOLD = "it was not kept whether their designs had given up"
-
-_ANSWERED = frozenset({StopReason.FINISHED.value, StopReason.FORCED.value})
-"""Stops at which no design gives up in words of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ class Rescored:
     """A run whose answers were judged again."""
 
     found: Results
-    """As it is now."""
+    """The run as it is now."""
     arms: tuple[ArmRescored, ...]
     judged: int
     """Trials whose answers were judged."""
@@ -102,28 +98,28 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
     with locked(folder):
         before = results(folder)
         manifest = before.manifest
-        if "imported" in manifest:
+        if manifest.imported is not None:
             raise RunError(f"{folder}: imported from another tool's files, whose scores it took over: there is nothing to judge by")
         config = _config(folder, manifest, allow, data)
         suite = suite_of(config)
         tasks = tasks_of_split(suite, config.split)[: config.tasks]
         _check_questions(folder, manifest, config, suite, tasks)
-        bench = _Bench(folder, suite, {task.id: task for task in tasks}, ASKED in manifest)
-        _check_tasks(folder, before, bench)
-        judged = [bench.again(record) for record in before.records]
+        judge = _Judge(folder, suite, {task.id: task for task in tasks})
+        _check_tasks(folder, before, judge)
+        judged = [judge.again(record) for record in before.records]
         counts = _changed(before.records, judged)
         noted_of = sum(_changed(_as_the_manifest_knows(folder, before), judged).values())
         now = _manifest(manifest, config, suite, tasks, noted_of)
-        moved = any(now[name] != manifest[name] for name in ("suite", "config"))
-        if _add_lines(folder, before.records, judged) or moved:
+        has_moved = (now.suite, now.config) != (manifest.suite, manifest.config)
+        if _add_lines(folder, before.records, judged) or has_moved:
             write_manifest(folder, now)
     after = results(folder)
-    return Rescored(after, _arms(before, after, counts), bench.judged, dict(bench.kept))
+    return Rescored(after, _arms(before, after, counts), judge.judged, dict(judge.kept))
 
 
-def _config(folder: Path, manifest: Mapping[str, Any], allow: Sequence[str], data: Path | None) -> CompareConfig:
+def _config(folder: Path, manifest: Manifest, allow: Sequence[str], data: Path | None) -> CompareConfig:
     typed = {} if data is None else {"data": str(data)}
-    config = config_from({**manifest["config"], **typed}, f"{folder}/manifest.json", typed=typed)
+    config = config_from({**manifest.config, **typed}, f"{folder}/manifest.json", typed=typed)
     allowed_code(folder, own_code(config.model_copy(update={"loops": ()})), allow)
     return config
 
@@ -131,20 +127,18 @@ def _config(folder: Path, manifest: Mapping[str, Any], allow: Sequence[str], dat
 # --- whether the same was asked ---
 
 
-def _check_questions(folder: Path, manifest: Mapping[str, Any], config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
-    """Raises RunError where a trial would be asked something else today. Runs of earlier versions: see `_Bench.again`."""
-    limit = config.max_tool_steps or suite.max_tool_steps
-    if manifest["suite"].get("max_tool_steps") != limit:
+def _check_questions(folder: Path, manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raises RunError if a trial would be asked something else today."""
+    if manifest.suite.max_tool_steps != (config.max_tool_steps or suite.max_tool_steps):
         raise RunError(_other(folder, "the step limit is another"))
-    known = manifest.get(ASKED)
+    known, now = manifest.asked, asked_of(config, suite, tasks)
     if known is None:
-        return
-    now = asked_of(config, suite, tasks)
-    if known.get("questions") != now["questions"]:
+        raise RunError(f"{folder}/manifest.json: asked: missing")
+    if known.questions != now.questions:
         raise RunError(_other(folder, _which(folder, tasks) or "its tasks or its tools are not what they were"))
-    if known.get("tools") != now.get("tools"):
+    if known.tools != now.tools:
         raise RunError(_other(folder, f"the code of the tools in {config.tools} is another"))
-    if "scripted" in config.models and known.get("plans") != now["plans"]:
+    if "scripted" in config.models and known.plans != now.plans:
         raise RunError(_other(folder, "the plans are not what they were, which the scripted model followed"))
 
 
@@ -153,7 +147,7 @@ def _other(folder: Path, why: str) -> str:
 
 
 def _which(folder: Path, tasks: Sequence[Task]) -> str:
-    """The first task whose question is known to be another; empty where that cannot be told."""
+    """Return the first task whose question is known to be another; empty if that cannot be known."""
     known, traces = {task.id: task for task in tasks}, Traces(folder)
     for record in read_records(folder):
         if record.task not in known:
@@ -163,34 +157,31 @@ def _which(folder: Path, tasks: Sequence[Task]) -> str:
     return ""
 
 
-def _check_tasks(folder: Path, before: Results, bench: _Bench) -> None:
-    """Raises RunError where the tasks are not those of the run, or one of them was left out and is not any more."""
+def _check_tasks(folder: Path, before: Results, judge: _Judge) -> None:
+    """Raise RunError if the tasks are not those of the run, or one of them was left out and is not any more."""
     for record in before.records:
-        task = bench.tasks.get(record.task)
+        task = judge.tasks.get(record.task)
         if task is None:
             raise RunError(_other(folder, f"task {record.task} is gone"))
         if record.status == "excluded" and record.reason.startswith("quarantined: ") and not task.quarantined:
             raise RunError(f"{folder}: task {task.id} was quarantined, and is not now: it has no answer; start a new run")
-    if looks_of(before.manifest) is not None and len(bench.tasks) != before.manifest["suite"]["tasks"]:
+    if before.manifest.looks is not None and len(judge.tasks) != before.manifest.suite.tasks:
         raise RunError(_other(folder, "there are more tasks than the plan of its looks has"))
 
 
 # --- judging ---
 
 
-class _Bench:
+class _Judge:
     """Judges one record after the other."""
 
-    def __init__(self, folder: Path, suite: Suite, tasks: Mapping[str, Task], tells: bool) -> None:
-        """`tells`: the run's manifest says what was asked, and its records whether a design gave up."""
+    def __init__(self, folder: Path, suite: Suite, tasks: Mapping[str, Task]) -> None:
         self.folder = folder
         self.suite = suite
         self.tasks = tasks
-        self.tells = tells
         self.judged = 0
         self.kept = Counter[str]()
         self._traces = Traces(folder)
-        self._same_query: set[str] = set()
 
     def again(self, record: Record) -> Record:
         """The record as it would be had its trial been judged today. Raises RunError for one that cannot be judged."""
@@ -200,23 +191,19 @@ class _Bench:
             return moved
         if task.quarantined:
             return _left_out(moved, task)
-        self._check_query(record, task)
         state, is_known = self._state(record, task)
         if record.status == "errored" and not is_known:  # what failed may have been the state: a resume runs it again
             return moved
         if MARK in canonical_json([record.answer, state]):
             self.kept[REDACTED] += 1
             return moved
-        if not self.tells and record.stop not in _ANSWERED and record.answer is not None:
-            self.kept[UNTOLD] += 1
-            return moved
         self.judged += 1
         return self._scored(moved, task, state)
 
     def _scored(self, record: Record, task: Task, state: Any) -> Record:
-        said = None if record.gave_up else record.answer
+        answer = None if record.gave_up else record.answer
         try:
-            scores = scores_of(Judgement(task, said, record.stop, state))
+            scores = scores_of(Judgement(task, answer, record.stop, state))
         except Exception as error:  # the suite's scorer, which may be the user's own
             if record.status == "errored":
                 return record
@@ -234,19 +221,9 @@ class _Bench:
                 stop=record.stop,
                 abstained=abstained,
                 faults=record.faults,
-                planned_call_unknown=record.plan_unseen or (not self.tells and record.false_success),
+                planned_call_unknown=record.plan_unseen,
             ),
         )
-
-    def _check_query(self, record: Record, task: Task) -> None:
-        """Of a run whose manifest does not say what was asked. Raises RunError."""
-        if self.tells or task.id in self._same_query:
-            return
-        if record.trace_at is None:
-            raise RunError(f"{self.folder}: nothing that was kept says what task {task.id} asked; start a new run")
-        if self._traces.read(record).get("query") != task.query.full_text:
-            raise RunError(_other(self.folder, f"task {task.id} asks something else"))
-        self._same_query.add(task.id)
 
     def _state(self, record: Record, task: Task) -> tuple[Any, bool]:
         """The end state that the trial left, where scores depend on it, and whether it is known.
@@ -267,7 +244,7 @@ class _Bench:
 
 
 def _left_out(record: Record, task: Task) -> Record:
-    """As a trial of a quarantined task is recorded."""
+    """Return the record of a trial whose task is quarantined."""
     kept = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "started_at", "attempt")
     values = {name: getattr(record, name) for name in kept}
     return Record(**values, status="excluded", reason=f"quarantined: {task.quarantined}")
@@ -290,21 +267,20 @@ def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record])
     return len(lines)
 
 
-def _manifest(
-    manifest: Mapping[str, Any], config: CompareConfig, suite: Suite, tasks: Sequence[Task], changed: int
-) -> dict[str, Any]:
-    return {
-        **manifest,
-        "config": {**manifest["config"], "data": config.public()["data"]},
-        "suite": suite_manifest(config, suite, tasks),
-        "suite_problems": list(quick_problems(suite, tasks)),
-        RESCORED: noted(manifest, RESCORED, suite=manifest["suite"]["digest"], trials=changed),
+def _manifest(manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Sequence[Task], changed: int) -> Manifest:
+    """Return the manifest as it is after answers were judged again."""
+    parts = {
+        "config": {**manifest.config, "data": config.public()["data"]},
+        "suite": suite_entry(config, suite, tasks),
+        "suite_problems": quick_problems(suite, tasks),
+        "rescored": (*manifest.rescored, RunNote.now(suite=manifest.suite.digest, trials=changed)),
     }
+    return manifest.model_copy(update=parts)
 
 
 def _as_the_manifest_knows(folder: Path, before: Results) -> list[Record]:
     """The records as they were judged on the manifest's suite: lines of a newer one are those of a rescore that was killed."""
-    suite = before.manifest["suite"]["digest"]
+    suite = before.manifest.suite.digest
     if all(record.suite_digest == suite for record in before.records):
         return list(before.records)
     known = {record.key: record for record in each_record(folder) if record.suite_digest == suite}

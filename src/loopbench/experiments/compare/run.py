@@ -13,14 +13,13 @@ from pathlib import Path
 
 from loopbench.metrics.sequential import Looks, looked
 from loopbench.models.metering import Meter
-from loopbench.runs.changes import arms_of
 from loopbench.runs.engine.engine import Engine, opened
 from loopbench.runs.engine.job import Job, budget_of
 from loopbench.runs.engine.runner import Progress, run_trials
-from loopbench.runs.manifest import RETRIED, looks_of, noted
-from loopbench.runs.run_state import CUT_SHORT, Spent, read_state
+from loopbench.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
+from loopbench.runs.run_state import Spent, read_state
 from loopbench.runs.schedule import Trial
-from loopbench.runs.store.files import CutShort, RunError, read_manifest, write_manifest
+from loopbench.runs.store.files import CutShort, RunError
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.traces import TracePolicy
 
@@ -29,7 +28,7 @@ from .results import results
 
 
 def run(experiment: Experiment, progress: Progress) -> str:
-    """Run what is missing; gives why it stopped early, or an empty text. KeyboardInterrupt leaves a resumable run.
+    """Run what is missing; return why it stopped early, or an empty text. KeyboardInterrupt leaves a resumable run.
 
     Raises CutShort where the disk is full, or where a design has ended this process's event loop.
     """
@@ -49,24 +48,24 @@ def run(experiment: Experiment, progress: Progress) -> str:
 
 
 def _ended_by(what: str, experiment: Experiment) -> CutShort:
-    said = f"code of a loop or a tool {what}, which ended the run; --workers N keeps such code in processes of its own"
-    return CutShort(f"{experiment.folder}: {said}; what had finished is kept, and the run can be resumed")
+    why = f"code of a loop or a tool {what}, which ended the run; --workers N keeps such code in processes of its own"
+    return CutShort(f"{experiment.folder}: {why}; what had finished is kept, and the run can be resumed")
 
 
 async def _run(experiment: Experiment, progress: Progress) -> str:
     stopped = "interrupted"
     try:
-        with Journal(experiment.folder, _kept(experiment)) as journal:
+        with Journal(experiment.folder, _trace_policy(experiment)) as journal:
             # Read again under the lock: another process may have gone on with this run in the meantime.
-            current = _as_it_stands(experiment)
-            stopped = await _sit(current, journal, progress)
+            current = _read_again(experiment)
+            stopped = await _session(current, journal, progress)
     finally:
         experiment.trial_models.close(whole=not stopped)
     return stopped
 
 
-def _kept(experiment: Experiment) -> TracePolicy:
-    """Which traces the run keeps."""
+def _trace_policy(experiment: Experiment) -> TracePolicy:
+    """Return which traces the run keeps."""
     config = experiment.config
     if not config.traces.startswith("sample"):
         return TracePolicy(config.traces)
@@ -74,22 +73,21 @@ def _kept(experiment: Experiment) -> TracePolicy:
     return TracePolicy.of(config.traces, cells, config.seed)
 
 
-def _as_it_stands(experiment: Experiment) -> Experiment:
-    """Raises RunError where its arms or its suite are others by now: it was extended, or its answers were judged again."""
-    folder, was, now = experiment.folder, experiment.manifest, read_manifest(experiment.folder)
-    same = (list(arms_of(was)), was["suite"], was["config"]["repeats"]) == (
-        list(arms_of(now)),
-        now["suite"],
-        now["config"]["repeats"],
-    )
-    if not same:
+def _read_again(experiment: Experiment) -> Experiment:
+    """Return the run as it stands. Raises RunError if it was extended, or its answers were judged again, meanwhile."""
+    folder, now = experiment.folder, read_manifest(experiment.folder)
+    if _schedule_of(experiment.manifest) != _schedule_of(now):
         raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
     return replace(experiment, manifest=now, past=read_state(folder, experiment.past))
 
 
-async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> str:
-    """One sitting: nothing is begun where the run's budget is used up already; what it cuts short is written down."""
-    if not experiment.missing() or (looks_of(experiment.manifest) is not None and results(experiment.folder).is_complete):
+def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
+    return [arm.arm for arm in manifest.arms], manifest.suite, manifest.settings.repeats
+
+
+async def _session(experiment: Experiment, journal: Journal, progress: Progress) -> str:
+    """Run what is missing, unless the run's budget is used up already, and write down what was cut short."""
+    if not experiment.missing() or (experiment.manifest.looks is not None and results(experiment.folder).is_complete):
         return ""
     job = job_of(experiment)
     if job.meter.exhausted:
@@ -107,11 +105,11 @@ async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> 
 
 
 async def _run_to_a_decision(experiment: Experiment, engine: Engine, journal: Journal, progress: Progress) -> str:
-    """Run what is missing: all of it, or where the run is looked at on its way, look by look until every pair is decided.
+    """Run what is missing: all of it, or look by look until every pair is decided, if the run is looked at on its way.
 
-    The look that an earlier sitting had reached is taken again, on the same records: a kill may have come before it.
+    The look that an earlier session had reached is taken again, on the same records: a kill may have come before it.
     """
-    missing, looks, in_flight = experiment.missing(), looks_of(experiment.manifest), engine.in_flight
+    missing, looks, in_flight = experiment.missing(), experiment.manifest.looks, engine.in_flight
     if looks is None:
         return await run_trials(missing, engine, journal, progress, in_flight)
     first = max(1, _reached(experiment, looks))
@@ -127,41 +125,38 @@ def _of_look(missing: Iterable[Trial], looks: Looks, look: int, first: int) -> I
 
 
 def _reached(experiment: Experiment, looks: Looks) -> int:
-    """The last look that an earlier sitting has come to."""
+    """Return the last look that an earlier session has come to."""
     per_task = len(experiment.arms) * experiment.config.repeats
     return looked(looks, Counter(task for _, task, _ in experiment.past.ended), per_task).reached
 
 
 def job_of(experiment: Experiment) -> Job:
-    """What an engine is to know of a run."""
+    """Return what an engine has to know of a run."""
     config, spent = experiment.config, experiment.spent
     meter = Meter(budget_of(config.budget))
     meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
     return Job(config, experiment.suite, experiment.arms, experiment.manifest, experiment.trial_models, meter)
 
 
-# --- what the manifest is told ---
+# --- what is added to the manifest ---
 
 
 def _with_retries_noted(experiment: Experiment) -> Experiment:
-    """Before they begin: results that owe something to a second chance say so for good."""
+    """RunNote retries before they begin: results that owe something to a second chance say so for good."""
     favoured = experiment.missing().favoured
     if not favoured:
         return experiment
-    retried = noted(experiment.manifest, RETRIED, what=experiment.retry, trials=favoured)
-    manifest = {**experiment.manifest, RETRIED: retried}
+    note = RunNote.now(what=experiment.retry, trials=favoured)
+    manifest = experiment.manifest.model_copy(update={"retried": (*experiment.manifest.retried, note)})
     write_manifest(experiment.folder, manifest)
     return replace(experiment, manifest=manifest)
 
 
 def _note_cut_short(experiment: Experiment, meter: Meter, seconds: float) -> None:
-    """What the run has spent and its records do not show: not those that were handed over, but those that are on the disk.
-
-    `seconds`: of this sitting.
-    """
+    """Write down what the run has spent that the records on the disk do not show. `seconds`: how long this session took."""
     spent = Spent(meter.calls, meter.tokens, meter.dollars, experiment.spent.seconds + seconds)
-    cut_short = Spent.cut_short(experiment.manifest)
+    cut_short = experiment.manifest.cut_short
     lost = spent.beyond(read_state(experiment.folder).spent + cut_short)
     if lost.calls:
-        with contextlib.suppress(OSError):  # the disk is full, which is told already
-            write_manifest(experiment.folder, {**experiment.manifest, CUT_SHORT: (cut_short + lost).to_json()})
+        with contextlib.suppress(OSError):  # the disk is full, which is reported already
+            write_manifest(experiment.folder, experiment.manifest.model_copy(update={"cut_short": cut_short + lost}))

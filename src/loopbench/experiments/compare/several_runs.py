@@ -85,10 +85,10 @@ class SeveralRuns:
 
 
 def collect(runs: Sequence[Results]) -> SeveralRuns:
-    """Set runs side by side. Raises RunError where their levels or margins differ, or a run stands twice."""
+    """Set runs side by side. Raises RunError if their levels or margins differ, or a run is a duplicate."""
     names = [run.folder.resolve() for run in runs]
     if len(set(names)) < len(names):
-        raise RunError(f"{next(name for name in names if names.count(name) > 1)}: stands twice")
+        raise RunError(f"{next(name for name in names if names.count(name) > 1)}: is a duplicate")
     settings = {(run.comparison.alpha, run.comparison.margin) for run in runs}
     if len(settings) != 1:
         said = "; ".join(f"{run_name(run.folder)}: {run.comparison.alpha:g}, {run.comparison.margin:g}" for run in runs)
@@ -104,7 +104,7 @@ def collect(runs: Sequence[Results]) -> SeveralRuns:
 
 
 def _tests(place: int, run: Results, alpha: float, margin: float) -> Iterator[tuple[tuple[int, str, str], PairTest]]:
-    """Of the pairs that the run compares."""
+    """Yield a test for each pair that the run compares."""
     values = {arm.info.arm: _values(run, arm.info.arm) for arm in run.comparison.arms}
     for pair in run.comparison.pairs:
         if pair.metric == PRIMARY:
@@ -188,7 +188,7 @@ def verdicts(found: SeveralRuns) -> list[str]:
 
 
 def notes(found: SeveralRuns) -> list[str]:
-    """What to keep in mind: warnings first."""
+    """Return what to keep in mind: warnings first."""
     said = [f"Warning: {run_name(run.folder)}: {warning}" for run in found.runs for warning in run.comparison.warnings]
     said += [f"{run_name(run.folder)} is invalid: no verdict of it holds." for run in found.runs if run.comparison.invalid]
     said += [f"{run_name(run.folder)} is incomplete." for run in found.runs if not run.is_complete]

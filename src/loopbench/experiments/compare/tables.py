@@ -34,8 +34,8 @@ def tables(comparison: Comparison, seen: Views | None = None, *, secondary: bool
 
 
 def verdicts(comparison: Comparison) -> list[str]:
-    """For each group of arms that are compared with one another: the most accurate one, how sure that is, and a line for each arm
-    that it is undecided against: what it would take to decide."""
+    """Return for each group of arms that are compared with one another the most accurate one, how sure that is, and a line for each
+    arm that it is undecided against: what it would take to decide."""
     accuracy = {arm.info.arm: arm.summary.accuracy for arm in comparison.arms if arm.summary.accuracy is not None}
     against: dict[str, dict[str, Pair]] = {name: {} for name in accuracy}
     for pair in comparison.pairs if not comparison.invalid else ():
@@ -58,7 +58,7 @@ def verdicts(comparison: Comparison) -> list[str]:
 
 
 def _open(pairs: Sequence[tuple[str, Pair]], best: str) -> list[str]:
-    """What would decide the open ones among an arm's pairs, the nearest to a decision first."""
+    """Return what would decide the open ones among an arm's pairs, the nearest to a decision first."""
     plans = sorted(((pair.needed, name) for name, pair in pairs if pair.needed is not None), key=lambda plan: plan[0].tasks)
     lines = [f"Undecided between {best} and {name}: {needed_in_words(needed)}" for needed, name in plans[:MAX_PLANS]]
     more = len(plans) - MAX_PLANS
@@ -81,7 +81,7 @@ MAX_PLANS = 4
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What to keep in mind: warnings first."""
+    """Return what to keep in mind: warnings first."""
     said = [f"Warning: {warning}" for warning in comparison.warnings]
     if comparison.invalid:
         said.append("This run is invalid: no verdict of it holds.")

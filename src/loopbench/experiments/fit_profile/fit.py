@@ -20,7 +20,8 @@ from loopbench.models.faults import CALLING, FLAKY_ATTEMPTS
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
 from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from loopbench.protocol import Message
-from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.manifest import Manifest, Settings, read_manifest
+from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import each_record
 from loopbench.runs.store.traces import Traces, policy_of
 
@@ -162,7 +163,7 @@ def fit_run(
     scripted = source[0] == "scripted"
     label = source[1] if scripted else source[0]
     made = name or (f"fitted-{_slug(label)}" if scripted else _slug(label))
-    timed = _is_timed(manifest["config"], scripted=scripted)
+    timed = _is_timed(manifest.settings, scripted=scripted)
     said = f"fitted to {label} from the traces of {folder.resolve().name}"
     try:
         return fit(_traces(folder, chosen), name=made, description=said, alpha=alpha, timed=timed, paired=scripted)
@@ -172,21 +173,18 @@ def fit_run(
         raise RunError(f"{folder}: {error}") from None
 
 
-def _is_timed(config: Mapping[str, Any], *, scripted: bool) -> bool:
+def _is_timed(settings: Settings, *, scripted: bool) -> bool:
     """Whether replies took the time that the model takes: not where it is simulated, or where a recording may have answered."""
     if scripted:
-        return config.get("real_time") is True
-    return config.get("cassette") is None or config.get("cassette_mode") in ("record", "refresh")
+        return settings.real_time
+    return settings.cassette is None or settings.cassette_mode in ("record", "refresh")
 
 
 def _chosen(
-    folder: Path, manifest: Mapping[str, Any], arms: Sequence[str], profile: str | None, model: str | None
+    folder: Path, manifest: Manifest, arms: Sequence[str], profile: str | None, model: str | None
 ) -> tuple[frozenset[str], tuple[str, str]]:
     """Names of the arms to pool, and the model and profile that they share."""
-    try:
-        listed = [(str(arm["arm"]), str(arm["model"]), str(arm["profile"])) for arm in manifest["arms"]]
-    except (KeyError, TypeError) as error:
-        raise RunError(f"{folder}: no manifest of a run: {error!r}") from None
+    listed = [(arm.arm, arm.model, arm.profile) for arm in manifest.arms]
     names = {_arm(folder, text, [arm[0] for arm in listed]) for text in arms}
     kept = [arm for arm in listed if not arms or arm[0] in names]
     kept = [arm for arm in kept if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]

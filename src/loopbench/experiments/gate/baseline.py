@@ -24,7 +24,7 @@ from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.digest import digest
 from loopbench.runs.folders import TEST, is_optimization
-from loopbench.runs.manifest import package_version
+from loopbench.runs.new_manifest import package_version
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
@@ -158,35 +158,34 @@ def bless(found: Results) -> Baseline:
     """Raises RunError for a run that is no measure: incomplete, invalid, or more than 2 % of an arm errored."""
     for why in troubles(found):
         raise RunError(f"{found.folder}: {why}; nothing was blessed")
-    manifest, config = found.manifest, found.manifest["config"]
-    by_arm = {arm["arm"]: [record for record in found.records if record.arm == arm["arm"]] for arm in manifest["arms"]}
+    manifest, repeats = found.manifest, found.manifest.settings.repeats
+    by_arm = {arm.arm: [record for record in found.records if record.arm == arm.arm] for arm in manifest.arms}
+    suite = manifest.suite.to_json()
     known = [name for name, metric in METRICS.items() if any(_known(metric(r)) for r in found.records if r.status == "scored")]
     try:
         return Baseline(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            versions={"loopbench": package_version("loopbench"), **manifest["versions"]},
-            suite=BaselineSuite(
-                **{name: manifest["suite"][name] for name in BaselineSuite.model_fields if name in manifest["suite"]}
-            ),
-            profiles=dict(manifest["profiles"]),
-            config=_repeatable(config),
-            seed=manifest["seed"],
-            repeats=config["repeats"],
+            versions={"loopbench": package_version("loopbench"), **manifest.versions},
+            suite=BaselineSuite(**{name: suite[name] for name in BaselineSuite.model_fields if name in suite}),
+            profiles=manifest.profiles,
+            config=_repeatable(manifest.config),
+            seed=manifest.seed,
+            repeats=repeats,
             metrics=tuple(known),
             arms={
-                arm["arm"]: BaselineArm(
-                    loop=arm["loop"],
-                    options=dict(arm["options"]),
-                    model=arm["model"],
-                    profile=arm["profile"],
-                    code=arm.get("code", ""),
-                    digest=records_digest(by_arm[arm["arm"]]),
-                    tasks=_task_lines(found.folder, by_arm[arm["arm"]], config["repeats"], known),
+                arm.arm: BaselineArm(
+                    loop=arm.loop,
+                    options=arm.options,
+                    model=arm.model,
+                    profile=arm.profile,
+                    code=arm.code,
+                    digest=records_digest(by_arm[arm.arm]),
+                    tasks=_task_lines(found.folder, by_arm[arm.arm], repeats, known),
                 )
-                for arm in manifest["arms"]
+                for arm in manifest.arms
             },
         )
-    except (KeyError, TypeError, ValidationError) as error:
+    except ValidationError as error:
         raise RunError(f"{found.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
 
 
@@ -205,7 +204,7 @@ def troubles(found: Results) -> list[str]:
     """Why a run is no measure, each in a sentence; empty where it is one."""
     said = []
     if found.looked is not None and found.looked.stopped:
-        seen = f"{found.looked.tasks} of {found.manifest['suite']['tasks']} tasks"
+        seen = f"{found.looked.tasks} of {found.manifest.suite.tasks} tasks"
         said.append(f"--looks ended it after {seen}, and a gate needs all of them: run it without --looks")
     elif not has_all(found):
         said.append(f"{found.scheduled - len(found.records)} of {found.scheduled} trials are missing")

@@ -11,6 +11,7 @@ from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.gate import MARGIN, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, TaskValues
+from loopbench.runs.manifest import Manifest
 
 from .baseline import Baseline, has_all, troubles
 from .changed_tasks import changes
@@ -46,7 +47,7 @@ def judge(
     matched = match_arms(found.manifest, baseline)
     sides = [Sides.of(found, arm, baseline, old) for old, arm in matched.items() if arm is not None]
     reasons = (*troubles(found), *missing_arms(matched), *(why for side in sides for why in side.troubles()))
-    paired = (found.manifest["seed"], found.manifest["config"]["repeats"]) == (baseline.seed, baseline.repeats)
+    paired = (found.manifest.seed, found.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
     arms = () if reasons else _judged_arms(sides, margins, alpha, paired=paired)
@@ -64,12 +65,12 @@ def judge(
     )
 
 
-def match_arms(manifest: Mapping[str, Any], baseline: Baseline) -> dict[str, str | None]:
+def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
     """Arm of the baseline → arm of the run, None where there is none.
 
     By name; else where both sides have a single loop under the same model and profile, these two.
     """
-    there = {arm["arm"]: (arm["model"], arm["profile"]) for arm in manifest["arms"]}
+    there = {arm.arm: (arm.model, arm.profile) for arm in manifest.arms}
     wanted = {name: (arm.model, arm.profile) for name, arm in baseline.arms.items()}
 
     def alone(conditions: tuple[str, str]) -> str | None:
@@ -91,17 +92,17 @@ def check_asked(baseline: Baseline, metrics: Mapping[str, float], alpha: float) 
             raise Incomparable(f"metric {metric}: not in the baseline, which knows {', '.join(baseline.metrics)}")
 
 
-def refuse_other(folder: Path, manifest: Mapping[str, Any], baseline: Baseline) -> None:
+def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
     """Raises Refused that names the first difference in what was asked; a manifest says it before the run."""
-    suite, old = manifest["suite"], baseline.suite
+    suite, old = manifest.suite, baseline.suite
     asked: list[tuple[str, Any, Any]] = [
-        ("suite", old.name, suite["name"]),
-        (f"version of suite {old.name}", old.version, suite["version"]),
-        (f"digest of suite {old.name}", old.digest, suite["digest"]),
-        ("step limit", old.max_tool_steps, suite.get("max_tool_steps")),
-        *((f"version of {name}", baseline.versions.get(name), now) for name, now in manifest["versions"].items()),
+        ("suite", old.name, suite.name),
+        (f"version of suite {old.name}", old.version, suite.version),
+        (f"digest of suite {old.name}", old.digest, suite.digest),
+        ("step limit", old.max_tool_steps, suite.max_tool_steps),
+        *((f"version of {name}", baseline.versions.get(name), now) for name, now in manifest.versions.items()),
     ]
-    for name, now in manifest["profiles"].items():
+    for name, now in manifest.profiles.items():
         if name in baseline.profiles:
             asked.append((f"digest of profile {name}", baseline.profiles[name], now))
     for what, was, now in asked:
@@ -171,8 +172,10 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
 def _notes(found: Results, baseline: Baseline, matched: Mapping[str, str | None]) -> Iterator[str]:
     """What to keep in mind."""
     manifest = found.manifest
-    seed, repeats = manifest["seed"], manifest["config"]["repeats"]
-    for what, was, now in (("seed", baseline.seed, seed), ("number of repeats", baseline.repeats, repeats)):
+    for what, was, now in (
+        ("seed", baseline.seed, manifest.seed),
+        ("number of repeats", baseline.repeats, manifest.settings.repeats),
+    ):
         if was != now:
             yield f"Another {what} than in the baseline, {now}, not {was}: tasks pair up, their trials do not."
     for old, arm in matched.items():
@@ -180,5 +183,5 @@ def _notes(found: Results, baseline: Baseline, matched: Mapping[str, str | None]
             yield f"{arm} is held against {old} of the baseline."
     if more := [arm.info.arm for arm in found.comparison.arms if arm.info.arm not in matched.values()]:
         yield f"Not in the baseline, and not judged: {', '.join(more)}."
-    if manifest["suite"].get("code", "") != baseline.suite.code:
+    if manifest.suite.code != baseline.suite.code:
         yield "The code of your own that the suite is made of changed since: tools and scorers may have, too."

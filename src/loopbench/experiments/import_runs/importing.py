@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from loopbench.runs.folders import RUNS, new_folder
-from loopbench.runs.store.files import write_manifest
+from loopbench.runs.manifest import write_manifest
 from loopbench.runs.store.records import TRIALS
 
 from .foreign_trials import ForeignLog, Format
@@ -48,7 +48,7 @@ def import_files(paths: Sequence[Path], wanted: ImportRequest, folder: Path | No
     logs = named([read_file(path, wanted) for path in paths], wanted.arms)
     joined = join(logs, wanted)
     if folder is None:
-        folder = new_folder(runs, joined.manifest["suite"]["name"])
+        folder = new_folder(runs, joined.manifest.suite.name)
     else:
         folder.mkdir(parents=True)
     try:

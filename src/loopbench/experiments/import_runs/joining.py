@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from loopbench.metrics.comparison import MARGIN
@@ -13,7 +12,8 @@ from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
-from loopbench.runs.manifest import package_version
+from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, timestamp
+from loopbench.runs.new_manifest import package_version
 
 from .foreign_trials import ForeignLog, ForeignTrial, Format, ReadingOptions, ToldArm
 from .values import located, name_of, names_in_a_line, shown
@@ -51,7 +51,7 @@ class ImportRequest:
 class Joined:
     """All files in one run."""
 
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     records: tuple[Record, ...]
 
 
@@ -95,10 +95,10 @@ def join(logs: Sequence[ForeignLog], wanted: ImportRequest) -> Joined:
         trials = [_failure(trial) for trial in trials]
     scale = None if reading.scale is None else str(reading.scale)
     suite_digest = digest([sorted(asked.items()), scorer, scale])
-    manifest = {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "imported": _origin(logs, reading) | {"scorer": scorer, "scale": scale},
-        "config": {
+    manifest = Manifest(
+        created=timestamp(),
+        imported=ImportOrigin.model_validate(_origin(logs, reading) | {"scorer": scorer, "scale": scale}),
+        config={
             "suite": suite,
             "profiles": [PROFILE],
             "models": list(dict.fromkeys(arm.model for arm in arms)),
@@ -107,15 +107,15 @@ def join(logs: Sequence[ForeignLog], wanted: ImportRequest) -> Joined:
             "alpha": wanted.alpha,
             "margin": wanted.margin,
         },
-        "seed": 0,
-        "versions": {"record": RECORD_VERSION, "policy_and_profiles": None},
-        "suite": {"name": suite, "version": VERSION, "digest": suite_digest, "tasks": len(asked)},
-        "profiles": {PROFILE: digest(PROFILE)},
-        "arms": [_arm_entry(arm) for arm in arms],
-        "packages": {"loopbench": package_version("loopbench")},
-        "python": platform.python_version(),
-        "platform": platform.platform(terse=True),
-    }
+        seed=0,
+        versions={"record": RECORD_VERSION, "policy_and_profiles": None},
+        suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(asked)),
+        profiles={PROFILE: digest(PROFILE)},
+        arms=tuple(map(_arm_entry, arms)),
+        packages={"loopbench": package_version("loopbench")},
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+    )
     return Joined(manifest, tuple(trial.record(suite, suite_digest) for trial in trials))
 
 
@@ -137,16 +137,10 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
     }
 
 
-def _arm_entry(arm: ToldArm) -> dict[str, Any]:
-    """As a manifest of ours lists an arm; its code is not known."""
-    return {
-        "arm": arm.name,
-        "loop": arm.loop or arm.name,
-        "options": dict(arm.options),
-        "model": arm.model,
-        "profile": PROFILE,
-        "code": "",
-    }
+def _arm_entry(arm: ToldArm) -> ArmEntry:
+    """Return an arm as a manifest lists it; its code is not known."""
+    loop, options = arm.loop or arm.name, dict(arm.options)
+    return ArmEntry(arm=arm.name, loop=loop, options=options, model=arm.model, profile=PROFILE, code="")
 
 
 # --- what has to agree ---

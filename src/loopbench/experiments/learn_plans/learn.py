@@ -29,8 +29,9 @@ from loopbench.protocol.redact import MARK
 from loopbench.protocol.values import error_text
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.lookup import suite_of
+from loopbench.runs.manifest import read_manifest
 from loopbench.runs.permissions import own_code
-from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import read_trace
 
@@ -121,16 +122,15 @@ def learn_run(folder: Path, allow: Collection[str] = (), *, check: bool = False,
 def open_suite(folder: Path, allow: Collection[str] = ()) -> tuple[CompareConfig, Suite, bool]:
     """A run's configuration and suite, and whether code of the user's own is in the suite. Raises as `learn_run` does."""
     manifest = read_manifest(folder)
-    if "imported" in manifest:
+    if manifest.imported is not None:
         raise RunError(f"{folder}: imported from another tool's files, so there is no trace to learn from")
-    config = config_from(manifest["config"], f"{folder}/manifest.json")
+    config = config_from(manifest.config, f"{folder}/manifest.json")
     names = own_code(config.model_copy(update={"loops": ()}))
     for name in names:
         if name not in allow:
             raise RunError(f"{folder}: the suite uses {name}, code of your own; type it to let it be imported: --allow {name}")
     suite = suite_of(config)
-    known = manifest.get("suite")
-    if not isinstance(known, dict) or known.get("digest") != suite.digest:
+    if manifest.suite.digest != suite.digest:
         raise RunError(f"{folder}: the suite {config.suite} has changed since this run: its tasks, its tools or its version")
     return config, suite, bool(names)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -10,13 +9,23 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from loopbench.protocol.names import nearest
-from loopbench.runs.config import COMMAND_LINE, FLAGS, BudgetConfig, CompareConfig, Positive, config_from, flag_of
+from loopbench.runs.config import (
+    COMMAND_LINE,
+    FLAGS,
+    BudgetConfig,
+    CompareConfig,
+    IfAbsent,
+    Positive,
+    config_from,
+    flag_of,
+    read_toml,
+)
 
 DEFAULT_BUDGET = BudgetConfig(calls=2000)
 REPEATS = 3
 """Trials per task of the test split, before and after."""
 TRAIN, DEV = 40, 40
-"""Tasks that an optimizer learns from, and that it is told its scores on: small samples, as optimizers' budgets are."""
+"""Number of tasks that an optimizer learns from, and that it is scored on: small samples, as optimizers' budgets are."""
 
 
 class SearchConfig(BaseModel):
@@ -25,19 +34,19 @@ class SearchConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     optimizer: str = "BootstrapFewShot"
-    """Teleprompter, `name` or `name(option=value)`."""
+    """Optimizer (teleprompter), `name` or `name(option=value)`."""
     budget: BudgetConfig = DEFAULT_BUDGET
-    """What each design's rollouts may ask of the model."""
+    """Limits on what the rollouts of each design may spend."""
     proposer_budget: BudgetConfig | None = None
-    """What the optimizer's own requests may take for each design; left out: as much again as the budget."""
-    proposer: str | None = None
-    """Model that proposes prompts; left out: the loops' own, or the scripted proposer."""
+    """Limits on what the optimizer's own requests for each design may spend; if absent, the same as `budget`."""
+    proposer: Annotated[str | None, IfAbsent("the model of the loops")] = None
+    """Model that proposes prompts: a real one, or `scripted`."""
     train: Positive = TRAIN
-    """Most tasks of the train split."""
+    """Maximum number of tasks of the train split."""
     dev: Positive = DEV
-    """Most tasks of the dev split."""
-    threads: Positive | None = None
-    """Rollouts under way at once; left out: 1 with the scripted model, which makes a run repeatable, and 8 with a real one."""
+    """Maximum number of tasks of the dev split."""
+    threads: Annotated[Positive | None, IfAbsent("1 with the scripted model, 8 with a real one")] = None
+    """Number of rollouts in flight at once; one at a time makes a search repeatable."""
     amortize: Annotated[int, Field(ge=1)] = 10_000
     """Number of tasks in production that the cost of optimizing is spread over."""
 
@@ -48,24 +57,25 @@ class OptimizeConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     compare: CompareConfig
-    """The comparison on the test split; `tasks`: the most tasks of it."""
+    """The comparison on the test split; its `tasks` is the maximum number of test tasks."""
     search: SearchConfig = SearchConfig()
 
     @model_validator(mode="after")
-    def _one_air(self) -> Self:
+    def _one_model_and_profile(self) -> Self:
         compare = self.compare
+        same = "designs are optimized and compared under the same conditions"
         for what, names in (("models", compare.models), ("profiles", compare.profiles)):
             if len(names) != 1:
-                raise ValueError(f"{what}: one is wanted, not {len(names)}: designs are optimized and compared in the same air")
+                raise ValueError(f"{what}: give one, not {len(names)}: {same}")
         for what, given in (("split", compare.split), ("cassette", compare.cassette), ("looks", compare.looks)):
             if given is not None:
                 raise ValueError(
-                    f"{what} is no part of an optimization: it uses the splits train, dev and test, and keeps its own log"
+                    f"{what} is not a setting of an optimization, which uses the splits train, dev and test and keeps its own log"
                 )
         if compare.budget != BudgetConfig():
-            raise ValueError("budget: it stands in the table `search`: what is bounded is the search, not the test")
+            raise ValueError("budget: move it to the table `search`, because it limits the search and not the test")
         if self.search.budget.seconds is not None:
-            raise ValueError("budget: seconds are no equal budget for designs; give calls, tokens or dollars")
+            raise ValueError("budget: seconds are not an equal budget for designs; give calls, tokens or dollars")
         return self
 
     @property
@@ -74,7 +84,7 @@ class OptimizeConfig(BaseModel):
 
     @property
     def proposer(self) -> str:
-        """The name of the model that proposes."""
+        """Name of the model that proposes prompts."""
         return self.search.proposer or self.model
 
     @property
@@ -83,10 +93,10 @@ class OptimizeConfig(BaseModel):
 
     @property
     def threads(self) -> int:
-        return self.search.threads or (1 if self.model == "scripted" and not self.compare.over_http else 8)
+        return self.search.threads or (1 if self.model == "scripted" else 8)
 
     def public(self) -> dict[str, Any]:
-        """As JSON, without what may be secret."""
+        """Return the configuration as JSON, without what may be secret."""
         return {"compare": self.compare.public(), "search": self.search.model_dump(mode="json")}
 
 
@@ -94,20 +104,16 @@ _COMPARE_DEFAULTS: Mapping[str, Any] = {"repeats": REPEATS}
 
 
 def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> OptimizeConfig:
-    """A TOML file, flags over it; its table `search` says how prompts are searched, all else is as in a comparison's.
+    """Read a TOML file; flags override it. Its table `search` configures the search, the rest the comparison.
 
-    `flags`: by field, of either kind. Raises ValueError in one line that names file and field, or OSError.
+    `flags`: values by field of `CompareConfig` or `SearchConfig`. Raises ValueError in one line that names file and field,
+    or OSError.
     """
-    data: dict[str, Any] = {}
-    if file is not None:
-        try:
-            data = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{file}: no valid TOML: {error}") from None
+    data = read_toml(file)
     source = COMMAND_LINE if file is None else str(file)
     searched = data.pop("search", {})
     if not isinstance(searched, dict):
-        raise ValueError(f"{source}: search: a table is wanted")
+        raise ValueError(f"{source}: search: it must be a table")
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     search = {name: given.pop(name) for name in [*given] if name in SearchConfig.model_fields}
     typed = dict(given)
@@ -121,7 +127,10 @@ _FLAGS: Mapping[str, str] = {**FLAGS, "tasks": "test"}
 
 
 def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] = frozenset()) -> OptimizeConfig:
-    """Raises ValueError in one line that names source and field; `typed`: what of the search comes from the command line."""
+    """Validate a configuration; `typed`: fields of the search that the command line sets.
+
+    Raises ValueError in one line that names source and field.
+    """
     try:
         return OptimizeConfig.model_validate(dict(data))
     except ValidationError as error:

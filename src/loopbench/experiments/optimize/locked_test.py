@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from loopbench.experiments.compare import prepare as compare_prepare
@@ -11,10 +10,12 @@ from loopbench.experiments.compare import reopen as compare_reopen
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.optimize.files import PROGRAM, ROLLOUTS, saved_digest
 from loopbench.experiments.optimize.log import log_digest
+from loopbench.experiments.optimize.manifest import SplitOpening, read_optimization_manifest
 from loopbench.experiments.optimize.prepare import DesignSearch, Optimization, typed_permissions
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.folders import TEST
-from loopbench.runs.store.files import MANIFEST, RunError, read_manifest, write_manifest
+from loopbench.runs.manifest import read_manifest, timestamp, write_manifest
+from loopbench.runs.store.files import MANIFEST, RunError
 
 
 def open_test(made: Optimization) -> Experiment:
@@ -26,18 +27,17 @@ def open_test(made: Optimization) -> Experiment:
     programs = {design.name: design.ended().digest for design in made.designs}
     asked = {design.name: log_digest(design.folder / ROLLOUTS) for design in made.designs}
     folder = made.folder / TEST
-    manifest = read_manifest(made.folder)
-    opened = manifest["splits"]["test"]["opened"]
+    manifest = read_optimization_manifest(made.folder)
+    test = manifest.splits["test"]
     for what, now in (("programs", programs), ("rollouts", asked)):
-        if opened is not None and opened.get(what) != now:
+        if test.opened is not None and getattr(test.opened, what) != now:
             raise RunError(f"{made.folder}: the test split was opened before, for other {what}; it is opened once: start a new run")
     for design in made.designs:
         if saved_digest(design.folder / PROGRAM) != programs[design.name]:
             raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
-    if opened is None:
-        opened = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "programs": programs, "rollouts": asked}
-        test = {**manifest["splits"]["test"], "opened": opened}
-        write_manifest(made.folder, {**manifest, "splits": {**manifest["splits"], "test": test}})
+    if test.opened is None:
+        test = test.model_copy(update={"opened": SplitOpening(at=timestamp(), programs=programs, rollouts=asked)})
+        write_manifest(made.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
     config, is_begun = test_config(made), (folder / MANIFEST).is_file()
     if not is_begun:
         return compare_prepare.prepare(config, folder)
@@ -61,5 +61,5 @@ def _follow(folder: Path, config: CompareConfig) -> None:
     """The run may have been moved since its test was begun, and the programs with it."""
     manifest = read_manifest(folder)
     loops = [*config.loops]
-    if manifest["config"]["loops"] != loops:
-        write_manifest(folder, {**manifest, "config": {**manifest["config"], "loops": loops}})
+    if manifest.config["loops"] != loops:
+        write_manifest(folder, manifest.model_copy(update={"config": {**manifest.config, "loops": loops}}))

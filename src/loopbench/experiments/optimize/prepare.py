@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from dspy.utils.saving import get_dependency_versions
 
@@ -17,23 +15,36 @@ from loopbench.datasets.task import Suite
 from loopbench.experiments.optimize.candidates import SearchEnd
 from loopbench.experiments.optimize.config import OptimizeConfig, optimize_config_from
 from loopbench.experiments.optimize.files import ENDED, PROGRAM
+from loopbench.experiments.optimize.manifest import (
+    DesignEntry,
+    OptimizationManifest,
+    OptimizerEntry,
+    SearchedSuite,
+    read_optimization_manifest,
+)
 from loopbench.experiments.optimize.optimizer import Optimizer, optimizer_named
 from loopbench.experiments.optimize.splits import Splits, split
-from loopbench.metrics.record import RECORD_VERSION
-from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Model, Optimizable
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.folders import KIND, new_folder
+from loopbench.runs.folders import new_folder
 from loopbench.runs.lookup import check_plans, suite_of
-from loopbench.runs.manifest import PACKAGES, configuration, loop_program_digest, package_version, suite_code
+from loopbench.runs.manifest import timestamp, write_manifest
+from loopbench.runs.new_manifest import (
+    PACKAGES,
+    VERSIONS,
+    configuration,
+    loop_program_digest,
+    package_version,
+    suite_code,
+    typed_options,
+)
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config, own_code
 from loopbench.runs.schedule import Arm, make_arms
-from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.files import RunError
 from loopbench.runs.trial_models import open_models
-from loopbench.text.plain_text import json_safe
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +82,7 @@ class Optimization:
     splits: Splits
     designs: tuple[DesignSearch, ...]
     optimizer: Optimizer
-    manifest: Mapping[str, Any]
+    manifest: OptimizationManifest
 
 
 def prepare(config: OptimizeConfig) -> Optimization:
@@ -81,10 +92,10 @@ def prepare(config: OptimizeConfig) -> Optimization:
     open_models(search_config(config), arms)  # a missing key or price is told now
     open_proposer(config)
     folder = new_folder(config.compare.runs, f"{suite.name}-optimized")
-    made = Optimization(folder, config, suite, splits, _designs(folder, arms), optimizer, {})
-    manifest = _manifest(made)
+    designs = _designs(folder, arms)
+    manifest = _manifest(folder, config, suite, splits, designs, optimizer)
     write_manifest(folder, manifest)
-    return replace(made, manifest=manifest)
+    return Optimization(folder, config, suite, splits, designs, optimizer, manifest)
 
 
 def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | None = None) -> Optimization:
@@ -92,26 +103,23 @@ def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | N
 
     `mlflow`: whether it logs from now on; None: as it began.
     """
-    manifest = read_manifest(folder)
-    if manifest.get("kind") != KIND:
-        raise RunError(f"{folder}: no optimization")
-    config = optimize_config_from(manifest["config"], f"{folder}/manifest.json")
+    manifest = read_optimization_manifest(folder)
+    config = optimize_config_from(manifest.config, f"{folder}/manifest.json")
     begun_with = config.compare if mlflow is None else config.compare.model_copy(update={"mlflow": mlflow})
     config = config.model_copy(update={"compare": allowed_config(folder, begun_with, allowed)})
     name = parse_spec(config.search.optimizer).name
     if ":" in name and name not in allowed.code:
         raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
     suite, splits, arms, optimizer = _look_up(config)
-    made = Optimization(folder, config, suite, splits, _designs(folder, arms), optimizer, manifest)
-    now = _manifest(made)
+    designs = _designs(folder, arms)
+    now = _manifest(folder, config, suite, splits, designs, optimizer)
     for what in ("versions", "suite", "profiles", "designs", "optimizer"):
-        if now[what] != manifest.get(what):
+        if getattr(now, what) != getattr(manifest, what):
             raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
-    begun = manifest.get("splits", {})
-    for what, found in splits.as_manifest().items():
-        if found["digest"] != begun.get(what, {}).get("digest"):
-            raise RunError(f"{folder}: split {what} changed since this run began; start a new run (nothing was written)")
-    return made
+    for name, entry in now.splits.items():
+        if name not in manifest.splits or entry.digest != manifest.splits[name].digest:
+            raise RunError(f"{folder}: split {name} changed since this run began; start a new run (nothing was written)")
+    return Optimization(folder, config, suite, splits, designs, optimizer, manifest)
 
 
 def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Optimizer]:
@@ -147,48 +155,49 @@ def open_proposer(config: OptimizeConfig) -> Model:
     if config.proposer == "scripted":
         return ScriptedProposer(config.compare.seed)
     asked = config.compare.model_copy(
-        update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget, "over_http": False}
+        update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget}
     )
     return open_models(asked, ()).real[config.proposer]
 
 
-def _manifest(made: Optimization) -> dict[str, Any]:
-    config, suite = made.config, made.suite
+def _manifest(
+    folder: Path, config: OptimizeConfig, suite: Suite, splits: Splits, designs: Sequence[DesignSearch], optimizer: Optimizer
+) -> OptimizationManifest:
     code = suite_code(config.compare, suite)
-    return {
-        "kind": KIND,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config.public(),
-        "seed": config.compare.seed,
-        "versions": {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION},
-        "suite": {
-            "name": suite.name,
-            "version": suite.version,
-            "digest": suite.digest,
-            "max_tool_steps": config.compare.max_tool_steps or suite.max_tool_steps,
+    return OptimizationManifest(
+        kind="optimization",
+        created=timestamp(),
+        config=config.public(),
+        seed=config.compare.seed,
+        versions=dict(VERSIONS),
+        suite=SearchedSuite(
+            name=suite.name,
+            version=suite.version,
+            digest=suite.digest,
+            max_tool_steps=config.compare.max_tool_steps or suite.max_tool_steps,
             **({"code": code} if code else {}),
-        },
-        "profiles": {design.arm.profile.name: design.arm.profile.digest for design in made.designs},
-        "optimizer": {"spec": config.search.optimizer, "name": made.optimizer.name, "options": dict(made.optimizer.options)},
-        "designs": [_design(made.folder, design) for design in made.designs],
-        "splits": made.splits.as_manifest(),
-        "packages": {name: package_version(name) for name in (*PACKAGES, "gepa", "optuna")},
-        "python": platform.python_version(),
-        "platform": platform.platform(terse=True),
-    }
+        ),
+        profiles={design.arm.profile.name: design.arm.profile.digest for design in designs},
+        optimizer=OptimizerEntry(spec=config.search.optimizer, name=optimizer.name, options=dict(optimizer.options)),
+        designs=tuple(_design(folder, design) for design in designs),
+        splits=splits.entries(),
+        packages={name: package_version(name) for name in (*PACKAGES, "gepa", "optuna")},
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+    )
 
 
-def _design(folder: Path, design: DesignSearch) -> dict[str, Any]:
+def _design(folder: Path, design: DesignSearch) -> DesignEntry:
     arm = design.arm
-    return {
-        "design": design.name,
-        "folder": str(design.folder.relative_to(folder)),
-        "loop": arm.spec.name,
-        "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
-        "configuration": configuration(arm.loop),
-        "code": code_digest(arm.loop),
-        "program": loop_program_digest(arm.loop),
-    }
+    return DesignEntry(
+        design=design.name,
+        folder=str(design.folder.relative_to(folder)),
+        loop=arm.spec.name,
+        options=typed_options(arm),
+        configuration=configuration(arm.loop),
+        code=code_digest(arm.loop),
+        program=loop_program_digest(arm.loop) or "",
+    )
 
 
 def dependency_versions() -> dict[str, str | None]:

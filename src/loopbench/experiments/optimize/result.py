@@ -12,12 +12,13 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
 from loopbench.protocol.digest import digest
 from loopbench.runs.config import BudgetConfig
-from loopbench.runs.folders import KIND, TEST
-from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
+from loopbench.runs.folders import TEST
+from loopbench.runs.store.files import MANIFEST, RunError
 
 from .candidates import SearchCost, SearchEnd
 from .files import ENDED, PROGRAM, ROLLOUTS, saved_digest
 from .log import log_digest, read_log
+from .manifest import OptimizationManifest, SplitOpening, read_optimization_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class OptimizationResult:
     """A whole optimization, as far as it has come."""
 
     folder: Path
-    manifest: Mapping[str, Any]
+    manifest: OptimizationManifest
     designs: tuple[DesignResult, ...]
     gains: Gains | None
     """None where the test split was not opened."""
@@ -132,22 +133,22 @@ class OptimizationResult:
     @property
     def budget(self) -> BudgetConfig:
         """Of each design's rollouts."""
-        return BudgetConfig.model_validate(self.manifest["config"]["search"]["budget"])
+        return self.manifest.settings.search.budget
 
     @property
     def amortize(self) -> int:
         """Tasks that the cost of the optimization is spread over."""
-        return int(self.manifest["config"]["search"]["amortize"])
+        return self.manifest.settings.search.amortize
 
     @property
     def title(self) -> str:
         """Suite, splits, optimizer, seed, and how much of it is there, in one line."""
-        suite, splits = self.manifest["suite"], self.manifest["splits"]
-        sizes = ", ".join(f"{splits[name]['tasks']} {name}" for name in ("train", "dev", "test"))
-        repeats = self.manifest["config"]["compare"]["repeats"]
+        suite, splits = self.manifest.suite, self.manifest.splits
+        sizes = f"{splits['train'].tasks} train, {splits['dev'].tasks} dev, {splits['test'].tasks} test"
+        repeats = self.manifest.settings.compare.repeats
         state = f"; {self.state}" if self.state else ""
-        how = f"{self.manifest['optimizer']['spec']}, seed {self.manifest['seed']}"
-        return f"{suite['name']} {suite['version']}: {sizes} tasks × {repeats}; {how}{state}"
+        how = f"{self.manifest.optimizer.spec}, seed {self.manifest.seed}"
+        return f"{suite.name} {suite.version}: {sizes} tasks × {repeats}; {how}{state}"
 
     @property
     def digest(self) -> str:
@@ -163,9 +164,9 @@ class OptimizationResult:
             "complete": self.is_complete,
             "state": self.state,
             "invalid": self.invalid,
-            "optimizer": dict(self.manifest["optimizer"]),
+            "optimizer": self.manifest.optimizer.to_json(),
             "budget": self.budget.model_dump(mode="json"),
-            "splits": dict(self.manifest["splits"]),
+            "splits": {name: split.to_json() for name, split in self.manifest.splits.items()},
             "designs": [design.to_json() for design in self.designs],
             "ranking": None if self.gains is None else self.gains.to_json(),
             "test": None if self.test is None else self.test.to_json(),
@@ -177,27 +178,23 @@ def optimization_result(folder: Path) -> OptimizationResult:
 
     Raises RunError for what is none, or where the test split was not locked until the programs were done.
     """
-    manifest = read_manifest(folder)
-    if manifest.get("kind") != KIND:
-        raise RunError(f"{folder}: no optimization")
+    manifest = read_optimization_manifest(folder)
+    designs = [_Read(item.design, folder / item.folder, item.program) for item in manifest.designs]
+    opened = manifest.splits["test"].opened
     try:
-        designs = [_Read(item["design"], folder / item["folder"], str(item["program"])) for item in manifest["designs"]]
-        opened = manifest["splits"]["test"]["opened"]
         test = results(folder / TEST) if (folder / TEST / MANIFEST).is_file() else None
         _check_lock(folder, opened, designs, set() if test is None else {record.task for record in test.records})
         arms = None if test is None else _arms(test, designs)
         if test is not None and arms is not None:
-            _check_arms(test, arms, opened["programs"], designs)
+            _check_arms(test, arms, {} if opened is None else opened.programs, designs)
         gained = None if test is None or arms is None else gains(test.comparison, test.records, arms)
-        tasks = int(manifest["config"]["search"]["amortize"])
+        tasks = manifest.settings.search.amortize
         found = tuple(_design(design, place, arms, gained, test, tasks) for place, design in enumerate(designs))
-        made = OptimizationResult(folder, manifest, found, gained, test)
-        made.title, made.budget  # noqa: B018  a manifest without what they say is none
     except RunError:
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and results do not fit together: {error!r}") from None
-    return made
+    return OptimizationResult(folder, manifest, found, gained, test)
 
 
 class _Read:
@@ -223,7 +220,7 @@ def _ended(path: Path) -> SearchEnd | None:
 
 def _arms(test: Results, designs: Sequence[_Read]) -> list[Arms]:
     """The arms of the test: first all designs as they were, then in the same order with their programs."""
-    names = [arm["arm"] for arm in test.manifest["arms"]]
+    names = [arm.arm for arm in test.manifest.arms]
     if len(names) != 2 * len(designs):
         raise RunError(f"{test.folder}: {len(names)} arms for {len(designs)} designs, which have two each")
     return [
@@ -260,17 +257,17 @@ def spent_once(parts: Sequence[SearchCost]) -> Cost:
 # --- the lock of the test split ---
 
 
-def _check_lock(folder: Path, opened: Mapping[str, Any] | None, designs: Sequence[_Read], tested: Collection[str]) -> None:
+def _check_lock(folder: Path, opened: SplitOpening | None, designs: Sequence[_Read], tested: Collection[str]) -> None:
     """Raises RunError where trials of the test ran unlocked, or something was asked or changed since it was opened."""
     if opened is None:
         if tested:
             raise RunError(f"{folder}: trials of the test split were run, and {MANIFEST} does not say that it was opened")
         return
     programs = {design.design: None if design.ended is None else design.ended.digest for design in designs}
-    if opened["programs"] != programs:
+    if opened.programs != programs:
         raise RunError(f"{folder}: the test split was opened for other programs than those that the designs ended with")
     for design in designs:
-        if opened["rollouts"].get(design.design) != log_digest(design.rollouts):
+        if opened.rollouts.get(design.design) != log_digest(design.rollouts):
             raise RunError(f"{design.rollouts}: changed since the test split was opened")
         leaked = next((task for line in read_log(design.rollouts) if (task := str(line["key"][1])) in tested), None)
         if leaked is not None:
@@ -281,7 +278,7 @@ def _check_lock(folder: Path, opened: Mapping[str, Any] | None, designs: Sequenc
 
 def _check_arms(test: Results, arms: Sequence[Arms], programs: Mapping[str, str], designs: Sequence[_Read]) -> None:
     """Raises RunError for an arm that is not the design, or not the program, that the test split was opened for."""
-    known = {arm["arm"]: arm.get("program") for arm in test.manifest["arms"]}
+    known = {arm.arm: arm.program for arm in test.manifest.arms}
     for arm, design in zip(arms, designs, strict=True):
         if known[arm.before] not in (None, design.own):
             raise RunError(f"{test.folder}: arm {arm.before} ran another program than the design's own")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.protocol.digest import digest
 from loopbench.runs.lookup import tasks_of_split
 
 from .config import OptimizeConfig
+from .manifest import SplitEntry, SplitName
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +21,17 @@ class Splits:
     dev: Sequence[Task]
     test: Sequence[Task]
 
-    def as_manifest(self) -> dict[str, Any]:
-        """Sizes and digests, by split."""
-        made = {name: {"tasks": len(tasks), "digest": _digest(tasks)} for name, tasks in self._named().items()}
-        return {**made, "test": {**made["test"], "opened": None}}
+    def entries(self) -> dict[SplitName, SplitEntry]:
+        """Return sizes and digests, by split."""
+        splits = {name: SplitEntry(tasks=len(tasks), digest=_digest(tasks)) for name, tasks in self._named().items()}
+        return {**splits, "test": splits["test"].model_copy(update={"opened": None})}
 
     @property
     def searched(self) -> Mapping[str, tuple[str, Task]]:
         """Task id → its split's name and the task, of all tasks that an optimizer may see."""
         return {task.id: (name, task) for name, tasks in (("train", self.train), ("dev", self.dev)) for task in tasks}
 
-    def _named(self) -> dict[str, Sequence[Task]]:
+    def _named(self) -> dict[SplitName, Sequence[Task]]:
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
 

@@ -152,9 +152,7 @@ def _designs(found: OptimizationResult) -> Table:
         "proposals",
     )
     rows = tuple((design.design, *_gain(design), *_search(design, found)) for design in found.designs)
-    return Table(
-        f"Gains by {found.manifest['optimizer']['spec']}, budget {budget_text(found.budget)} for each design", columns, rows
-    )
+    return Table(f"Gains by {found.manifest.optimizer.spec}, budget {budget_text(found.budget)} for each design", columns, rows)
 
 
 def _gain(design: DesignResult) -> Iterator[str]:

@@ -22,8 +22,8 @@ def doubts(pilot: Pilot, found: Results, again: Results | None = None) -> Iterat
     yield from _of_the_model(found)
     if pilot.there.tasks is None:
         yield "How many tasks the suite has is not known; the pilot ran the first of them."
-    if found.manifest["config"].get("models") != ["scripted"] and pilot.price.cost_usd is None:
-        how = "" if "imported" in found.manifest else ": --prices, docs/models.md"
+    if found.manifest.settings.models != ("scripted",) and pilot.price.cost_usd is None:
+        how = "" if found.manifest.imported is not None else ": --prices, docs/models.md"
         yield f"No price is known, so dollars cannot be said{how}."
     yield from _of_variances(pilot, any(arm.info.model == "scripted" for arm in found.comparison.arms))
     for arm, (_, p) in pilot.second.items():
@@ -42,10 +42,10 @@ def _of_trials(found: Results, name: str) -> Iterator[str]:
 
 
 def _of_the_model(found: Results) -> Iterator[str]:
-    config = found.manifest["config"]
+    settings = found.manifest.settings
     if any(arm.info.model == "scripted" for arm in found.comparison.arms):
         yield "The model is scripted: from run to run only the draws of faults vary, less than a real model does."
-    if config.get("cassette") is not None and config.get("cassette_mode") in (None, "replay"):
+    if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
         yield "The replies came from a recording: a live model varies more."
 
 

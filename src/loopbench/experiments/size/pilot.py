@@ -17,6 +17,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, dollars, tas
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, config_from
 from loopbench.runs.lookup import suite_of, tasks_of_split
+from loopbench.runs.manifest import Manifest
 from loopbench.runs.registry import Spec, builtin_names, generated_suites
 from loopbench.runs.store.files import RunError
 
@@ -134,18 +135,18 @@ def read_pilot(found: Results, wanted: SizeRequest, again: Results | None) -> Pi
     known_loops = {arm: varies for arm, varies in loops.items() if varies is not None}
     if not known_loops:
         raise RunError(f"{found.folder}: one task is no pilot; at least two have to be scored")
-    config = found.manifest["config"]
+    settings = found.manifest.settings
     return Pilot(
         wanted=wanted,
-        alpha=config["alpha"] if wanted.alpha is None else wanted.alpha,
-        compare_margin=config["margin"],
-        repeats=int(config["repeats"]),
+        alpha=settings.alpha if wanted.alpha is None else wanted.alpha,
+        compare_margin=settings.margin,
+        repeats=settings.repeats,
         values=values,
         loops=known_loops,
         pairs=_pairs(found, values, scores) or {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops},
         second={} if again is None else {arm: _difference(wanted.metric, *scored[arm]) for arm in known_loops},
         price=_price([[r for run in by_run for r in run] for arm, by_run in scored.items() if arm in values]),
-        in_flight=_in_flight(config),
+        in_flight=_in_flight(found.manifest.config),
         there=_there(found),
     )
 
@@ -232,18 +233,18 @@ def _mean(values: Sequence[float]) -> float:
 def _in_flight(config: Mapping[str, Any]) -> int:
     if config.get("concurrency"):
         return int(config["concurrency"])
-    waits = config.get("real_time") or config.get("over_http") or any(model != "scripted" for model in config.get("models", ()))
+    waits = config.get("real_time") or any(model != "scripted" for model in config.get("models", ()))
     return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
 
 def _there(found: Results) -> There:
     """From the manifest; a built-in suite is looked up, code of the user's own is not imported."""
     manifest = found.manifest
-    config, ran = manifest["config"], int(manifest["suite"]["tasks"])
+    ran = manifest.suite.tasks
     scored = 1 - len({record.task for record in found.records if record.status == "excluded"}) / ran
-    looked_up = None if "imported" in manifest else _looked_up(config)
+    looked_up = None if manifest.imported is not None else _looked_up(manifest.config)
     if looked_up is None:
-        return There(None if config.get("tasks") is not None else math.floor(ran * scored))
+        return There(None if manifest.settings.tasks is not None else math.floor(ran * scored))
     spec, whole, of_split = looked_up
     there = math.floor(of_split * scored)
     return There(there, spec if spec.name in generated_suites() and there else None, whole / max(there, 1))
@@ -268,16 +269,16 @@ def check_again(found: Results, again: Results) -> None:
     if found.folder.resolve() == again.folder.resolve():
         raise ValueError(f"--again: {again.folder} is the same run")
     for what, here, there in (
-        ("suite", one["suite"].get("digest"), other["suite"].get("digest")),
-        ("set of fault profiles", one.get("profiles"), other.get("profiles")),
+        ("suite", one.suite.digest, other.suite.digest),
+        ("set of fault profiles", one.profiles, other.profiles),
         ("set of arms", _built(one), _built(other)),
-        ("number of repeats", one["config"]["repeats"], other["config"]["repeats"]),
+        ("number of repeats", one.settings.repeats, other.settings.repeats),
     ):
         if here != there:
             raise ValueError(f"--again: {again.folder} is no second run of {found.folder}: it has another {what}")
-    if one["seed"] == other["seed"] and any(arm["model"] == "scripted" for arm in one["arms"]):
-        raise ValueError(f"--again: both runs have seed {one['seed']}, with which the scripted model does the same in both")
+    if one.seed == other.seed and any(arm.model == "scripted" for arm in one.arms):
+        raise ValueError(f"--again: both runs have seed {one.seed}, with which the scripted model does the same in both")
 
 
-def _built(manifest: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    return [tuple(arm.get(name) for name in ("arm", "loop", "options", "model", "profile", "code")) for arm in manifest["arms"]]
+def _built(manifest: Manifest) -> list[tuple[Any, ...]]:
+    return [(arm.arm, arm.loop, arm.options, arm.model, arm.profile, arm.code) for arm in manifest.arms]

@@ -19,7 +19,7 @@ from loopbench.metrics.trajectory.divergence import Cause, Divergence, Loss, div
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.trajectory import TracedStep, course
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.traces import Traces, traces_file
+from loopbench.runs.store.traces import TRACES, Traces
 
 Read = TypeVar("Read")
 Example = TypeVar("Example")
@@ -166,7 +166,7 @@ def _read(traces: Traces, record: Record, read: Callable[[Trace], Read]) -> Read
     try:
         return read(Trace.from_json(trace))
     except ValueError as error:
-        raise RunError(f"{traces_file(traces.folder, record)}: trial {record.name}: {error}") from None
+        raise RunError(f"{traces.folder / TRACES}: trial {record.name}: {error}") from None
 
 
 def _cells(records: Sequence[Record], arms: set[str]) -> Iterator[list[Record]]:

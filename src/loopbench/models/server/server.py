@@ -21,7 +21,6 @@ from aiohttp.web_request import BaseRequest
 
 from loopbench.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply
 
-from ..foreign import ForeignCodec, foreign_codec
 from ..scripted import Scripted
 from ..tokens import estimate_usage
 from ..tunnel import Tunnel
@@ -30,6 +29,7 @@ from ..wires.fields import BadRequest
 from .answers import ChatAnswer
 from .bodies import MAX_BODY_BYTES, json_response, read_json
 from .connections import HttpServer, logger
+from .foreign import ForeignCodec, foreign_codec
 from .refusals import MAX_SHOWN, Refusal, line_of, no_model, no_page, refusal_of, wrong_method
 from .trials import More, OwnRequest, ServedTrial, Trials, UnknownModel, WrongMethod
 

@@ -27,7 +27,7 @@ def program_file(design: DesignRow, candidate: Candidate) -> str:
         name: {"signature": {"instructions": prompt.instructions}, "demos": [dict(demo) for demo in prompt.demos]}
         for name, prompt in candidate.program.items()
     }
-    about = {"loop": design.about["loop"], "options": design.about["options"], "candidate": candidate.number}
+    about = {"loop": design.about.loop, "options": design.about.options, "candidate": candidate.number}
     return as_json({**state, ABOUT: about})
 
 

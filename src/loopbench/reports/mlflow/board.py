@@ -10,6 +10,7 @@ from typing import Any
 
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.files import CANDIDATES
+from loopbench.experiments.optimize.manifest import DesignEntry, OptimizationManifest
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program
 
@@ -48,7 +49,7 @@ class DesignRow:
     """A design and all of its candidates."""
 
     design: str
-    about: Mapping[str, Any]
+    about: DesignEntry
     """Its part of the manifest."""
     rows: dict[int, CandidateRow] = field(default_factory=dict)
     """By the candidate's number."""
@@ -121,10 +122,10 @@ class DesignRow:
 class SearchBoard:
     """All designs; a Watcher, called by one thread only."""
 
-    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, manifest: OptimizationManifest) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.designs = {about["design"]: DesignRow(about["design"], about) for about in manifest["designs"]}
+        self.designs = {about.design: DesignRow(about.design, about) for about in manifest.designs}
         self.result: Mapping[str, Any] | None = None
         self.closed = False
 
@@ -141,7 +142,7 @@ class SearchBoard:
         row.calls += record.lm_calls
         row.tokens += record.tokens
         found.search = search
-        found.judge(candidate, int(self.manifest["splits"]["dev"]["tasks"]))
+        found.judge(candidate, self.manifest.splits["dev"].tasks)
 
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self.designs[design].proposals = proposals
@@ -150,7 +151,7 @@ class SearchBoard:
     def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         found = self.designs[design]
         if not found.rows:
-            for candidate in _tried(self.folder / found.about["folder"] / CANDIDATES, kept.program):
+            for candidate in _tried(self.folder / found.about.folder / CANDIDATES, kept.program):
                 found.put(candidate)
         found.put(kept)
         found.search, found.proposals, found.ended = ended.search, ended.proposals, ended

@@ -98,7 +98,7 @@ _MODEL_KEYS = frozenset(map(metric_key, MODEL_METRICS))
 
 def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
     """Arm → id of the model that stands for its loop's version."""
-    versions = {made["arm"]: Version.of(made) for made in found.manifest["arms"]}
+    versions = {arm.arm: Version.of(arm) for arm in found.manifest.arms}
     known = find_versions(store, {version.digest for version in versions.values()})
     ids: dict[str, str] = {}
     for version in versions.values():
@@ -129,7 +129,7 @@ def _tags(found: Results) -> dict[str, str]:
         "loopbench.run": run_name(found.folder),
         "loopbench.digest": found.digest,
         "loopbench.complete": str(found.is_complete).lower(),
-        "loopbench.suite_digest": found.manifest["suite"]["digest"],
+        "loopbench.suite_digest": found.manifest.suite.digest,
         "mlflow.source.name": "loopbench",
         "mlflow.source.type": "LOCAL",
     }
@@ -138,24 +138,24 @@ def _tags(found: Results) -> dict[str, str]:
 def _setting(found: Results) -> dict[str, Any]:
     """The same, as parameters."""
     manifest = found.manifest
-    suite, config = manifest["suite"], manifest["config"]
+    suite, settings = manifest.suite, manifest.settings
     made = {
-        "suite": config["suite"],
-        "suite_version": suite["version"],
-        "tasks": suite["tasks"],
-        "max_tool_steps": suite.get("max_tool_steps", "not known"),
-        "repeats": config["repeats"],
-        "seed": manifest["seed"],
-        "alpha": config["alpha"],
-        "margin": config["margin"],
-        "python": manifest["python"],
+        "suite": settings.suite,
+        "suite_version": suite.version,
+        "tasks": suite.tasks,
+        "max_tool_steps": "not known" if suite.max_tool_steps is None else suite.max_tool_steps,
+        "repeats": settings.repeats,
+        "seed": manifest.seed,
+        "alpha": settings.alpha,
+        "margin": settings.margin,
+        "python": manifest.python,
     }
-    return made | {f"version.{name}": version for name, version in manifest["packages"].items()}
+    return made | {f"version.{name}": version for name, version in manifest.packages.items()}
 
 
 def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
     """Numbers about pairs are left to the note and the files: MLflow draws a chart of every one, before those of the arms."""
-    arms, config = found.comparison.arms, found.manifest["config"]
+    arms, config = found.comparison.arms, found.manifest.config
     counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
     metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
     design = {name: ", ".join(config[name]) for name in ("loops", "models", "profiles") if name in config}
@@ -171,14 +171,14 @@ def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
 def _arm_entry(found: Results, arm: ArmResult, tags: Mapping[str, str], started_ms: int) -> RunEntry:
     """All metrics at step 0: MLflow then draws bars, side by side, and no lines of one point."""
     info = arm.info
-    made = next(made for made in found.manifest["arms"] if made["arm"] == info.arm)
-    factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": made.get("code", "")}
-    factors |= {"program": made["program"]} if "program" in made else {}
+    entry = next(entry for entry in found.manifest.arms if entry.arm == info.arm)
+    factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": entry.code}
+    factors |= {} if entry.program is None else {"program": entry.program}
     factors |= {f"option.{name}": value for name, value in info.options.items()}
     return RunEntry(
         clean(info.arm, MAX_NAME),
         {**tags, "loopbench.kind": "arm", ARM: info.arm, NOTE: arm_note(arm, found.comparison.pairs)},
-        params(factors | configuration(made.get("configuration", "")) | _setting(found)),
+        params(factors | configuration(entry.configuration) | _setting(found)),
         numbers(arm_metrics(arm.summary)),
         started_ms,
     )
@@ -211,10 +211,10 @@ def _dataset(found: Results, profile: str) -> DatasetInput:
     MLflow shows a model's metrics by dataset: what a loop does in clean air is not what it does under faults.
     """
     manifest = found.manifest
-    suite, name, whole = manifest["suite"], manifest["suite"]["name"], manifest["suite"]["digest"]
-    source = {"suite": manifest["config"]["suite"], "version": suite["version"], "sha256": whole}
-    if profile != "clean" and "imported" not in manifest:
-        faults = manifest["profiles"][profile]
+    suite, name, whole = manifest.suite, manifest.suite.name, manifest.suite.digest
+    source = {"suite": manifest.settings.suite, "version": suite.version, "sha256": whole}
+    if profile != "clean" and manifest.imported is None:
+        faults = manifest.profiles[profile]
         source |= {"profile": profile, "profile_sha256": faults}
         name, whole = f"{name}, {profile}", digest([whole, faults])
     columns = [{"name": name, "type": "string"} for name in ("task", "query", "expected")]
@@ -224,6 +224,6 @@ def _dataset(found: Results, profile: str) -> DatasetInput:
         source_type="loopbench",
         source=json.dumps(source),
         schema=json.dumps({"mlflow_colspec": columns}),
-        profile=json.dumps({"num_rows": suite["tasks"], "max_tool_steps": suite.get("max_tool_steps")}),
+        profile=json.dumps({"num_rows": suite.tasks, "max_tool_steps": suite.max_tool_steps}),
     )
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])

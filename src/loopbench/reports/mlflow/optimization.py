@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.manifest import OptimizationManifest
 from loopbench.metrics.record import Record
 
 from .addresses import default_uri, reason
@@ -43,7 +44,7 @@ class OptimizationTracker:
     def __init__(
         self,
         folder: Path,
-        manifest: Mapping[str, Any],
+        manifest: OptimizationManifest,
         tracking_uri: str | None,
         experiment: str,
         tell: Callable[[str], None] = _LOG.warning,

@@ -107,12 +107,12 @@ class Session:
             about = design.about
             values = {
                 "design": design.design,
-                "loop": about["loop"],
-                "program": about["program"],
-                "loop_code": about.get("code", ""),
+                "loop": about.loop,
+                "program": about.program,
+                "loop_code": about.code,
             }
-            values |= {f"option.{name}": value for name, value in about["options"].items()}
-            values |= configuration(about.get("configuration", "")) | self._setting()
+            values |= {f"option.{name}": value for name, value in about.options.items()}
+            values |= configuration(about.configuration) | self._setting()
             entry = self._entry(design.design, "design", values, {DESIGN: design.design, "mlflow.parentRunId": self.parent_id})
             known = self.known.get(entry.tags[DESIGN])
             made = self._put(known, entry, "calls")
@@ -128,7 +128,7 @@ class Session:
         made = self.candidates.get((design.design, candidate.number))
         if made is None:
             above = self._design(design)
-            values = {"number": candidate.number, "digest": candidate.digest, "loop": design.about["loop"], "design": design.design}
+            values = {"number": candidate.number, "digest": candidate.digest, "loop": design.about.loop, "design": design.design}
             found_by = {CANDIDATE: str(candidate.number), "mlflow.parentRunId": above.run_id}
             entry = self._entry(
                 f"candidate {candidate.number}", "candidate", values, {**found_by, **best, "loopbench.digest": candidate.digest}
@@ -155,7 +155,7 @@ class Session:
             models[digest] = self._model(design, candidate, run, linked)
             links += linked
         for name in (PROGRAM, CANDIDATES):
-            path = self.board.folder / design.about["folder"] / name
+            path = self.board.folder / design.about.folder / name
             if path.is_file():
                 self.client.log_text(run.run_id, redact(path.read_text(encoding="utf-8")), name)
         metrics = {
@@ -204,7 +204,7 @@ class Session:
         found = self._models(design, run).get(candidate.digest)
         links = {TraceTagKey.LINKED_PROMPTS: json.dumps(linked)}
         if found is None:
-            values = {"loop": design.about["loop"], "design": design.design, "number": candidate.number}
+            values = {"loop": design.about.loop, "design": design.design, "number": candidate.number}
             name = plain_name(design.design) + ("" if candidate.number == 0 else "-optimized")
             tags = {**self._origin(candidate), VERSION: version.digest, **links}
             found = new_model(self.store, name, run.run_id, tags, {**values, **version.fields, **self._setting()})
@@ -227,7 +227,7 @@ class Session:
         """The models of a design's programs, by digest: those of its run, else those that other runs made of a version."""
         own = self.client.search_logged_models([self.store.experiment_id], f"source_run_id = '{run.run_id}'")
         found = {model.tags["loopbench.digest"]: model for model in own if "loopbench.digest" in model.tags}
-        ends = () if design.ended is None else (design.about["program"], design.ended.digest)
+        ends = () if design.ended is None else (design.about.program, design.ended.digest)
         versions = {_version(design, digest).digest: digest for digest in ends}
         others = find_versions(self.store, versions)
         return {versions[version]: model for version, model in others.items()} | found
@@ -249,7 +249,7 @@ class Session:
         self._end_parent("FINISHED" if result["complete"] else "KILLED")
 
     def _write_test(self, design: DesignRow, test: Mapping[str, Any]) -> None:
-        run, own = self._design(design), design.about["program"]
+        run, own = self._design(design), design.about.program
         known = {digest: model.model_id for digest, model in self._models(design, run).items()}
         before, after = _metrics("test_before", test["before"]), _metrics("test_after", test["after"])
         kept = own if design.ended is None else design.ended.digest
@@ -278,7 +278,7 @@ class Session:
     def _entry(self, name: str, kind: str, values: Mapping[str, Any], tags: Mapping[str, str] | None = None) -> RunEntry:
         shared = {
             "loopbench.kind": kind,
-            "loopbench.suite_digest": self.board.manifest["suite"]["digest"],
+            "loopbench.suite_digest": self.board.manifest.suite.digest,
             "mlflow.source.name": "loopbench",
             "mlflow.source.type": "LOCAL",
         }
@@ -289,24 +289,22 @@ class Session:
     def _setting(self) -> dict[str, Any]:
         """What the whole optimization shares."""
         manifest = self.board.manifest
-        suite, config = manifest["suite"], manifest["config"]
-        compare, search = config["compare"], config["search"]
-        budget = {name: most for name, most in search["budget"].items() if most is not None}
+        compare, search = manifest.settings.compare, manifest.settings.search
         made = {
-            "suite": compare["suite"],
-            "suite_version": suite["version"],
-            "optimizer": manifest["optimizer"]["spec"],
-            "budget": ", ".join(f"{most} {name}" for name, most in budget.items()),
-            "model": ", ".join(compare["models"]),
-            "profile": ", ".join(compare["profiles"]),
-            "proposer": search.get("proposer") or ", ".join(compare["models"]),
-            "seed": manifest["seed"],
-            "repeats": compare["repeats"],
-            "python": manifest["python"],
+            "suite": compare.suite,
+            "suite_version": manifest.suite.version,
+            "optimizer": manifest.optimizer.spec,
+            "budget": ", ".join(f"{most} {name}" for name, most in search.budget.model_dump(exclude_none=True).items()),
+            "model": ", ".join(compare.models),
+            "profile": ", ".join(compare.profiles),
+            "proposer": search.proposer or ", ".join(compare.models),
+            "seed": manifest.seed,
+            "repeats": compare.repeats,
+            "python": manifest.python,
         }
-        made |= {f"splits.{name}": split["tasks"] for name, split in manifest["splits"].items()}
-        made |= {f"splits.{name}_digest": split["digest"] for name, split in manifest["splits"].items()}
-        return made | {f"version.{name}": version for name, version in manifest["packages"].items()}
+        made |= {f"splits.{name}": split.tasks for name, split in manifest.splits.items()}
+        made |= {f"splits.{name}_digest": split.digest for name, split in manifest.splits.items()}
+        return made | {f"version.{name}": version for name, version in manifest.packages.items()}
 
     def _put(self, known: Run | None, entry: RunEntry, step: str = "") -> Logged:
         """`step`: the metric whose value is the step of the others."""
@@ -348,7 +346,7 @@ class Session:
 
 def _version(design: DesignRow, digest: str) -> Version:
     """Of a design with a program: the one that its code has is not named."""
-    is_own = digest == design.about["program"] and parse_spec(design.design).program is None
+    is_own = digest == design.about.program and parse_spec(design.design).program is None
     return Version.of(design.about, "" if is_own else digest)
 
 

@@ -17,10 +17,12 @@ from mlflow.models.model import MLMODEL_FILE_NAME
 from mlflow.models.utils import get_external_mlflow_model_spec
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
+from loopbench.experiments.optimize.manifest import DesignEntry
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import digest
 from loopbench.protocol.names import Spec
 from loopbench.protocol.redact import redact
+from loopbench.runs.manifest import ArmEntry
 
 from .artifacts import as_json
 from .prompts import plain_name
@@ -44,10 +46,10 @@ class Version:
     """Digest; empty for the program that its code has."""
 
     @classmethod
-    def of(cls, made: Mapping[str, Any], program: str | None = None) -> Version:
-        """`program`: where it is not the one that `made` names."""
-        found = made.get("program", "") if program is None else program
-        return cls(made["loop"], made["options"], made.get("configuration", ""), made.get("code", ""), found)
+    def of(cls, entry: ArmEntry | DesignEntry, program: str | None = None) -> Version:
+        """`program`: where it is not the one that `entry` names."""
+        found = entry.program or "" if program is None else program
+        return cls(entry.loop, entry.options, entry.configuration, entry.code, found)
 
     @property
     def fields(self) -> dict[str, Any]:

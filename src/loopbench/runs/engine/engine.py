@@ -1,4 +1,4 @@
-"""Which engine carries a run's trials out: this process, worker processes, or a Ray cluster."""
+"""The engine that carries out a run's trials: this process, worker processes, or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from .runner import Execute, Progress
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What carries trials out."""
+    """Carries out trials."""
 
     execute: Execute
     in_flight: int
-    """How many trials are to be asked for at once."""
+    """Trials to ask for at once."""
     abandoned: Abandoned
 
     async def __call__(self, trial: Trial) -> FinishedTrial:
-        """Raises NotRun when the run's budget is used up."""
+        """Run a trial. Raises NotRun if the run's budget is used up."""
         return self.abandoned.count(await self.execute(trial))
 
 
 @asynccontextmanager
 async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
-    """What carries trials out, for as long as the block lasts. Raises WorkerError where no worker can be had."""
+    """Keep an engine open within this block. Raises WorkerError if no worker can be had."""
     abandoned = Abandoned()
     try:
         if not job.config.is_spread:
@@ -55,7 +55,7 @@ async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
 
 @contextmanager
 def _links(config: CompareConfig) -> Iterator[Links]:
-    """Where the run's workers come from. Raises WorkerError where there are none."""
+    """Return where the run's workers come from. Raises WorkerError if none can be had."""
     if config.engine == "local":
         assert config.workers is not None
         yield Links(ProcessLink, config.workers)
@@ -68,7 +68,7 @@ def _links(config: CompareConfig) -> Iterator[Links]:
 
 @asynccontextmanager
 async def _here(job: Job, progress: Progress) -> AsyncIterator[TrialContext]:
-    """Trials run in this process, beside what watches over them."""
+    """Run trials in this process, beside what watches over them."""
 
     def told(trouble: str) -> None:
         progress.noted(f"{trouble}; --workers N runs trials in processes, which can be ended")

@@ -1,41 +1,40 @@
-"""What an engine is to know of a run, and what it tells its workers of it."""
+"""What an engine has to know of a run, and what it tells its workers."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from loopbench.datasets.task import Suite
 from loopbench.models.metering import Budget, Meter
 from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.manifest import Manifest
 from loopbench.runs.schedule import Arm
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial_models import TrialModels
 
 COMPARED = ("versions", "suite", "profiles", "arms")
-"""Parts of a manifest that must be the same in every process that runs trials of one run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What an engine is to know of a run."""
+    """What an engine has to know of a run."""
 
     config: CompareConfig
     suite: Suite
     arms: tuple[Arm, ...]
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     trial_models: TrialModels
     meter: Meter
     """Of the whole run."""
 
 
 def setup_of(job: Job, workers: int) -> bytes:
-    """What one of so many workers is told, as JSON: the configuration with its share of the limits, and what it must find there.
+    """Return what one of so many workers is told, as JSON: the configuration with its share of the limits, and what it must find.
 
-    Keys of providers are no part of it: a worker reads them from its own environment.
+    Keys of providers are left out: a worker reads them from its own environment.
     """
     share = job.config.provider
     provider = share.model_copy(
@@ -50,11 +49,16 @@ def setup_of(job: Job, workers: int) -> bytes:
     return json.dumps(
         {
             "config": config.model_dump(mode="json"),
-            "manifest": {part: job.manifest.get(part) for part in COMPARED},
-            "models": job.manifest.get("models") or {},
+            "manifest": compared(job.manifest),
+            "models": job.manifest.models,
             "path": sys.path,
         }
     ).encode()
+
+
+def compared(manifest: Manifest) -> dict[str, Any]:
+    """Return the parts of a manifest that must be the same in every process that runs trials of one run."""
+    return manifest.model_dump(mode="json", include=set(COMPARED), exclude_unset=True)
 
 
 def _share(limit: int | None, workers: int) -> int | None:
@@ -62,7 +66,7 @@ def _share(limit: int | None, workers: int) -> int | None:
 
 
 def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter: Meter) -> TrialContext:
-    """What all trials of a run share in one process; `answers` is ready to answer in its event loop."""
+    """Return what all trials of a run share in one process; `answers` is ready to answer in its event loop."""
     return TrialContext(
         suite, answers, config.trial_timeout_s, budget_of(config.trial_budget), meter, config.real_time, config.tool_timeout_s
     )

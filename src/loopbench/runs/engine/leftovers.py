@@ -26,15 +26,15 @@ class Left:
     """What stayed behind in one process, or in several."""
 
     threads: Mapping[str, int] = field(default_factory=dict)
-    """Of calls, by the function's name."""
+    """Threads of calls, by the function's name."""
     tasks: int = 0
-    """That swallow their cancellation."""
+    """Tasks that swallow their cancellation."""
 
     def __add__(self, other: Left) -> Left:
         return Left(Counter(self.threads) + Counter(other.threads), self.tasks + other.tasks)
 
     def lines(self) -> list[str]:
-        """What is said of it."""
+        """Return it in words, a line for each kind."""
         said = [f"{_times(n, 'call')} of {name} never came back: {_threads(n)} left behind" for name, n in self.threads.items()]
         if self.tasks:
             said.append(f"{_times(self.tasks, 'task')} that loops had started swallowed cancellation and had to be abandoned")
@@ -42,10 +42,10 @@ class Left:
 
 
 class Leftovers:
-    """Of the trials of one event loop, counted from when this is made."""
+    """Counts what the trials of one event loop leave behind, from when this is made."""
 
     def __init__(self) -> None:
-        """In the event loop, before the first trial."""
+        """Must be called in the event loop, before the first trial."""
         self._threads = frozenset(threading.enumerate())
         self._tasks = frozenset(asyncio.all_tasks())
         asyncio.get_running_loop().set_default_executor(DaemonThreads())

@@ -34,7 +34,7 @@ class WorkerLost(Exception):
 
 
 class Link(Protocol):
-    """To one worker."""
+    """The connection to one worker."""
 
     name: str
     """`worker 2`, or `worker 2 on 10.0.0.7`: for what is told of it."""
@@ -54,12 +54,12 @@ class Link(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Where workers come from."""
+    """The place that workers come from."""
 
     make: Callable[[int], Link]
     """A link that is not started yet, to worker number 1, 2, …; one that takes a lost worker's place has a new number."""
     workers: int
-    """How many there are to be at once."""
+    """Workers at once."""
 
 
 _LENGTH = struct.Struct(">I")

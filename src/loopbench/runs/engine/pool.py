@@ -15,7 +15,7 @@ import json
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from loopbench.metrics.record import Record
@@ -27,100 +27,26 @@ from loopbench.runs.trial.setting import FinishedTrial, NotRun
 from .job import Job, setup_of
 from .leftovers import Left
 from .messages import Link, Links, WorkerError, WorkerLost
+from .pool_worker import LOOK_S, MAX_AHEAD, Order, PoolWorker
 from .runner import Progress
 
-LOOK_S = 0.25
-"""How often workers and the run's budget are looked at."""
 SILENCE_GRACE_S = 10.0
 """Added to a trial's time limit before a worker is taken for stuck: its own watchdog has its chance first."""
 START_LIMIT_S = 300.0
 END_LIMIT_S = 5.0
 MAX_DEATHS = 3
-"""Of workers with the same trial under way, the last time alone; then the trial is given up."""
+"""Deaths of workers with the same trial under way, the last time alone, after which the trial is given up."""
 MAX_BARREN = 5
 """Workers in a row that died with nothing done and nothing to do, over the number that there are to be; then the run ends."""
 MAX_THREADS = 64
 """Threads of calls that never came back; a worker with more of them makes room for a new one."""
-MAX_AHEAD = 64
-"""Trials that a worker is given ahead of time, where they are quick."""
-AHEAD_S = 0.05
-"""Seconds of work that it is given ahead: far more than an answer takes, and little to wait for in the end."""
-
-
-@dataclass(slots=True, eq=False)
-class _Order:
-    """A trial that is to come back."""
-
-    number: int
-    trial: Trial
-    message: bytes
-    done: asyncio.Future[FinishedTrial]
-    deaths: int = 0
-    """Of workers that had it under way."""
-    alone: bool = False
-    """It runs on a worker that has nothing else."""
-    sent_at: float = 0.0
-    """Unix time."""
-
-
-@dataclass(slots=True, eq=False)
-class _Worker:
-    link: Link
-    share: int
-    """Trials that it runs at once."""
-    orders: dict[int, _Order] = field(default_factory=dict)
-    """What it was given and has not given back, in that order."""
-    held: bool = False
-    """It gets nothing new: a trial is to run on it alone, or it is to end."""
-    worn_out: bool = False
-    """It is to end once it has nothing to do."""
-    ended: bool = False
-    """It has said that it is at its end."""
-    stuck: bool = False
-    """It is to be killed."""
-    finished: int = 0
-    ready_at: float = field(default_factory=time.monotonic)
-    silent_s: float = 0.0
-    stuck_s: float = 0.0
-    """How long its event loop had not turned when it last said so."""
-    keeping: asyncio.Task[Any] | None = None
-    listening: asyncio.Task[None] | None = None
-    outbox: list[bytes] = field(default_factory=list)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def running(self) -> int:
-        """How many of its orders are under way: the first ones, since it begins them in the order in which it gets them."""
-        return min(self.share, len(self.orders))
-
-    @property
-    def room(self) -> int:
-        """How many trials more it may be given."""
-        if self.held:
-            return 0
-        per_s = self.finished / max(time.monotonic() - self.ready_at, LOOK_S)
-        return self.share + min(MAX_AHEAD, int(AHEAD_S * per_s)) - len(self.orders)
-
-    def send(self, message: bytes) -> None:
-        self.outbox.append(message)
-        self.wake.set()
-
-    async def post(self) -> None:
-        """Send what is to be sent, until the worker is lost, which whoever listens to it notices."""
-        with contextlib.suppress(WorkerLost):
-            while True:
-                await self.wake.wait()
-                self.wake.clear()
-                messages, self.outbox = self.outbox, []
-                for message in messages:
-                    await self.link.send(message)
 
 
 class Pool:
     """Workers, and the trials that they are to run."""
 
     def __init__(self, job: Job, links: Links, progress: Progress) -> None:
-        """In the event loop. `job.meter` is told what is spent."""
+        """Must be called in the event loop. What is spent is added to `job.meter`."""
         self._job = job
         self._links = links
         self._progress = progress
@@ -130,12 +56,12 @@ class Pool:
         self._tasks = {task.id: number for number, task in enumerate(job.suite.tasks)}
         self._worker_numbers = itertools.count(1)
         self._order_numbers = itertools.count(1)
-        self._waiting: deque[_Order] = deque()
-        self._alone: deque[_Order] = deque()
-        self._reserved: _Worker | None = None
-        """Held for trials that are to run alone."""
-        self._workers: list[_Worker] = []
-        """Those that are ready."""
+        self._waiting: deque[Order] = deque()
+        self._alone: deque[Order] = deque()
+        self._reserved: PoolWorker | None = None
+        """The worker that is kept for trials that are to run alone."""
+        self._workers: list[PoolWorker] = []
+        """The workers that are ready."""
         self._stopping: set[asyncio.Task[None]] = set()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = False
@@ -147,14 +73,14 @@ class Pool:
 
     @property
     def in_flight(self) -> int:
-        """How many trials it is to be asked for at once, so that no worker waits for work."""
+        """Trials to ask the pool for at once, so that no worker waits for work."""
         config = self._job.config
-        waits = config.real_models or config.real_time or config.over_http
+        waits = config.real_models or config.real_time
         return self._links.workers * (self._share + (0 if waits else MAX_AHEAD))
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Pool]:
-        """With all its workers, for as long as this lasts. Raises WorkerError where none can be had."""
+        """Keep the pool and its workers up within this block. Raises WorkerError if no worker can be had."""
         tasks = [asyncio.create_task(self._look())]
         tasks += [asyncio.create_task(self._keep()) for _ in range(self._links.workers)]
         try:
@@ -170,14 +96,14 @@ class Pool:
                 self._progress.noted(line)
 
     async def run(self, trial: Trial) -> FinishedTrial:
-        """One trial, on one worker or, where that is lost, on another. Raises NotRun, and WorkerError where no worker is left."""
+        """Run one trial, on one worker or, if that is lost, on another. Raises NotRun, and WorkerError if no worker is left."""
         if self._failed is not None:
             raise self._failed
         if self._stopped:
             raise NotRun(self._stopped)
         number = next(self._order_numbers)
         place = [number, self._arms[trial.arm.name], self._tasks[trial.task.id], trial.repeat, trial.attempt]
-        order = _Order(number, trial, _line({"run": place}), asyncio.get_running_loop().create_future())
+        order = Order(number, trial, _line({"run": place}), asyncio.get_running_loop().create_future())
         self._waiting.append(order)
         self._deal()
         return await order.done
@@ -188,7 +114,7 @@ class Pool:
         """Give workers what they have room for, the least busy first."""
         self._deal_alone()
         while self._waiting and self._workers:
-            worker = max(self._workers, key=_room)
+            worker = max(self._workers, key=attrgetter("room"))
             if worker.room <= 0:
                 return
             self._give(worker, self._waiting)
@@ -207,7 +133,7 @@ class Pool:
         else:
             self._reserved.held, self._reserved = False, None
 
-    def _give(self, worker: _Worker, orders: deque[_Order]) -> None:
+    def _give(self, worker: PoolWorker, orders: deque[Order]) -> None:
         order = orders.popleft()
         if not order.done.done():  # or whoever asked for it has given up
             worker.orders[order.number] = order
@@ -217,10 +143,10 @@ class Pool:
     # --- one worker after the other ---
 
     async def _keep(self) -> None:
-        """A worker, and whenever it is lost another in its place."""
+        """Keep up a worker, and whenever it is lost another in its place."""
         try:
             while not self._closing:
-                worker = _Worker(self._links.make(next(self._worker_numbers)), self._share)
+                worker = PoolWorker(self._links.make(next(self._worker_numbers)), self._share)
                 try:
                     await self._serve(worker)
                 except WorkerLost as lost:
@@ -228,8 +154,8 @@ class Pool:
         except Exception as error:  # WorkerError, or a bug of ours: no trial may wait for ever
             self._fail(error)
 
-    async def _serve(self, worker: _Worker) -> None:
-        """From its start to its end. Raises WorkerLost and WorkerError."""
+    async def _serve(self, worker: PoolWorker) -> None:
+        """See a worker from its start to its end. Raises WorkerLost and WorkerError."""
         posting = asyncio.create_task(worker.post())
         try:
             await self._greet(worker.link)
@@ -261,18 +187,18 @@ class Pool:
         except TimeoutError:
             raise WorkerLost(f"it was not ready within {START_LIMIT_S:g} s") from None
 
-    async def _listen(self, worker: _Worker) -> None:
+    async def _listen(self, worker: PoolWorker) -> None:
         while not worker.ended:
             self._heard(worker, await worker.link.receive())
 
-    async def _stop(self, worker: _Worker) -> None:
-        """To its end, though this is cancelled."""
+    async def _stop(self, worker: PoolWorker) -> None:
+        """Stop a worker, even if this task is cancelled meanwhile."""
         stopping = asyncio.create_task(worker.link.stop(kill=not worker.ended))
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
         await asyncio.shield(stopping)
 
-    def _leaves(self, worker: _Worker) -> None:
+    def _leaves(self, worker: PoolWorker) -> None:
         if worker in self._workers:
             self._workers.remove(worker)
         if worker is self._reserved:
@@ -290,7 +216,7 @@ class Pool:
 
     # --- what workers say ---
 
-    def _heard(self, worker: _Worker, message: bytes) -> None:
+    def _heard(self, worker: PoolWorker, message: bytes) -> None:
         head, _, trace = message.partition(b"\n")
         said = json.loads(head)
         worker.silent_s, worker.stuck_s = 0.0, said.get("stuck", 0.0)
@@ -307,7 +233,7 @@ class Pool:
             self._ended(said["ended"])
             worker.ended = True
 
-    def _done(self, worker: _Worker, number: int, outcome: FinishedTrial | NotRun) -> None:
+    def _done(self, worker: PoolWorker, number: int, outcome: FinishedTrial | NotRun) -> None:
         order = worker.orders.pop(number)
         worker.finished += 1
         self._barren = 0
@@ -319,7 +245,7 @@ class Pool:
         self._retire(worker)
         self._deal()
 
-    def _retire(self, worker: _Worker) -> None:
+    def _retire(self, worker: PoolWorker) -> None:
         """Let one that is worn out do what it has, and end."""
         if not worker.worn_out:
             return
@@ -347,7 +273,7 @@ class Pool:
         self._refuse()
 
     def _refuse(self) -> None:
-        """What no worker has begun is not run."""
+        """Give up what no worker has begun."""
         for order in (*self._waiting, *self._alone):
             if not order.done.done():
                 order.done.set_exception(NotRun(self._stopped))
@@ -366,7 +292,7 @@ class Pool:
     # --- what goes wrong ---
 
     async def _look(self) -> None:
-        """Now and then: at the budget, and at workers that may be stuck."""
+        """Look now and then at the budget, and at workers that may be stuck."""
         try:
             looked_at = time.monotonic()
             while True:
@@ -383,8 +309,8 @@ class Pool:
         except Exception as error:  # a bug of ours: no trial may wait for ever
             self._fail(error)
 
-    def _lost(self, worker: _Worker, why: str) -> None:
-        """It died, by itself or by somebody else's hand. Raises WorkerError where that happens to each of them."""
+    def _lost(self, worker: PoolWorker, why: str) -> None:
+        """Deal with a worker that has died. Raises WorkerError if every worker dies."""
         orders = list(worker.orders.values())
         running = orders[: worker.running]
         for order in running:
@@ -399,7 +325,7 @@ class Pool:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._barren - 1} before it, and nothing was done")
         self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _what(again)}")
 
-    def _kill(self, worker: _Worker, stuck_s: float) -> None:
+    def _kill(self, worker: PoolWorker, stuck_s: float) -> None:
         """End one that is stuck."""
         orders = list(worker.orders.values())
         running = orders[: worker.running]
@@ -420,8 +346,8 @@ class Pool:
         if worker.listening is not None:
             worker.listening.cancel()
 
-    def _again(self, orders: Iterable[_Order]) -> int:
-        """What a worker had is given to others, before anything new is; gives how much had begun."""
+    def _again(self, orders: Iterable[Order]) -> int:
+        """Give what a worker had to others, before anything new; return how many of its trials had begun."""
         left = [order for order in orders if not order.done.done()]
         self._alone.extend(order for order in left if order.alone)
         self._waiting.extendleft(order for order in reversed(left) if not order.alone)
@@ -430,8 +356,8 @@ class Pool:
         self._deal()
         return sum(order.deaths > 0 for order in left)
 
-    def _record(self, order: _Order, **fields: Any) -> None:
-        """What is known of a trial that no worker could finish."""
+    def _record(self, order: Order, **fields: Any) -> None:
+        """Record what is known of a trial that no worker could finish."""
         if order.done.done():
             return
         wall_s = time.time() - order.sent_at
@@ -440,7 +366,7 @@ class Pool:
         order.done.set_result(FinishedTrial(record))
 
     def _fail(self, error: Exception) -> None:
-        """No trial can be run any more."""
+        """Fail every trial that is asked for: no worker can be had any more."""
         self._failed = self._failed or error
         if not self._opened.done():
             self._opened.set_exception(error)
@@ -448,10 +374,6 @@ class Pool:
         for order in (*self._waiting, *self._alone, *given):
             if not order.done.done():
                 order.done.set_exception(error)
-
-
-def _room(worker: _Worker) -> int:
-    return worker.room
 
 
 def _what(again: int) -> str:

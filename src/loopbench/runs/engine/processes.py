@@ -98,7 +98,7 @@ class ProcessLink:
         self._heard.end()
 
     async def _how(self) -> str:
-        """How the process ended, in words; one that only closed its pipe is ended."""
+        """End the process if it only closed its pipe, and return in words how it ended."""
         process = self._process
         if process is None:
             return "it was not started"
@@ -117,7 +117,7 @@ class ProcessLink:
 
 
 class _Heard(asyncio.Protocol):
-    """What came from a worker and was not asked for yet."""
+    """The messages of a worker that were not asked for yet."""
 
     def __init__(self) -> None:
         self._frames = Frames()

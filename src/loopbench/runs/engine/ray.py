@@ -139,7 +139,7 @@ def _knock(address: str) -> None:
     """Raises WorkerError where nobody listens: Ray itself would go on trying."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise WorkerError(f"{address!r} is no address of a Ray cluster: auto, or HOST:PORT as `ray start --head` prints it")
+        raise WorkerError(f"{address!r} is not the address of a Ray cluster: auto, or HOST:PORT as `ray start --head` prints it")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_LIMIT_S).close()
     except (OSError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""The other end of a link: runs trials in one process, as it is told, with the messages of `links.py`."""
+"""The other end of a link: runs the trials that it is told to run in one process, see `messages.py`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from loopbench.models.metering import Meter
 from loopbench.runs.config import config_from
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.lookup import resolve
-from loopbench.runs.manifest import manifest_of
+from loopbench.runs.new_manifest import manifest_of
 from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.setting import NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
 from loopbench.runs.trial_models import open_models
 
-from .job import COMPARED, setting_of
+from .job import compared, setting_of
 from .leftovers import Left, Leftovers
 from .messages import WorkerError
 
@@ -40,7 +40,7 @@ class WorkerLoop:
         try:
             self._config = config_from(given["config"], "setup")
             self._suite, tasks, self._arms = resolve(self._config)
-            _check(given["manifest"], manifest_of(self._config, self._suite, tasks, self._arms))
+            _check(given["manifest"], compared(manifest_of(self._config, self._suite, tasks, self._arms)))
             self._answering = open_models(self._config, self._arms, given["models"])
         except WorkerError:
             raise
@@ -81,7 +81,7 @@ class WorkerLoop:
             await asyncio.gather(hearing, *doing, return_exceptions=True)
 
     async def _hear(self, incoming: AsyncIterator[bytes]) -> None:
-        """Until the last order."""
+        """Take orders until the last one."""
         async for message in incoming:
             said = json.loads(message)
             if "run" in said:
@@ -92,7 +92,7 @@ class WorkerLoop:
                 return
 
     async def _run_trials(self, setting: TrialContext, send: Send) -> None:
-        """One trial after the other."""
+        """Run one trial after the other."""
         while True:
             job, arm, task, repeat, attempt = await self._queue.get()
             self._running += 1
@@ -121,7 +121,7 @@ class WorkerLoop:
 
     @contextlib.contextmanager
     def _saying_alive(self, watch: Watch, leftovers: Leftovers, send: Send) -> Any:
-        """From a thread, which goes on where the event loop is stuck."""
+        """Report from a thread, which goes on while the event loop is stuck."""
         over = threading.Event()
 
         def say() -> None:
@@ -149,7 +149,7 @@ _Order = list[int]
 
 
 class _Reported(Meter):
-    """What trials of this process spend; the run's budget is kept where the run is."""
+    """Meters what trials of this process spend; the run's budget is kept where the run is."""
 
     stopped = ""
     """Why nothing more may be spent."""
@@ -167,9 +167,9 @@ class _Reported(Meter):
 
 
 def _check(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Raises WorkerError where this process would run something else."""
-    for part in COMPARED:
-        if json.loads(json.dumps(found[part])) != expected[part]:
+    """Raise WorkerError if this process would run something else."""
+    for part, value in expected.items():
+        if found[part] != value:
             raise WorkerError(f"it has other code or data than this process: {part} changed")
 
 

@@ -35,7 +35,7 @@ class _Pipes:
         threading.Thread(target=self._listen, name="pipe", daemon=True).start()
 
     def first(self) -> bytes:
-        """Blocks."""
+        """Wait for the first message. Blocks."""
         while not self._messages:
             self._came.wait()
             self._came.clear()
@@ -57,7 +57,7 @@ class _Pipes:
                 await self._wake.wait()
 
     def _listen(self) -> None:
-        """Until the other end is closed, or its process is gone: then this one ends at once, whatever it is doing."""
+        """Read until the other end is closed, or its process is gone: then end this process at once, whatever it is doing."""
         while data := os.read(self._read, 1 << 16):
             self._messages.extend(self._frames.feed(data))
             self._came.set()

@@ -27,8 +27,8 @@ class DiskError(CutShort):
     """A run could not be written on, of a full disk say; what was written before is whole, and the run can be resumed."""
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Whole or not at all."""
+def write_manifest_json(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write a manifest, whole or not at all."""
     write_whole(folder / MANIFEST, (json.dumps(manifest, indent=2, allow_nan=False) + "\n").encode("ascii"))
 
 
@@ -42,17 +42,17 @@ def write_whole(path: Path, data: bytes) -> None:
     scratch.replace(path)
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Raises RunError where there is none or it is no JSON object."""
+def read_manifest_json(folder: Path) -> dict[str, Any]:
+    """Read a manifest of any kind. Raises RunError where there is none, or for what is not an object with a configuration."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RunError(f"{folder}: no run directory (it has no {MANIFEST})") from None
+        raise RunError(f"{folder}: not a run directory (it has no {MANIFEST})") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path}: {error}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
-        raise RunError(f"{path}: no manifest of a run")
+        raise RunError(f"{path}: not the manifest of a run")
     return manifest
 
 

@@ -70,7 +70,7 @@ class Journal:
         self._writing = 0
         """Finished trials on their way to the disk."""
         self._since = 0.0
-        """When the first one that is pending came."""
+        """The time at which the first one that is pending came."""
         self._hurried = False
         self._closing = False
         self._failure: BaseException | None = None
@@ -137,7 +137,7 @@ class Journal:
                 self._changed.notify_all()
 
     def _next(self) -> Sequence[_Finished]:
-        """What is to be written now, once there is some; nothing at the end."""
+        """Wait for what is to be written next; return nothing at the end."""
         with self._changed:
             self._writing = 0
             self._changed.notify_all()

@@ -18,7 +18,7 @@ LOCK = "run.lock"
 
 
 def acquire_lock(folder: Path) -> FileIO:
-    """Held until it is closed. Raises RunError where another process holds it."""
+    """Take the lock, which is held until it is closed. Raises RunError if another process holds it."""
     lock = own_file(folder / LOCK, os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -30,6 +30,6 @@ def acquire_lock(folder: Path) -> FileIO:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """No other process writes to a run directory meanwhile. Raises RunError where one does."""
+    """Keep other processes from writing to a run directory within this block. Raises RunError if one does."""
     with acquire_lock(folder):
         yield

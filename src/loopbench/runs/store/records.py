@@ -16,9 +16,9 @@ TRIALS = "trials.jsonl"
 
 
 def read_records(folder: Path) -> list[Record]:
-    """The records of a run, the last one of each trial, in the order in which trials first ended.
+    """Return the records of a run, the last one of each trial, in the order in which trials first ended.
 
-    A torn last line, left by a kill, is skipped. Raises RunError for any other line that is no record.
+    A torn last line, left by a kill, is skipped. Raises RunError for any other line that is not a record.
     """
     latest: dict[tuple[str, str, int], Record] = {}
     for record in each_record(folder):
@@ -35,7 +35,7 @@ def each_record(folder: Path) -> Iterator[Record]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The whole lines of a file; none where there is no file."""
+    """Yield the whole lines of a file; nothing if there is no file."""
     try:
         with path.open("rb") as lines:
             for line in lines:
@@ -49,7 +49,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
-    """One line of `trials.jsonl`. `where`: for the RunError that is raised where it is no record."""
+    """Read one line of `trials.jsonl`. `where` is named by the RunError that is raised if it is not a record."""
     try:
         data = json.loads(line)
         record = Record.from_json(data if shared is None else shared.of(data))
@@ -61,9 +61,9 @@ def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
 
 
 def find_trial(folder: Path, trial: str) -> Record:
-    """The record of `ARM/TASK/REPEAT`, or a part of that as `one_of` takes it; of all other lines only names are read.
+    """Return the record of `ARM/TASK/REPEAT`, or a part of that as `one_of` takes it; of all other lines only names are read.
 
-    Raises RunError where none or several match.
+    Raises RunError if none or several match.
     """
     path = folder / TRIALS
     places: dict[str, tuple[int, int]] = {}
@@ -78,9 +78,9 @@ def find_trial(folder: Path, trial: str) -> Record:
 
 
 def one_of(names: Collection[str], trial: str, folder: Path) -> str:
-    """The name `ARM/TASK/REPEAT` that is meant: the repeat may be left out, and so may all but a unique end or a task's id.
+    """Return the name `ARM/TASK/REPEAT` that is meant: the repeat may be left out, and so may all but a unique end or a task's id.
 
-    Raises RunError where none or several match.
+    Raises RunError if none or several match.
     """
     if trial in names:
         return trial
@@ -103,7 +103,7 @@ def _name(line: bytes, where: str) -> str:
 
 
 _TEXT = rb'"([ !#-\[\]-~]*)"'
-"""In JSON, of ASCII without an escape."""
+"""A JSON string of ASCII without an escape."""
 _HEAD = re.compile(
     rb'\{"arm": ?%b, ?"suite": ?"[^"\\]*", ?"suite_digest": ?"[^"\\]*", ?"task": ?%b, ?"repeat": ?(\d{1,9}),' % (_TEXT, _TEXT)
 )

@@ -2,7 +2,6 @@
 
 traces.zst holds frames of Zstandard (RFC 8878), one after the other, so that `zstdcat` prints them all: a line of JSON per trial. A
 record's `trace_at` is where its own stands: the frame's offset and length in the file, then offset and length in the frame's text.
-An earlier version wrote traces.jsonl, the lines as they are, where `trace_at` is offset and length.
 """
 
 from __future__ import annotations
@@ -24,22 +23,20 @@ import zstandard
 from loopbench.metrics.record import Record
 from loopbench.models.draws import unit
 
-from .files import RunError, append_whole, own_file, read_manifest
+from .files import RunError, append_whole, own_file, read_manifest_json
 
 TRACES = "traces.zst"
-PLAIN_TRACES = "traces.jsonl"
-"""Of an earlier version."""
 
 FRAME_TRACES = 64
 FRAME_BYTES = 256 * 1024
-"""Of a frame's text; a longer trace stands in a frame of its own."""
+"""Bytes of a frame's text; a longer trace stands in a frame of its own."""
 MAX_TEXT = 64 * 1024 * 1024
 """Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened. Read as JSON it may
 take twenty times as much memory."""
 HELD_BYTES = 16 * 1024 * 1024
-"""Of the frames that a reader holds: trials are read one after the other, and in several strands where repeats are."""
+"""Bytes of the frames that a reader holds: trials are read one after the other, in several strands if there are repeats."""
 LEVEL = 3
-"""Of compression. Higher ones save a quarter, and take three times as long."""
+"""Level of compression. Higher ones save a quarter, and take three times as long."""
 
 _REFERENCE = re.compile(rb'"trace_at": ?\[(\d{1,18}), ?(\d{1,18}), ?\d+, ?\d+\]')
 
@@ -64,7 +61,7 @@ class TracePolicy:
         return cls(kind, frozenset(nsmallest(int(size), cells, key=lambda cell: (unit("traces", seed, *cell), cell))))
 
     def keeps(self, record: Record) -> bool:
-        """Whether a finished trial's trace is to be written."""
+        """Say whether a finished trial's trace is to be written."""
         if self.which == "failures":
             return record.status != "scored" or record.accuracy < 1
         return self.which == "all" or (record.task, record.repeat) in self.cells
@@ -78,15 +75,15 @@ _NOT_KEPT = {
 
 
 def policy_of(folder: Path) -> str:
-    """`--traces` of a run, as it was typed; `all` where that is not known."""
+    """Return `--traces` of a run, as it was typed; `all` if unknown."""
     try:
-        return str(read_manifest(folder)["config"].get("traces", "all"))
+        return str(read_manifest_json(folder)["config"].get("traces", "all"))
     except RunError:
         return "all"
 
 
 def why_untraced(folder: Path, record: Record) -> str:
-    """Why a trial without a trace has none, in words."""
+    """Return why a trial has no trace, in words."""
     policy = policy_of(folder)
     if record.status == "excluded" or policy == "all":
         return record.reason or "none was recorded"
@@ -98,14 +95,14 @@ def why_untraced(folder: Path, record: Record) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TracesSize:
-    """What the traces of a run take."""
+    """How much room the traces of a run take."""
 
     kept: int
     """Trials whose trace can be read."""
     bytes: int
     """On the disk, those of attempts that were run again included."""
     text_bytes: int
-    """Of the traces that can be read, before compression."""
+    """Bytes of the traces that can be read, before compression."""
 
     def to_json(self) -> dict[str, Any]:
         """The object under `traces` of `--json`: names stay stable."""
@@ -120,10 +117,10 @@ class TracesSize:
 
 
 def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:
-    """What the traces of these trials take."""
+    """Return how much room the traces of these trials take."""
     places = [record.trace_at for record in records if record.trace_at is not None]
-    on_disk = sum(path.stat().st_size for path in (folder / TRACES, folder / PLAIN_TRACES) if path.exists())
-    return TracesSize(len(places), on_disk, sum(at[-1] for at in places))
+    path = folder / TRACES
+    return TracesSize(len(places), path.stat().st_size if path.exists() else 0, sum(at[-1] for at in places))
 
 
 def _size(count: float) -> str:
@@ -177,7 +174,7 @@ class TraceWriter:
 
 
 def _framed(traces: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """What goes into a frame together."""
+    """Yield the traces that go into a frame together."""
     lines: list[bytes] = []
     size = 0
     for trace in traces:
@@ -190,7 +187,7 @@ def _framed(traces: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 
 def referenced_end(trials: Path) -> int:
-    """Where the last frame ends that a record of `trials.jsonl` points at; 0 where none does."""
+    """Return where the last frame ends that a record of `trials.jsonl` points at; 0 if none does."""
     if not trials.exists() or trials.stat().st_size == 0:
         return 0
     with trials.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
@@ -201,13 +198,8 @@ def referenced_end(trials: Path) -> int:
 
 
 def read_trace(folder: Path, record: Record) -> dict[str, Any]:
-    """The trace of one trial. Raises RunError where there is none. `Traces` reads many."""
+    """The trace of one trial. Raises RunError if there is none. `Traces` reads many."""
     return Traces(folder).read(record)
-
-
-def traces_file(folder: Path, record: Record) -> Path:
-    """Where a trial's trace stands."""
-    return folder / (PLAIN_TRACES if record.trace_at is not None and len(record.trace_at) == 2 else TRACES)
 
 
 class Traces:
@@ -220,11 +212,11 @@ class Traces:
         self._decompressor = zstandard.ZstdDecompressor()
 
     def read(self, record: Record) -> dict[str, Any]:
-        """The trace of one trial. Raises RunError where there is none, or the file, which may come from anywhere, is damaged."""
+        """Read the trace of one trial. Raises RunError if there is none, or the file, which may come from anywhere, is damaged."""
         if record.trace_at is None:
             name = f"{record.arm}/{record.task}/{record.repeat}"
             raise RunError(f"{self.folder}: trial {name} has no trace: {why_untraced(self.folder, record)}")
-        path, place = traces_file(self.folder, record), record.trace_at[0]
+        path, place = self.folder / TRACES, record.trace_at[0]
         try:
             trace = json.loads(self._line(path, record.trace_at))
         except (OSError, ValueError, RecursionError, zstandard.ZstdError) as error:
@@ -236,19 +228,15 @@ class Traces:
         return trace
 
     def _line(self, path: Path, at: Sequence[int]) -> bytes:
-        if len(at) not in (2, 4) or not all(type(number) is int and number >= 0 for number in at):
+        if len(at) != 4 or not all(type(number) is int and number >= 0 for number in at):
             raise ValueError("this is no place in a file")
-        if len(at) == 2:
-            if at[1] > MAX_TEXT:
-                raise ValueError(f"longer than {MAX_TEXT >> 20} MB")
-            return _part(path, at[0], at[1])
         text, start, length = self._frame(path, at[0], at[1]), at[2], at[3]
         if start + length > len(text):
             raise ValueError("beyond the end of the frame's text")
         return text[start : start + length]
 
     def _frame(self, path: Path, offset: int, length: int) -> bytes:
-        """The text of a frame."""
+        """Return the text of a frame."""
         text = self._held.pop((offset, length), None)
         if text is None:
             text = self._expanded(_part(path, offset, length))

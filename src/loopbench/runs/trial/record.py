@@ -22,7 +22,7 @@ _HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRA
 
 
 def breach(left: object) -> str:
-    """What is wrong with what came out of `run`, in words; empty for a sound Outcome."""
+    """Return what is wrong with what came out of `run`, in words; empty for a sound Outcome."""
     if isinstance(left, BaseException):
         return f"{type(left).__name__}: {error_text(left)}"
     if not isinstance(left, Outcome):
@@ -60,7 +60,7 @@ def errored(trial: Trial, setting: TrialContext, reason: str, started_at: float)
 
 
 def short_reason(text: str) -> str:
-    """As it is written down: without secrets, which must be whole to be known, then without what is too long."""
+    """Return a reason as it is written down: without secrets, which must be whole to be known, then without what is too long."""
     return cap(redact(text), MAX_REASON_CHARS) if text else ""
 
 
@@ -78,12 +78,12 @@ def without_secrets(answer: Any) -> Any:
 
 
 def confidence(value: Any) -> float | None:
-    """In [0, 1]; None for anything else."""
+    """Return a confidence in [0, 1]; None for anything else."""
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
 def brief(details: Any) -> dict[str, Any]:
-    """What a design adds that the events do not show already: short plain values."""
+    """Return what a design adds that the events do not show already: short plain values."""
     if not isinstance(details, Mapping):
         return {}
     try:

@@ -56,7 +56,7 @@ class Recorder(Observer):
         self.errors = Counter[str]()
         self.retries = Counter[str]()
         self.provider_failure: ProviderError | None = None
-        """Of a real provider, where the last request met one."""
+        """The failure of a real provider that the last request met, if it did."""
         self.provider_trouble: ProviderError | None = None
         """The last failure of a real provider in which the request had no part, whatever came after it."""
         self.tools: Toolbox | None = None
@@ -243,7 +243,7 @@ MAX_DEPTH = 12
 
 
 def _encoded(value: Any, depth: int = 0) -> str:
-    """As JSON; what JSON cannot say stands as text in its place."""
+    """Return a line of JSON; what JSON cannot say stands as text in its place."""
     try:
         return _ENCODER.encode(value)
     except Exception:  # NaN, a key that is no text, a cycle, or whatever a class of the loop's own raises

@@ -33,7 +33,7 @@ class TrialContext:
     """Of the whole run."""
     real_time: bool = False
     tool_timeout_s: float = DEFAULT_TIME_LIMIT_S
-    """For a tool that sets itself no limit."""
+    """Seconds that a tool may take which sets itself no limit."""
     oracles: dict[str, Mapping[str, Truth] | str] = field(default_factory=dict)
     """Task → truth of its planned calls, or why its plan does not replay; filled as tasks come up."""
 

@@ -14,11 +14,8 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
-from loopbench.models.cassette import RecordedModel
-from loopbench.models.metering import Meter
-from loopbench.models.ordering import InOrder
+from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
 from loopbench.models.receipts import Truth, call_digest, content_digest
-from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
 from loopbench.models.waits import WAITS, Waits
@@ -38,9 +35,10 @@ from loopbench.runs.trial.record import (
     without_secrets,
 )
 from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
+from loopbench.runs.trial_models import TrialModel, model_for_trial
 from loopbench.text.plain_text import json_safe
 
-from .guard import Guard, GuardedModel, GuardedToolbox, ends_within, stop
+from .guard import Guard, ends_within, stop
 from .recorder import Recorder
 from .script import script_of
 from .watchdog import BlockingTime
@@ -51,13 +49,13 @@ MAX_LOST = 60
 """Time limits that a trial may lose to its provider's failures and our limits; then it ends all the same: what waits for something
 that it holds itself, or asks a dead provider for ever, would never end."""
 MIN_WAIT_S = 0.01
-"""What is left of a trial's time need not be looked at more often."""
+"""Seconds between two looks at what is left of a trial's time."""
 GRACE_S = 2.0
 """Seconds that a loop gets to end after it was cancelled; then it is abandoned."""
 MAX_ORACLES = 4096
 """Tasks whose plan's replay is kept: all arms of a task run one after the other."""
 SWALLOWED = "cancellation was swallowed"
-"""In the reason of a trial whose loop had to be abandoned."""
+"""What the reason of a trial says whose loop had to be abandoned."""
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +82,7 @@ async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
 
 
 async def _truth(trial: Trial, setting: TrialContext) -> Mapping[str, Truth] | str:
-    """What a scripted model goes by; or why the task cannot be asked."""
+    """Return what a scripted model goes by; or why the task cannot be asked."""
     task = trial.task
     if task.quarantined:
         return f"quarantined: {task.quarantined}"
@@ -104,7 +102,7 @@ def _close(environment: Environment, trial: Trial) -> None:
 
 
 async def _oracle(task: Task, setting: TrialContext) -> Mapping[str, Truth] | str:
-    """The truth of each planned call, replayed once per task on fresh tools."""
+    """Return the truth of each planned call, replayed once per task on fresh tools."""
     known = setting.oracles.get(task.id)
     if known is None:
         try:
@@ -135,9 +133,9 @@ class _Run:
             assert trial.task.plan is not None
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
             self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
-        self.turnstile = Guard()
-        self.tools = GuardedToolbox(
-            self.turnstile, environment.tools, self.recorder, self.tunnel, time_limit_s=setting.tool_timeout_s
+        self.guard = Guard()
+        self.tools = MeteredToolbox(
+            environment.tools, self.recorder, self.tunnel, time_limit_s=setting.tool_timeout_s, admit=self.guard.admit
         )
         self.recorder.tools = Toolbox(environment.tools)  # not those that tell it: a circle waits for the garbage collector
         self.meter = Meter(setting.trial_budget, setting.meter)
@@ -145,8 +143,7 @@ class _Run:
         self.crash = ""
         self.end_state: Any = None
         self.waits = Waits()
-        self.inner: Model | None = None
-        """Who answers, beneath the harness."""
+        self.model: TrialModel | None = None
         self.stalled_s = 0.0
         """How long the last request had waited for its reply when the time limit was met."""
         self.held_up = False
@@ -157,7 +154,7 @@ class _Run:
         """The time limit was met, and the loop did as it was told; one that swallows its cancellation has failed by itself."""
 
     def _script(self) -> Script | None:
-        """What a scripted model follows; None for an arm with a real one."""
+        """Return what a scripted model follows; None for an arm with a real one."""
         if self.tunnel is None:
             return None
         trial = self.trial
@@ -165,11 +162,18 @@ class _Run:
 
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
-        with self.setting.trial_models.model(self.trial, self._script(), self.tunnel) as inner:
-            self.inner = inner.model if isinstance(inner, InOrder | WithSampling) else inner
-            await self._run_loop(GuardedModel(self.turnstile, inner, self.meter, self.recorder, self.tunnel))
+        self.model = model_for_trial(
+            self.setting.trial_models,
+            self.trial,
+            self._script(),
+            self.tunnel,
+            meter=self.meter,
+            listener=self.recorder,
+            admit=self.guard.admit,
+        )
+        await self._run_loop(self.model.asked)
 
-    async def _run_loop(self, model: GuardedModel) -> None:
+    async def _run_loop(self, model: MeteredModel) -> None:
         lost, hold = WAITS.set(self.waits), BlockingTime(" ".join(map(str, self.trial.key)))
         with hold.inherited():
             running = hold.task = asyncio.create_task(self._guarded(model))
@@ -179,14 +183,14 @@ class _Run:
             done = await self._until_time_is_up(running)
             if not done:
                 self.stalled_s = model.waiting_s
-                idle_s = time.monotonic() - self.turnstile.passed_at
+                idle_s = time.monotonic() - self.guard.passed_at
                 self.was_at_work = self.stalled_s > 0 or idle_s < STALLED_SHARE * self.setting.timeout_s
                 ended = await stop(running, GRACE_S)
         except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
             await stop(running, GRACE_S)
             raise
         finally:
-            self.turnstile.shut, hold.task = True, None
+            self.guard.shut, hold.task = True, None
         if self.meter.refused:  # whether the loop let BudgetExceeded through or swallowed it
             if self.setting.meter.exhausted:
                 raise NotRun(self.setting.meter.exhausted)
@@ -201,7 +205,7 @@ class _Run:
             self._take(running)
 
     async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
-        """Whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
+        """Say whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
         left_s = self.setting.timeout_s
         most_s, granted_s = MAX_LOST * left_s, 0.0
         while left_s > 0:
@@ -213,7 +217,7 @@ class _Run:
         return False
 
     async def _guarded(self, model: Model) -> object:
-        """What the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
+        """Return what the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
         trial = self.trial
         try:
             return await trial.arm.loop.run(trial.task.query, self.tools, model, self.recorder)
@@ -223,7 +227,7 @@ class _Run:
             return error
 
     def _take(self, running: asyncio.Task[object]) -> None:
-        """What a loop that ended by itself left."""
+        """Take what a loop left that ended by itself."""
         if running.cancelled():
             self._end(StopReason.CANCELLED, "the loop cancelled itself")
             return
@@ -300,14 +304,15 @@ class _Run:
         """Simulated time in the tunnel; else wall time without what a provider's failures and our limits cost, and with the
         recorded time of replies that were replayed."""
         if self.tunnel is None or self.tunnel.real_time:
-            replayed_s = self.inner.replayed_s if isinstance(self.inner, RecordedModel) else 0.0
+            recorded = None if self.model is None else self.model.recorded
+            replayed_s = 0.0 if recorded is None else recorded.replayed_s
             return max(0.0, wall_s - self.waits.seconds) + replayed_s  # two clocks
         return self.tunnel.simulated_s
 
     def _infrastructure(self) -> str:
-        """Why the trial says nothing about the loop; empty where it does."""
-        if isinstance(self.inner, RecordedModel) and self.inner.failure is not None:
-            return str(self.inner.failure)
+        """Return why the trial says nothing about the loop; empty if it does."""
+        if self.model is not None and self.model.recorded is not None and self.model.recorded.failure is not None:
+            return str(self.model.recorded.failure)
         stop = self.outcome.stop
         failure = self.recorder.provider_trouble if stop is not StopReason.FINISHED else None
         if failure is None and stop not in STANDS:
@@ -323,7 +328,7 @@ class _Run:
         return ""
 
     def _score(self, answer: Any) -> tuple[dict[str, float], str]:
-        """The scores, and what went wrong with the scoring itself."""
+        """Return the scores, and what went wrong with the scoring itself."""
         task = self.trial.task
         try:
             self.end_state = self.environment.state()
@@ -350,7 +355,7 @@ class _Run:
         }
 
     def _found(self) -> dict[str, Any]:
-        """The end state, where the answer's scores depend on it."""
+        """Return the end state, if the answer's scores depend on it."""
         task = self.trial.task
         if task.end_state is not None:
             return {"end_state": {"expected": task.end_state, "found": json_safe(self.end_state)}}

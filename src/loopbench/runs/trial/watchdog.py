@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 LOOK_S = 0.25
-"""How often the thread looks, and has the event loop show that it turns."""
+"""Seconds between two looks of the thread, which has the event loop show that it turns."""
 STUCK_S = 0.5
 """An event loop that has not turned for so long is held up."""
 GRACE_S = 1.0
@@ -39,7 +39,7 @@ class _Passed:
 
     at = 0.0
     thread = 0
-    """Of the event loop that is watched."""
+    """The thread of the event loop that is watched."""
 
 
 LAST_ACTIVITY = _Passed()
@@ -61,7 +61,7 @@ class BlockingTime:
 
     @property
     def reason(self) -> str:
-        """Why the trial was interrupted; empty where it was not."""
+        """Why the trial was interrupted; empty if it was not."""
         return f"it let nothing else run for {self.seconds:.1f} s, and was interrupted" if self.interruptions else ""
 
     @contextlib.contextmanager
@@ -75,7 +75,7 @@ class BlockingTime:
 
 
 HOLD: ContextVar[BlockingTime | None] = ContextVar("loopbench_hold", default=None)
-"""Of the trial that the running code belongs to."""
+"""The hold of the trial that the running code belongs to."""
 
 
 class Watch:
@@ -94,7 +94,7 @@ class Watch:
 
     @property
     def stuck_s(self) -> float:
-        """How long the event loop has not turned; 0 while it does."""
+        """Seconds that the event loop has not turned; 0 while it does."""
         seconds = time.monotonic() - max(self._turned_at, LAST_ACTIVITY.at)
         return seconds if seconds > STUCK_S else 0.0
 
@@ -144,7 +144,7 @@ class Watch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """For as long as this lasts; the event loop must be running."""
+        """Watch within this block; the event loop must be running."""
         main = threading.main_thread().ident if threading.current_thread() is threading.main_thread() else None
         thread = threading.Thread(target=self.look, args=(main,), name="watchdog", daemon=True)
         LAST_ACTIVITY.thread = threading.get_ident()

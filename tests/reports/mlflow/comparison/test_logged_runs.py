@@ -35,7 +35,7 @@ def test_the_parent_run_holds_the_comparison(run, client, tracked):
     assert tags["loopbench.run"] == run.folder.name
     assert tags["loopbench.digest"] == run.digest
     assert tags["loopbench.complete"] == "true"
-    assert tags["loopbench.suite_digest"] == run.manifest["suite"]["digest"]
+    assert tags["loopbench.suite_digest"] == run.manifest.suite.digest
     assert tags["mlflow.note.content"] == tracking.note(run)
     assert parent.data.metrics["scored"] == len(run.records)
     assert not [key for key in parent.data.metrics if ".vs." in key]  # hundreds of charts in front of the arms'
@@ -45,7 +45,7 @@ def test_the_parent_run_holds_the_comparison(run, client, tracked):
 
 
 def test_artifacts_are_the_run_s_own_files(run, client, tracked, tmp_path):
-    for name, known in (("manifest.json", run.manifest), ("comparison.json", run.to_json())):
+    for name, known in (("manifest.json", run.manifest.to_json()), ("comparison.json", run.to_json())):
         got = client.download_artifacts(tracked.parent_run_id, name, str(tmp_path))
         assert json.loads(Path(got).read_text(encoding="utf-8")) == json.loads(json.dumps(known))
     page = client.download_artifacts(tracked.parent_run_id, "report.html", str(tmp_path))
@@ -94,13 +94,13 @@ def test_each_arm_is_a_nested_run_with_its_numbers(run, client, tracked):
 
 def test_factors_are_parameters(run, client, tracked):
     logged = children(client, tracked)
-    for made in run.manifest["arms"]:
-        params = logged[made["arm"]].data.params
-        assert (params["loop"], params["model"], params["profile"]) == ("bare", "scripted", made["profile"])
+    for made in run.manifest.arms:
+        params = logged[made.arm].data.params
+        assert (params["loop"], params["model"], params["profile"]) == ("bare", "scripted", made.profile)
         assert params["suite"] == "arithmetic"
         assert params["seed"] == "0"
         assert params["repeats"] == "1"
-        assert params["max_tool_steps"] == str(run.manifest["suite"]["max_tool_steps"])
+        assert params["max_tool_steps"] == str(run.manifest.suite.max_tool_steps)
         assert params["version.mlflow"] == "3.17.2"
         assert params["config.max_consecutive_errors"] == "3"
     typed = [child.data.params for child in logged.values() if "option.max_steps" in child.data.params]
@@ -126,11 +126,11 @@ def test_the_suite_under_its_faults_is_an_input_under_our_digest(run, client, tr
     digests = set()
     for child in children(client, tracked).values():
         (given,) = client.get_run(child.info.run_id).inputs.dataset_inputs
-        whole, profile = run.manifest["suite"]["digest"], child.data.params["profile"]
+        whole, profile = run.manifest.suite.digest, child.data.params["profile"]
         source = json.loads(given.dataset.source)
         assert source["sha256"] == whole
         assert given.dataset.name == {"clean": "arithmetic", "flaky-tools": "arithmetic, flaky-tools"}[profile]
-        assert source.get("profile_sha256") == {"clean": None}.get(profile, run.manifest["profiles"][profile])
+        assert source.get("profile_sha256") == {"clean": None}.get(profile, run.manifest.profiles[profile])
         assert (given.dataset.digest == whole[:36]) == (profile == "clean")
         digests.add(given.dataset.digest)
     assert len(digests) == len(PROFILES)
@@ -223,7 +223,7 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
         assert metrics["accuracy"] == arm.summary.accuracy.value
         assert metrics["trials"] == 12
         assert metrics["errors.provider.gone"] == metrics["retries.provider.gone"] == 0
-        assert client.get_run(ids[arm.info.arm]).data.params["python"] == run.manifest["python"]  # a parameter is for ever
+        assert client.get_run(ids[arm.info.arm]).data.params["python"] == run.manifest.python  # a parameter is for ever
         records = [record for record in run.records if record.arm == arm.info.arm]
         logged = traces(client, whole, ids[arm.info.arm])
         assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(r.task for r in tracking.sample(records))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.trace import ModelExchange, ToolRun, Trace
 from loopbench.protocol import StopReason
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.store.traces import read_trace
@@ -130,19 +131,19 @@ def test_traces_become_spans_of_every_call(run):
         asks = [span for span in rest if span.span_type == "CHAT_MODEL"]
         assert len(asks) == found.lm_calls
         assert sum(span.attributes["mlflow.chat.tokenUsage"]["total_tokens"] for span in asks) == found.tokens
-        assert sum(span.span_type == "TOOL" for span in rest) == sum(event["event"] == "tool" for event in trace["events"])
+        assert sum(span.span_type == "TOOL" for span in rest) == sum(isinstance(event, ToolRun) for event in trace.events)
         assert len({span.span_id for span in (root, *rest)}) == len(rest) + 1
         assert {span.parent_id for span in rest} <= {root.span_id}
         assert root.parent_id is None
-        assert root.inputs == trace["query"]
+        assert root.inputs == trace.head.query
         assert root.outputs == found.answer
         starts = [span.start_time_ns for span in rest]
         assert starts == sorted(starts)
         assert all(root.start_time_ns <= span.start_time_ns < span.end_time_ns <= root.end_time_ns for span in rest)
         assert all(span.inputs["messages"][0]["role"] == "system" for span in asks)
-        events = [event for event in trace["events"] if event["event"] == "ask"]
-        assert [len(span.inputs["messages"]) for span in asks] == [event["same"] + len(event["messages"]) for event in events]
-        assert [span.outputs["choices"][0]["message"]["content"] for span in asks] == [event["reply"] for event in events]
+        events = [event for event in trace.events if isinstance(event, ModelExchange)]
+        assert [len(span.inputs["messages"]) for span in asks] == [event.same + len(event.messages) for event in events]
+        assert [span.outputs["choices"][0]["message"]["content"] for span in asks] == [event.reply for event in events]
 
 
 def test_a_call_that_failed_is_a_span_that_failed():
@@ -155,7 +156,7 @@ def test_a_call_that_failed_is_a_span_that_failed():
         {"event": "tool", "tool": "add", "arguments": {"a": 1}, "status": "error", "error_type": "KeyError", "data": "x"},
     ]
     failed = record("t", stop="crashed", reason="KeyError: 'x'", scores={"accuracy": 0.0}, started_at=1.0)
-    root, lost, garbled, native, tool = tracking.trace_spans("tr-" + "0a" * 16, {"events": events}, failed)
+    root, lost, garbled, native, tool = tracking.trace_spans("tr-" + "0a" * 16, Trace.from_json({"events": events}), failed)
     assert [span.status.description for span in (root, lost, garbled, native, tool)] == [
         "crashed: KeyError: 'x'",
         "provider.server: 500",

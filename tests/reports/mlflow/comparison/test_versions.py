@@ -45,7 +45,7 @@ def test_a_version_is_what_a_loop_is_made_of(one, other):
 
 
 def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked):
-    logged, made = models(client, tracked.experiment_id), {made["arm"]: made for made in run.manifest["arms"]}
+    logged, made = models(client, tracked.experiment_id), {made.arm: made for made in run.manifest.arms}
     assert len(logged) == len(LOOPS)
     shown: dict[str, set[str]] = {}
     for name, child in children(client, tracked).items():
@@ -53,7 +53,7 @@ def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked)
         model = logged[given.model_id]
         assert model.status == "READY"
         assert model.model_type == "agent"
-        assert model.tags["loopbench.loop_code"] == made[name]["code"]
+        assert model.tags["loopbench.loop_code"] == made[name].code
         fields = {key: value for key, value in child.data.params.items() if key.startswith("config.")}
         assert model.params == fields | {"loop": "bare"}
         assert {file.path for file in client.list_logged_model_artifacts(model.model_id)} == {"MLmodel", "loop.json"}

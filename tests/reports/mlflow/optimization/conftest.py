@@ -24,9 +24,9 @@ from loopbench.reports import mlflow as tracking
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import TEST
-from loopbench.runs.manifest import configuration
+from loopbench.runs.new_manifest import configuration
 from loopbench.runs.registry import make_loop
-from loopbench.runs.store.files import write_manifest
+from loopbench.runs.store.files import write_manifest_json
 from tests.reports.mlflow.comparison.helpers import Silent
 from tests.reports.mlflow.optimization.helpers import (
     DESIGNS,
@@ -88,14 +88,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         "kind": "optimization",
         "config": config,
         "seed": 7,
+        "versions": {"record": 1},
         "suite": {"name": "arithmetic", "version": "1", "digest": "5u17e"},
+        "profiles": {"clean": "p"},
         "optimizer": {"name": "GEPA", "options": {}, "spec": "GEPA"},
         "designs": abouts,
         "splits": {**splits, "test": {"tasks": 6, "digest": "c", "opened": opened}},
         "packages": {"mlflow": "3.17.2"},
         "python": "3.11",
+        "platform": "Linux",
     }
-    write_manifest(folder, manifest)
+    write_manifest_json(folder, manifest)
     programs = [f"{design}@{folder / about['folder'] / PROGRAM}" for design, about in zip(DESIGNS, abouts, strict=True)]
     test = CompareConfig(loops=(*DESIGNS, *programs), suite="arithmetic", tasks=6, split="test", mlflow=False)
     assert compare.run(prepare(test, folder / TEST), Silent()) == ""

@@ -14,6 +14,14 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.entities.model_registry import PromptVersion
 
+from loopbench.experiments.optimize.manifest import (
+    DesignEntry,
+    OptimizationManifest,
+    OptimizerEntry,
+    SearchedSuite,
+    SplitEntry,
+    read_optimization_manifest,
+)
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM
 from loopbench.metrics.record import Record
@@ -112,7 +120,7 @@ class Made:
 def write_design(folder: Path, design: str, about: dict[str, Any]) -> None:
     folder.mkdir(parents=True)
     ended, kept = end_of(design)
-    row = board.DesignRow(design, about)
+    row = board.DesignRow(design, DesignEntry.model_validate(about))
     (folder / PROGRAM).write_text(program_file(row, kept), encoding="utf-8")
     (folder / ENDED).write_text(json.dumps(ended.to_json()), encoding="utf-8")
     candidates = [
@@ -125,7 +133,7 @@ def write_design(folder: Path, design: str, about: dict[str, Any]) -> None:
 
 
 def tracker_of(made: Made, experiment: str, tell: Callable[[str], None] = pytest.fail) -> OptimizationTracker:
-    return OptimizationTracker(made.folder, made.manifest, made.uri, experiment, tell)
+    return OptimizationTracker(made.folder, OptimizationManifest.model_validate(made.manifest), made.uri, experiment, tell)
 
 
 def client_of(made: Made) -> MlflowClient:

@@ -21,12 +21,20 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from loopbench.experiments.optimize.manifest import (
+    DesignEntry,
+    OptimizationManifest,
+    OptimizerEntry,
+    SearchedSuite,
+    SplitEntry,
+    read_optimization_manifest,
+)
 from loopbench.experiments.optimize.candidates import Candidate
 from loopbench.protocol import program_digest
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import OptimizationTracker
 from loopbench.reports.mlflow.prompts import prompt_name, prompt_text
-from loopbench.runs.store.files import write_manifest
+from loopbench.runs.store.files import write_manifest_json
 from tests.reports.mlflow.optimization.helpers import (
     BRACES,
     DESIGNS,
@@ -150,7 +158,7 @@ def test_secrets_and_odd_characters_do_no_harm(made: Made, monkeypatch: pytest.M
     design = DESIGNS[1]
     folder = tmp_path / "odd"
     folder.mkdir()
-    write_manifest(folder, made.manifest)
+    write_manifest_json(folder, made.manifest)
     uri = f"sqlite:///{tmp_path / 'odd.db'}"
     shutil.copy(made.uri.removeprefix("sqlite:///"), tmp_path / "odd.db")
     (name,) = own_program(design)
@@ -159,7 +167,7 @@ def test_secrets_and_odd_characters_do_no_harm(made: Made, monkeypatch: pytest.M
     own = candidate_of(design, 0)
     kept = Candidate(1, program_digest(program), program, {}, {"d1": 1.0})
     ended = replace(end_of(design)[0], chosen=1, digest=kept.digest, status="failed", reason=odd, warnings=(odd,))
-    with OptimizationTracker(folder, made.manifest, uri, "odd", pytest.fail) as tracker:
+    with OptimizationTracker(folder, read_optimization_manifest(folder), uri, "odd", pytest.fail) as tracker:
         tell(tracker, [("began", (design, own)), ("tried", (design, kept)), ("ended", (design, ended, kept))])
         tracker.flush()
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)

@@ -19,7 +19,7 @@ from loopbench.reports.mlflow.artifacts import note
 from loopbench.reports.mlflow.prompts import prompt_name, prompt_text
 from loopbench.runs.folders import TEST
 from loopbench.runs.registry import make_loop
-from loopbench.runs.store.files import MANIFEST, read_manifest
+from loopbench.runs.store.files import MANIFEST, read_manifest_json
 from tests.reports.mlflow.optimization.helpers import (
     BRACES,
     CHOSEN,
@@ -216,7 +216,9 @@ def test_the_comparison_of_the_test_stands_below_the_optimization(made: Made, tr
     assert {run.data.tags["loopbench.kind"] for run in arms} == {"arm"}
     assert len(arms) == 2 * len(DESIGNS)
     programs = [run.data.params["program"] for run in arms if "program" in run.data.params]
-    assert sorted(programs) == sorted(item["program"] for item in read_manifest(made.folder / TEST)["arms"] if "program" in item)
+    assert sorted(programs) == sorted(
+        item["program"] for item in read_manifest_json(made.folder / TEST)["arms"] if "program" in item
+    )
     assert len(programs) == len(DESIGNS)
 
 

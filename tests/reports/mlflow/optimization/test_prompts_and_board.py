@@ -10,6 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow.entities.model_registry import PromptVersion
 
+from loopbench.experiments.optimize.manifest import (
+    DesignEntry,
+    OptimizationManifest,
+    OptimizerEntry,
+    SearchedSuite,
+    SplitEntry,
+    read_optimization_manifest,
+)
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost
 from loopbench.protocol import Prompt, program_digest
 from loopbench.reports.mlflow.board import SearchBoard
@@ -57,7 +65,19 @@ def test_a_prompt_s_text_shows_instructions_and_demonstrations() -> None:
 
 STEPS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from(TASKS), st.sampled_from([0.0, 0.5, 1.0])), max_size=40)
 PROGRAM_OF_ONE = {"p": Prompt("", {}, {"reply": str})}
-ONE_DESIGN = {"designs": [{"design": "x"}], "splits": {"dev": {"tasks": len(TASKS)}}}
+ONE_DESIGN = OptimizationManifest(
+    config={"compare": {"repeats": 1}, "search": {"budget": {}, "amortize": 1}},
+    seed=0,
+    versions={},
+    suite=SearchedSuite(name="s", version="1", digest="d"),
+    profiles={},
+    optimizer=OptimizerEntry(spec="GEPA", name="GEPA", options={}),
+    designs=(DesignEntry(design="x", folder="x", loop="x", options={}, program=""),),
+    splits={"dev": SplitEntry(tasks=len(TASKS), digest="b")},
+    packages={},
+    python="3.11",
+    platform="Linux",
+)
 
 
 @given(STEPS)

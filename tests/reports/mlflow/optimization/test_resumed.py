@@ -62,7 +62,7 @@ helpers = importlib.util.module_from_spec(spec)
 sys.modules["helpers"] = helpers
 spec.loader.exec_module(helpers)
 folder = pathlib.Path(sys.argv[2])
-manifest = json.loads((folder / "manifest.json").read_text())
+manifest = told.read_optimization_manifest(folder)
 tracker = helpers.OptimizationTracker(folder, manifest, sys.argv[3], "killed").__enter__()
 helpers.tell(tracker, helpers.EVENTS[:7])
 tracker.flush()

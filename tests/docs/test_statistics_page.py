@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOISE = 4
 """Standard errors of a simulated share: of some hundred shares one in 16,000 lies further off by chance."""
 

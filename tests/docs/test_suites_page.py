@@ -1,4 +1,4 @@
-"""The tables of docs/suites.md are what the suites are. `python tests/test_suites_page.py --write` renews them: a minute."""
+"""The tables of docs/suites.md are what the suites are. `python -m tests.docs.test_suites_page --write` renews them: a minute."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loopbench.datasets.task import Suite
 from loopbench.protocol import run_sync
 from loopbench.runs.registry import generated_suites
 
-PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
+PAGE = Path(__file__).parents[2] / "docs" / "suites.md"
 BLOCK = re.compile(r"(<!-- suites: .*? -->\n).*?(<!-- /suites -->)", re.DOTALL)
 EVERY = 6
 """The quick test looks at every sixth task."""

@@ -6,6 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from loopbench.models.faults import NOT_DETERMINED
+from loopbench.models.filling import Unfillable, fill, filled_value, fits, least, same
+from loopbench.models.wires.chat import ChatRequest
 from loopbench.protocol import (
     Act,
     Answer,
@@ -21,10 +24,6 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.wire import from_json, native_call, read_call, to_json
-
-from .faults import NOT_DETERMINED
-from .filling import Unfillable, fill, filled_value, fits, least, same
-from .wires.chat import ChatRequest
 
 MANY = 64
 FINISHING = frozenset(

@@ -10,7 +10,7 @@ import pytest
 
 from loopbench.runs.registry import generated_suites
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

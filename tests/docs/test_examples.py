@@ -13,7 +13,7 @@ import pytest
 
 from loopbench.runs.registry import builtin_names
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OFFLINE = """\
 import os, runpy, sys
 sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "socket.getaddrinfo") else None)

@@ -13,14 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from loopbench.dspy_seam import close_local_clients, local_client
+from loopbench.models.native import NATIVE
+from loopbench.models.scripted import Scripted
+from loopbench.models.server import ServedTrial, Server
+from loopbench.models.tokens import estimate_input, estimate_usage
+from loopbench.models.tunnel import Tunnel
+from loopbench.models.wires.chat import ChatRequest
 from loopbench.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
-
-from .native import NATIVE
-from .scripted import Scripted
-from .server import ServedTrial, Server
-from .tokens import estimate_input, estimate_usage
-from .tunnel import Tunnel
-from .wires.chat import ChatRequest
 
 
 class Switchboard:

@@ -2,67 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
-import os
 import re
-import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from scipy import stats
 
-from loopbench.cli.main import main
+from tests.docs.pages import DOCS, ROOT, block, commands, output_of, preformatted, write_block
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "size.md"
+PAGE = DOCS / "size.md"
 DURATION = re.compile(r"\b(\d+ s|\d+ min|\d+\.\d h|under a second)\b")
 
 
 def text() -> str:
     return PAGE.read_text(encoding="utf-8")
-
-
-def block(name: str) -> str:
-    found = re.search(rf"<!-- {name}: .*? -->\n(.*?)<!-- /{name} -->", text(), re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
-def commands() -> list[list[str]]:
-    """Of the first block of the page, without `loopbench`."""
-    found = re.search(r"```sh\n(.*?)```", text(), re.DOTALL)
-    assert found is not None
-    return [shlex.split(line, comments=True)[1:] for line in found[1].splitlines()]
-
-
-@contextlib.contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
-def said(folder: Path) -> str:
-    """What the last of the commands prints, run one after the other in a directory of their own."""
-    out = ""
-    with inside(folder):
-        for words in commands():
-            extra = ["--no-mlflow", "--quiet"] if words[0] == "compare" else []
-            sys.argv = ["loopbench", *words, *extra]
-            heard, unheard = io.StringIO(), io.StringIO()
-            with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(unheard), contextlib.suppress(SystemExit):
-                main()
-            out = heard.getvalue()
-    return "\n".join(line.rstrip() for line in out.splitlines()).strip()
 
 
 def timeless(output: str) -> list[list[str]]:
@@ -73,13 +30,11 @@ def timeless(output: str) -> list[list[str]]:
 @pytest.mark.thorough
 def test_the_example_is_what_the_commands_print(tmp_path, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr(sys, "argv", sys.argv)
-    shown = block("example").strip().removeprefix("```text\n").removesuffix("\n```")
-    assert timeless(said(tmp_path)) == timeless(shown)
+    assert timeless(output_of(commands(PAGE), tmp_path)) == timeless(preformatted(PAGE, "example"))
 
 
 def test_the_first_lines_are_the_answers():
-    lines = block("example").strip().splitlines()[1:]
+    lines = block(PAGE, "example").strip().splitlines()[1:]
     assert lines[0].startswith("To decide each pair within 0.050")
     assert lines[1].startswith("For a gate over 2 arms")
 
@@ -99,7 +54,7 @@ def power_check() -> ModuleType:
 
 
 def rows(name: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block(name).strip().splitlines()[2:]]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block(PAGE, name).strip().splitlines()[2:]]
 
 
 def test_every_case_has_its_row(power_check):
@@ -129,22 +84,15 @@ def test_alpha_is_kept_at_any_number_of_looks():
 @pytest.mark.timeout(1200)
 def test_the_tables_are_what_the_simulation_gives(power_check):
     """The rows that take least; `python benchmarks/power_check.py` makes all of them."""
-    found = block("power")
+    found = block(PAGE, "power")
     for case in power_check.CASES:
         if case.population.name in ("0.9 each", "steps"):
             assert power_check.power_row(case) in found
     for course in power_check.COURSES:
         if course.tasks <= 400:
-            assert power_check.looks_row(course) in block("looks")
-
-
-def write() -> None:
-    """Renew the example."""
-    with tempfile.TemporaryDirectory() as folder:
-        made = said(Path(folder))
-    pattern = re.compile(r"(<!-- example: .*? -->\n).*?(<!-- /example -->)", re.DOTALL)
-    PAGE.write_text(pattern.sub(lambda found: f"{found[1]}\n```text\n{made}\n```\n\n{found[2]}", text()), encoding="utf-8")
+            assert power_check.looks_row(course) in block(PAGE, "looks")
 
 
 if __name__ == "__main__" and "--write" in sys.argv:
-    write()
+    with tempfile.TemporaryDirectory() as made_in:
+        write_block(PAGE, "example", output_of(commands(PAGE), Path(made_in)))

@@ -1,4 +1,4 @@
-"""docs/notebooks.md: its code runs, and prints what it says. `python tests/test_notebooks_page.py --write` renews that."""
+"""docs/notebooks.md: its code runs, and prints what it says. `python -m tests.docs.test_notebooks_page --write` renews that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import loopbench
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "notebooks.md"
 OUTPUT = re.compile(r"(<!-- output: .*? -->\n).*?(<!-- /output -->)", re.DOTALL)
 
@@ -38,10 +38,10 @@ def ran(folder: Path, *arguments: str) -> str:
 
 
 def printed(folder: Path) -> str:
-    """What the code of the page prints, of the run that its command makes."""
+    """Return what the code below the page's command prints about the run that it makes."""
     (command,) = re.findall(r"```sh\nloopbench (.*?)\n```", text())
     ran(folder, "-m", "loopbench", *shlex.split(command), "--no-mlflow", "--quiet")
-    code = re.findall(r"```python\n(.*?)```", text(), re.DOTALL)
+    code = re.findall(r"```python\n(.*?)```", text().partition("```sh")[2], re.DOTALL)
     lines = ran(folder, "-c", "\n".join(code)).splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
 

@@ -5,80 +5,42 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
-import os
 import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from loopbench.cli.main import main
 from loopbench.metrics.factors.fractional import GENERATORS, fraction
 from loopbench.protocol.names import parse_spec, parse_values
 from loopbench.runs.registry import Spec, make_loop
+from tests.docs.pages import DOCS, ROOT, block, commands, output_of, preformatted, write_block
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "ablate.md"
+PAGE = DOCS / "ablate.md"
 
 
 def text() -> str:
     return PAGE.read_text(encoding="utf-8")
 
 
-def block(name: str) -> str:
-    found = re.search(rf"<!-- {name}: .*? -->\n(.*?)<!-- /{name} -->", text(), re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
-def command() -> list[str]:
-    found = re.search(r"```sh\n(.*?)```", text(), re.DOTALL)
-    assert found is not None
-    return shlex.split(found[1])[1:]
-
-
-@contextlib.contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
-def said(folder: Path) -> str:
-    """What the page's command prints, in a directory of its own; but for the size of its traces, which hold times."""
-    sys.argv = ["loopbench", *command(), "--no-mlflow", "--quiet"]
-    heard = io.StringIO()
-    with (
-        inside(folder),
-        contextlib.redirect_stdout(heard),
-        contextlib.redirect_stderr(io.StringIO()),
-        contextlib.suppress(SystemExit),
-    ):
-        main()
-    lines = (line.rstrip() for line in heard.getvalue().splitlines() if not line.startswith("traces: "))
-    return "\n".join(lines).strip()
+def printed(folder: Path) -> str:
+    """Return what the page's command prints, without the size of its traces, which hold times."""
+    return "\n".join(line for line in output_of(commands(PAGE), folder).splitlines() if not line.startswith("traces: ")).strip()
 
 
 @pytest.mark.thorough
 def test_the_example_is_what_the_command_prints(tmp_path, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr(sys, "argv", sys.argv)
-    assert said(tmp_path) == block("example").strip().removeprefix("```text\n").removesuffix("\n```")
+    assert printed(tmp_path) == preformatted(PAGE, "example")
 
 
 def test_what_the_page_reads_from_the_example_stands_there():
-    shown = block("example")
+    shown = block(PAGE, "example")
     cells = [line.split() for line in shown.partition("\nCells\n")[2].splitlines() if re.match(r" \d", line)]
     accuracy = {tuple(words[-10:-7]): float(words[-6]) for words in cells}
     assert len(accuracy) == 8
@@ -135,7 +97,7 @@ def check() -> ModuleType:
 
 
 def shares() -> list[list[str]]:
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block("check").strip().splitlines()[2:]]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block(PAGE, "check").strip().splitlines()[2:]]
 
 
 def test_every_world_has_its_row(check):
@@ -162,13 +124,6 @@ def test_a_shorter_simulation_says_the_same(check):
         assert max(found.seen, found.family) <= 0.12, world
 
 
-def write() -> None:
-    """Renew the example."""
-    with tempfile.TemporaryDirectory() as folder:
-        made = said(Path(folder))
-    pattern = re.compile(r"(<!-- example: .*? -->\n).*?(<!-- /example -->)", re.DOTALL)
-    PAGE.write_text(pattern.sub(lambda found: f"{found[1]}\n```text\n{made}\n```\n\n{found[2]}", text()), encoding="utf-8")
-
-
 if __name__ == "__main__" and "--write" in sys.argv:
-    write()
+    with tempfile.TemporaryDirectory() as made_in:
+        write_block(PAGE, "example", printed(Path(made_in)))

@@ -16,7 +16,7 @@ from loopbench.protocol import Optimizable
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import builtin_names, make_loop
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "optimize.md").read_text("utf-8")
 SMALL = ["--suite", "arithmetic(size=60)", "--train", "6", "--dev", "6", "--test", "12", "--repeats", "1", "--no-mlflow", "--quiet"]
 

@@ -1,0 +1,60 @@
+"""`loopbench check loop`: whether a loop obeys the laws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from loopbench.checks import loop as laws
+from loopbench.checks.loop import LAWS, Finding
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
+from loopbench.text.plain_text import plain
+
+from .codes import DONE, FAILED
+from .console import out
+from .options import JsonOption, OptionGroup, with_options
+
+_MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "bold red"), "not applicable": ("not applicable", "yellow")}
+
+
+class LoopChoice(OptionGroup):
+    name: Annotated[str, typer.Argument()]
+    """Loop, `name`, `name(option=value)` or `package.module:Name`."""
+
+
+@with_options()
+def check_loop(choice: LoopChoice, output: JsonOption) -> None:
+    """Test a loop against every law, with generated models and tools.
+
+    The exit code is 1 if a law does not hold.
+    """
+    spec = parse_spec(choice.name)
+    found = laws.check_loop(make_loop(spec), None if output.as_json else _print_finding)
+    broken = any(finding.status == "failed" for finding in found)
+    if output.as_json:
+        made = {"loop": str(spec), "ok": not broken, "laws": [finding.as_dict() for finding in found]}
+        print(json.dumps(made, ensure_ascii=True))
+    else:
+        _print_total(str(spec), found)
+    raise typer.Exit(FAILED if broken else DONE)
+
+
+def _print_finding(found: Finding) -> None:
+    """Print a line for a law, and one for the details if it does not hold."""
+    console = out()
+    says = next(law.says for law in LAWS if law.name == found.law)
+    mark, style = _MARKS[found.status]
+    console.print(Text.assemble((f"{mark:<15}", style), f"{found.law:<17}", (says, "dim")), soft_wrap=True)
+    if found.detail:
+        console.print(Text(f"{'':15}{plain(found.detail)}"), soft_wrap=True)
+
+
+def _print_total(name: str, found: Sequence[Finding]) -> None:
+    failed = sum(finding.status == "failed" for finding in found)
+    total = f"{failed} of {len(found)} laws do not hold" if failed else "every law holds"
+    out().print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)

@@ -1,0 +1,32 @@
+"""`loopbench compare`: run loops over a suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.runs.config import load_config
+
+from .console import say
+from .environment import load_env
+from .options import ConfigFlags, OptionGroup, OutputOptions, with_options
+from .own_prints import own_prints_aside
+from .running import carry_out
+
+
+class ConfigFile(OptionGroup):
+    config: Path | None = None
+    """TOML file with any of these settings; flags override it."""
+
+
+@with_options(ConfigFlags())
+def compare(flags: dict[str, Any], file: ConfigFile, output: OutputOptions) -> None:
+    """Run loops over a suite's tasks and say which is better, with intervals."""
+    load_env()  # keys may stand in a .env of the current directory
+    with own_prints_aside():
+        made = prepare(load_config(file.config, flags))
+    if made.config.tasks is not None and made.config.tasks > len(made.tasks):
+        where = made.suite.name if made.config.split is None else f"{made.suite.name}, split {made.config.split}"
+        say(f"note: --tasks {made.config.tasks}: {where} has {len(made.tasks)} tasks, and all of them are run")
+    carry_out(made, output)

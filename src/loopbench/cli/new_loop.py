@@ -1,0 +1,32 @@
+"""`loopbench new loop`: a first version of a loop of one's own."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loopbench.checks.loop import scaffold
+from loopbench.text.plain_text import plain
+
+from .options import OptionGroup, with_options
+
+
+class NewLoopOptions(OptionGroup):
+    name: Annotated[str, typer.Argument()]
+    """Name of the module, such as my_loop."""
+    into: Path = Path()
+    """Folder to write to."""
+
+
+@with_options()
+def new_loop(options: NewLoopOptions) -> None:
+    """Write NAME.py, a small loop that works, and test_NAME.py, which tests it against the laws."""
+    made = scaffold.new_loop(options.name, options.into)
+    print(f"wrote {plain(str(made.loop))} and {plain(str(made.test))}; next:")
+    if made.root != Path.cwd():
+        print(f"  cd {shlex.quote(str(made.root))}")
+    print(f"  loopbench check loop {made.target}")
+    print(f"  loopbench compare --loop {made.target} --loop bare")

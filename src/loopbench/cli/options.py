@@ -1,0 +1,242 @@
+"""How a command gets its flags: from the fields of pydantic models, whose docstrings are the help texts.
+
+A command is a function. `with_options` turns each of its parameters that is an `OptionGroup` into one flag per field of the group,
+and its parameter `flags` into one flag per field of a configuration. Typer reads the result as it reads any function.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from enum import Enum
+from inspect import Parameter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+from typer.models import ArgumentInfo, OptionInfo
+
+from loopbench.runs.config import FILE_ONLY, FLAGS, CompareConfig, IfAbsent, flag_of
+from loopbench.runs.folders import run_folder
+from loopbench.runs.permissions import Permissions
+
+Texts = Annotated[list[str], Field(default_factory=list)]
+"""Values of a flag that may be repeated."""
+
+
+# --- option groups ---
+
+
+class OptionGroup(BaseModel):
+    """Flags that belong together. A command that takes such a parameter gets a flag for each field, named like the field."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class JsonOption(OptionGroup):
+    as_json: Annotated[bool, typer.Option("--json")] = False
+    """Print one JSON object."""
+
+
+class OutputOptions(JsonOption):
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
+    """Show no progress."""
+
+
+class RunsOption(OptionGroup):
+    runs: Annotated[Path | None, IfAbsent("runs")] = None
+    """Folder that holds the run directories."""
+
+
+class RunChoice(RunsOption):
+    run: Annotated[Path, typer.Argument()]
+    """Run directory, its name in the runs folder, or `latest`."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's directory. Raises RunError if there is none."""
+        return run_folder(self.run, self.runs)
+
+
+class AllowOption(OptionGroup):
+    allow: Texts
+    """Your own code that the run may import, package.module:Name; repeat the option for more names."""
+
+
+class RerunPermissions(AllowOption):
+    """What a file with a run's settings, which may come from anywhere, does not decide: the user has to type it again."""
+
+    base_url: str | None = None
+    """Address of the server that the run asks; has to be typed again."""
+    cassette: Path | None = None
+    """Folder of the recording that the run uses; has to be typed again."""
+
+
+class PermissionOptions(RerunPermissions):
+    tracking_uri: str | None = None
+    """Address of the MLflow tracking server or store of the run; has to be typed again."""
+
+    def permissions(self, address: str | None) -> Permissions:
+        """Return what the run may do; `address`: the Ray cluster that was typed."""
+        return Permissions(self.allow, self.base_url, self.cassette, address, self.tracking_uri)
+
+
+# --- flags of a configuration ---
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFlags:
+    """The flags that a configuration's fields give. Fields are named as in a file: `tasks`, `provider.prices`."""
+
+    model: type[BaseModel] = CompareConfig
+    only: Collection[str] = ()
+    """Fields and sections that have a flag; if empty, all."""
+    without: Collection[str] = FILE_ONLY
+    """Fields and sections that have none."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Fields whose flags have other names in this command."""
+    helps: Mapping[str, str] = field(default_factory=dict)
+    """Help texts, default included, of fields that mean something more special in this command."""
+    default: str = ""
+    """What the help shows as the default of every flag, in place of the field's own."""
+
+    def each(self) -> Iterator[ConfigFlag]:
+        """Yield the flags in the order of the fields."""
+        for path, info in _places(self.model):
+            place = ".".join(path)
+            is_in = not self.only or place in self.only or path[0] in self.only
+            if is_in and place not in self.without and path[0] not in self.without:
+                text = self.helps.get(place) or help_text(info, self.default)
+                yield ConfigFlag(path, flag_of(path, {**FLAGS, **self.names}), info, text)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFlag:
+    """One flag, and the field that it sets."""
+
+    path: tuple[str, ...]
+    name: str
+    field: FieldInfo
+    help: str
+
+    @property
+    def parameter(self) -> Parameter:
+        """The flag as a parameter that Typer understands; what is not typed is None."""
+        kind = _plain_type(self.field.annotation)
+        name = f"{self.name}/--no-{self.name[2:]}" if kind is bool and self.field.default else self.name
+        option = typer.Option(name, help=self.help, show_default=False)
+        return Parameter("_".join(self.path), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+
+
+def _places(model: type[BaseModel], before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], FieldInfo]]:
+    for name, info in model.model_fields.items():
+        section = info.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            yield from _places(section, (*before, name))
+        else:
+            yield (*before, name), info
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Return the type that Typer reads a value as; the configuration checks what is allowed, and says so in its own words."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _plain_type(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return _plain_type(next(kind for kind in typing.get_args(annotation) if kind is not types.NoneType))
+    if origin is tuple:
+        return list[str]
+    return str if origin is typing.Literal else annotation
+
+
+def help_text(info: FieldInfo, default: str = "") -> str:
+    """Return a field's docstring, followed by its default."""
+    shown = default or next((each.text for each in info.metadata if isinstance(each, IfAbsent)), "") or _shown(info.default)
+    return f"{info.description or ''}{f' [default: {shown}]' if shown else ''}"
+
+
+def _shown(default: Any) -> str:
+    match default:
+        case bool():
+            return "yes" if default else ""
+        case float():
+            return f"{default:g}"
+        case Enum():
+            return str(default.value)
+        case tuple():
+            return ", ".join(default)
+        case int() | str() | Path():
+            return str(default)
+    return ""
+
+
+# --- commands ---
+
+
+def with_options(*configs: ConfigFlags) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the flags of its option groups and, in its parameter `flags`, those of the configurations.
+
+    `flags` holds what was typed, in the shape that `load_config` takes: {"tasks": 5, "provider": {"attempts": 2}}.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        wanted = inspect.signature(command, eval_str=True).parameters
+        groups = {name: each.annotation for name, each in wanted.items() if _is_group(each.annotation)}
+        flags = {flag.parameter.name: flag for config in configs for flag in config.each()}
+        parameters: list[Parameter] = []
+        for name, each in wanted.items():
+            if name in groups:
+                parameters += _parameters(groups[name])
+            elif name == "flags":
+                parameters += [flag.parameter for flag in flags.values()]
+            else:
+                parameters.append(each.replace(kind=Parameter.KEYWORD_ONLY))
+
+        @functools.wraps(command)
+        def run(**typed: Any) -> None:
+            given: dict[str, Any] = {
+                name: group(**{part: value for part in group.model_fields if (value := typed.pop(part)) is not None})
+                for name, group in groups.items()
+            }
+            if "flags" in wanted:
+                given["flags"] = _nested((flag.path, typed.pop(name)) for name, flag in flags.items())
+            command(**typed, **given)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
+def _is_group(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, OptionGroup)
+
+
+def _parameters(group: type[OptionGroup]) -> Iterator[Parameter]:
+    """Yield a group's fields as parameters that Typer understands."""
+    for name, info in group.model_fields.items():
+        known = next((each for each in info.metadata if isinstance(each, OptionInfo | ArgumentInfo)), None)
+        is_switch = info.annotation is bool and not info.default  # Typer would add a flag --no-…
+        option = copy(known) if known else typer.Option(f"--{name.replace('_', '-')}") if is_switch else typer.Option()
+        option.help, option.show_default = help_text(info), False
+        default = Parameter.empty if info.is_required() else info.get_default(call_default_factory=True)
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[info.annotation, option])
+
+
+def _nested(values: Any) -> dict[str, Any]:
+    """Return the values that were typed, those of a section in a dictionary of its own."""
+    made: dict[str, Any] = {}
+    for path, value in values:
+        if value is not None and value != []:
+            *sections, name = path
+            inner = functools.reduce(lambda outer, section: outer.setdefault(section, {}), sections, made)
+            inner[name] = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+    return made

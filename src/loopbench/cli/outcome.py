@@ -1,0 +1,46 @@
+"""What commands print of a run that has ended, and the page that they write of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.compare.results import Results
+from loopbench.reports.html.files import PAGE, write_page
+from loopbench.reports.html.page import report_html
+
+from . import render, render_effects
+from .console import say
+
+
+def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -> None:
+    """Print a run's results to stdout; for an ablation its effects, and the arms' own tables if all metrics are asked for."""
+    ablation = ablated(found)
+    if as_json:
+        print(json.dumps(found.to_json() | (ablation.to_json() if ablation else {}), ensure_ascii=True, allow_nan=False))
+        return
+    if ablation is not None:
+        render_effects.ablation(ablation)
+    if ablation is None or all_metrics:
+        render.results(found, all_metrics=all_metrics)
+    if found.traces.kept:
+        render.aside(str(found.traces))
+
+
+def write_report(found: Results, html: Path | None = None) -> str:
+    """Write a run's page, into its directory unless another file was typed, and return its text."""
+    page = report_html(found)
+    write(page, html, found.folder / PAGE)
+    return page
+
+
+def write(text: str, typed: Path | None, usual: Path) -> None:
+    """Write a page. Failure is a warning for the usual file; for a file that was typed it raises OSError."""
+    try:
+        say(f"page: {write_page(text, typed or usual)}")
+    except OSError as error:
+        if typed is not None:
+            raise
+        where = error.filename or usual
+        say(f"warning: the page was not written: {where}: {error.strerror}; --html FILE writes it elsewhere")

@@ -1,0 +1,51 @@
+"""`loopbench show`: the trace of one trial, or a list of the trials that were not solved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loopbench.runs.folders import trials_folder
+from loopbench.runs.store.files import read_manifest_json
+from loopbench.runs.store.records import find_trial, read_records
+from loopbench.runs.store.traces import read_trace
+from loopbench.text.trace_text import as_judged
+
+from . import render_trace
+from .options import JsonOption, OptionGroup, RunChoice, with_options
+
+
+class ShowOptions(OptionGroup):
+    trial: Annotated[str | None, typer.Argument()] = None
+    """ARM/TASK/REPEAT, or a unique part of it; if absent, the trials that were not solved are listed."""
+    full: bool = False
+    """Print long texts in full."""
+
+
+@with_options()
+def show(choice: RunChoice, options: ShowOptions, output: JsonOption) -> None:
+    """Print the trace of one trial: prompts, replies, moves, observations and faults."""
+    folder = trials_folder(choice.folder)
+    read_manifest_json(folder)  # a folder without one is not a run
+    if options.trial is None:
+        _list_missed(folder, as_json=output.as_json)
+        return
+    record = find_trial(folder, options.trial)
+    trace = as_judged(read_trace(folder, record), record)
+    if output.as_json:
+        print(json.dumps(trace, ensure_ascii=True))
+    else:
+        render_trace.trace(trace, record.faults, full=options.full)
+
+
+def _list_missed(folder: Path, *, as_json: bool) -> None:
+    """Print the trials that were not solved."""
+    missed = [record for record in read_records(folder) if record.status != "excluded" and record.accuracy < 1]
+    missed.sort(key=lambda record: record.key)
+    if as_json:
+        print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
+    else:
+        render_trace.failures(missed)

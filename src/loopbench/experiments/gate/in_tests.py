@@ -1,0 +1,159 @@
+"""The gate within a team's own tests: what the fixture `loop_gate` of the pytest plugin gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pytest
+
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.statistics import ALPHA
+from loopbench.metrics.summary import PRIMARY
+from loopbench.runs.config import config_from
+from loopbench.runs.engine.runner import Unwatched
+
+from .baseline import bless, read_baseline, write_baseline
+from .judge import DEFAULT_METRICS, check_asked, judge, refuse_other
+from .outcome import GateResult
+from .outputs import headline, text
+
+OnUndecided = Literal["fail", "skip", "pass"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopGate:
+    """Holds loops to a baseline, from within one test."""
+
+    item: pytest.Item
+    default_baseline: Path
+    runs: Path
+    blesses: bool
+    """Whether baselines are written instead of judged by."""
+    blessed: set[Path]
+    """Baselines that this session wrote."""
+    defaults: Mapping[str, Any]
+    """The marker's keywords."""
+    say: Callable[[str], None]
+    """Adds a line to the summary of the session."""
+
+    def __call__(self, loop: str | type, **settings: Any) -> GateResult | None:
+        """Run `loop`, a name as `--loop` takes it or a class, and fail the test where it is worse than its baseline.
+
+        `baseline`: a file, relative to the test's folder [baselines/MODULE.TEST.json]. `margin`: accepted loss of accuracy [0.02].
+        `metrics`: other metric → the share that it may grow by, such as {"tokens": 0.1}. `alpha`: level of the tests [0.05].
+        `on_undecided`: fail [default], skip or pass. All other keywords are settings of a comparison: suite, profile, tasks,
+        repeats, seed, model, cassette, … Return the result, or None if a baseline was written. Bad settings, and a baseline of
+        something else, fail the test with a line that names them.
+        """
+        try:
+            return self._hold(loop, _Settings.of({**self.defaults, **settings}))
+        except (ValueError, OSError) as error:
+            mistake = str(error)
+        pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
+
+    def _hold(self, loop: str | type, wanted: _Settings) -> GateResult | None:
+        path = self.default_baseline if wanted.baseline is None else self.item.path.parent / wanted.baseline
+        if self.blesses:
+            self._check_free(path)
+            self._bless(self._run(self._prepared(loop, wanted.settings)), path)
+            return None
+        if not path.is_file():
+            pytest.fail(f"no baseline {path}; write it with: pytest --loop-bless {self.item.nodeid}", pytrace=False)
+        baseline = read_baseline(path)
+        check_asked(baseline, wanted.metrics, wanted.alpha)
+        experiment = self._prepared(loop, wanted.settings)
+        refuse_other(experiment.folder, experiment.manifest, baseline)  # before a run that may cost money
+        judged = judge(self._run(experiment), baseline, metrics=wanted.metrics, alpha=wanted.alpha, path=path)
+        self._end(judged, wanted.on_undecided)
+        return judged
+
+    def _prepared(self, loop: str | type, settings: Mapping[str, Any]) -> Experiment:
+        _check_no_loop_runs(self.item)
+        named = loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
+        data = {"loops": (named,), "runs": self.runs, "mlflow": False} | _plural(settings)
+        return prepare(config_from(data, self.item.nodeid))
+
+    def _run(self, experiment: Experiment) -> Results:
+        stopped = run(experiment, Unwatched())
+        if stopped:
+            pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
+        return results(experiment.folder)
+
+    def _check_free(self, path: Path) -> None:
+        """One baseline for two calls would hold the first against what the second gave."""
+        if path.resolve() in self.blessed:
+            raise ValueError(f"{path} was written by another call just now; give each call a file of its own: baseline=…")
+
+    def _bless(self, found: Results, path: Path) -> None:
+        write_baseline(path, bless(found))
+        self.blessed.add(path.resolve())
+        self.say(f"blessed {len(found.records)} trials: {path}")
+
+    def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
+        self.say(headline(judged))
+        if judged.outcome in ("identical", "pass") or (judged.outcome == "undecided" and on_undecided == "pass"):
+            return
+        if judged.outcome == "undecided" and on_undecided == "skip":
+            pytest.skip(headline(judged))
+        pytest.fail(text(judged), pytrace=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """A call's keywords: those of the gate, and those of the comparison."""
+
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    alpha: float
+    baseline: str | Path | None
+    on_undecided: OnUndecided
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> _Settings:
+        settings = dict(given)
+        margin = settings.pop("margin", DEFAULT_METRICS[PRIMARY])
+        metrics = settings.pop("metrics", {})
+        on_undecided = settings.pop("on_undecided", "fail")
+        alpha = settings.pop("alpha", ALPHA)
+        if not isinstance(metrics, Mapping):
+            raise ValueError(f"metrics maps metric to margin, such as {{'tokens': 0.1}}, got {metrics!r}")
+        if on_undecided not in get_args(OnUndecided):
+            raise ValueError(f"on_undecided is {', '.join(get_args(OnUndecided))}, got {on_undecided!r}")
+        for name, value in {"margin": margin, "alpha": alpha, **metrics}.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"{name} is a number, got {value!r}")
+        return cls(
+            metrics={PRIMARY: margin, **metrics},
+            alpha=alpha,
+            baseline=settings.pop("baseline", None),
+            on_undecided=on_undecided,
+            settings=settings,
+        )
+
+
+_PLURALS = {"profile": "profiles", "model": "models"}
+
+
+def _plural(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`profile="clean"` as `profiles=("clean",)`, which a comparison knows."""
+    made = dict(settings)
+    for one, many in _PLURALS.items():
+        if one in made:
+            if many in made:
+                raise ValueError(f"{one} and {many} are both given")
+            made[many] = (made.pop(one),)
+    return made
+
+
+def _check_no_loop_runs(item: pytest.Item) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise pytest.UsageError(f"{item.nodeid}: loop_gate runs an event loop of its own; call it from a test that is not async")

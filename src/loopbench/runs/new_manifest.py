@@ -1,0 +1,127 @@
+"""The manifest that a run of a configuration has when it begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from loopbench.datasets.task import Suite, Task
+from loopbench.metrics.record import RECORD_VERSION
+from loopbench.models.profiles import PROFILES_VERSION
+from loopbench.protocol import Loop, Optimizable, plan_to_json, program_digest, render_value
+from loopbench.protocol.digest import canonical_json, digest, sha256
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.code_digests import code_digest, own_code_digest
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.lookup import scorers_of
+from loopbench.runs.manifest import ArmEntry, AskedDigests, Manifest, SuiteEntry, timestamp
+from loopbench.runs.schedule import Arm
+from loopbench.text.plain_text import json_safe
+
+PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
+VERSIONS = {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION}
+
+
+def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> Manifest:
+    """Return the parts that decide what trials give, and where they run."""
+    return Manifest(
+        created=timestamp(),
+        config=config.public(),
+        seed=config.seed,
+        versions=dict(VERSIONS),
+        suite=suite_entry(config, suite, tasks),
+        profiles={arm.profile.name: arm.profile.digest for arm in arms},
+        arms=tuple(map(_arm_entry, arms)),
+        packages={name: package_version(name) for name in PACKAGES},
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+    )
+
+
+def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:
+    """Return what a manifest says of the suite."""
+    code = suite_code(config, suite)
+    return SuiteEntry(
+        name=suite.name,
+        version=suite.version,
+        digest=suite.digest,
+        tasks=len(tasks),
+        max_tool_steps=config.max_tool_steps or suite.max_tool_steps,
+        **({"code": code} if code else {}),
+    )
+
+
+def _arm_entry(arm: Arm) -> ArmEntry:
+    return ArmEntry(
+        arm=arm.name,
+        loop=arm.spec.name,
+        options=typed_options(arm),
+        model=arm.model,
+        profile=arm.profile.name,
+        configuration=configuration(arm.loop),
+        code=code_digest(arm.loop),
+        **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
+    )
+
+
+def typed_options(arm: Arm) -> dict[str, Any]:
+    """Return the options that were typed of an arm's loop, as JSON."""
+    return {name: json_safe(value) for name, value in arm.spec.options.items()}
+
+
+def suite_code(config: CompareConfig, suite: Suite) -> str:
+    """Return the digest of the user's own code that tasks are made of, solved with and scored by; empty if there is none."""
+    own = [name for scorer in sorted(scorers_of(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
+    return own_code_digest(parse_spec(config.suite).name, config.tools, own)
+
+
+def loop_program_digest(loop: Loop) -> str | None:
+    """Return the digest of a loop's prompts, or None if they cannot be changed."""
+    return program_digest(loop.predictors) if isinstance(loop, Optimizable) else None
+
+
+def configuration(loop: object) -> str:
+    """Return all that a loop is set to, its program aside, alike in every process: sets are sorted, no address is in it."""
+    if not dataclasses.is_dataclass(loop):
+        return render_value(loop)
+    fields = [f"{item.name}={_literal(getattr(loop, item.name))}" for item in dataclasses.fields(loop) if item.name != "program"]
+    return f"{type(loop).__name__}({', '.join(fields)})"
+
+
+def _literal(value: Any) -> str:
+    return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
+
+
+def package_version(package: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def asked_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> AskedDigests:
+    """Return digests of what tasks ask, and of their plans. What is expected, and scorers, have no part in them.
+
+    Of the user's own code only `--tools` has: a suite's module may hold expected answers.
+    """
+    environment = suite.open(tasks[0])
+    try:
+        tools = [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
+    finally:
+        environment.close()
+    questions, plans = [], []
+    for task in tasks:
+        query = task.query
+        asked = [task.id, query.text, query.context, query.schema, dict(task.world)]
+        questions.append(sha256(canonical_json(asked)))
+        plans.append(sha256(canonical_json([task.id, None if task.plan is None else plan_to_json(task.plan)])))
+    limit = config.max_tool_steps or suite.max_tool_steps
+    return AskedDigests(
+        questions=digest([limit, suite.shared, tools, questions]),
+        plans=digest(plans),
+        **({} if config.tools is None else {"tools": own_code_digest(None, config.tools)}),
+    )

@@ -1,0 +1,65 @@
+"""The real models of a run, opened and, if asked for, probed. Imports DSPy, which takes seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.models.prices import read_prices
+from loopbench.models.probe import probe
+from loopbench.models.real import DEFAULTS, RealModel, RealOptions, open_model
+from loopbench.protocol import Capabilities, Model
+from loopbench.runs.config import CompareConfig
+
+
+def open_real_models(config: CompareConfig, begun: Mapping[str, Any] | None) -> dict[str, Model]:
+    """Return the real models by name. No connection is opened, except to probe them.
+
+    `begun`: what the models could do when the run began, of one that goes on. Raises ValueError.
+    """
+    options = _options(config)
+    models = {name: open_model(name, config.base_url, options) for name in config.real_models}
+    if not config.provider.probe:
+        return dict(models)
+    return asyncio.run(_probed(models)) if begun is None else _as_begun(models, begun)
+
+
+def _as_begun(models: Mapping[str, RealModel], begun: Mapping[str, Any]) -> dict[str, Model]:
+    """Return the models, known to be able to do what they showed when the run began."""
+    try:
+        return {name: model.with_capabilities(Capabilities(**begun[name])) for name, model in models.items()}
+    except (KeyError, TypeError):
+        raise ValueError("the run's manifest does not say what its models can do") from None
+
+
+def _options(config: CompareConfig) -> RealOptions:
+    given = config.provider
+    # Half of a trial's time for one attempt: so a provider that hangs is told from a loop that takes too long. Failed attempts
+    # and pauses are no time of the trial's, so all together may take longer than it.
+    call_timeout_s = min(given.call_timeout_s, config.trial_timeout_s / 2)
+    return RealOptions(
+        call_timeout_s=call_timeout_s,
+        attempts=given.attempts,
+        patience_s=max(DEFAULTS.patience_s, given.attempts * call_timeout_s),
+        requests_per_minute=given.requests_per_minute,
+        tokens_per_minute=given.tokens_per_minute,
+        most_in_flight=config.in_flight,
+        prices={} if given.prices is None else read_prices(given.prices),
+        without=frozenset(given.without),
+        context_tokens=given.context_tokens,
+    )
+
+
+async def _probed(models: Mapping[str, RealModel]) -> dict[str, Model]:
+    """Return the models, known to be able to do what they show. Raises ValueError for one that does not answer."""
+    probed: dict[str, Model] = {}
+    for name, model in models.items():
+        try:
+            found = await probe(model)
+        finally:
+            await model.aclose()
+        if found.capabilities is None:
+            raise ValueError(f"model {name!r} does not answer: {found.trouble}")
+        probed[name] = model.with_capabilities(found.capabilities)
+    return probed

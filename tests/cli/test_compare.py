@@ -1,0 +1,218 @@
+"""`compare`, `report` and `show`, end to end: results on stdout and all else on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
+LOOP = """
+from loopbench.protocol import Outcome, StopReason
+
+class {name}:
+    name, stops = "own", frozenset()
+
+    def with_step_limit(self, tool_steps):
+        return self
+
+    async def run(self, query, tools, model, observer=None):
+        return Outcome({answer!r}, StopReason.FINISHED, 0)
+"""
+
+
+# --- compare, report, show ---
+
+
+def test_compare_prints_results_to_stdout_and_all_else_to_stderr(machine, here):
+    found = machine.run("compare", *QUICK, "--json")
+    assert found.code == 0
+    assert found.out.count("\n") == 1
+    made = json.loads(found.out)
+    run = machine.only_run()
+    assert made["run"] == str(run.resolve())
+    assert made["arms"][0]["accuracy"]["value"] == 1.0
+    assert "progress: done=6/6 " in found.err
+    assert ' | arm="bare/clean" n=6 accuracy=1.000 ' in found.err
+    assert f"run directory: runs/{run.name}" in found.err
+    assert sorted(path.name for path in here.iterdir()) == ["runs"]  # no cache, no home, no MLflow store
+    assert sorted(path.name for path in run.iterdir()) == [
+        "manifest.json",
+        "report.html",
+        "run.lock",
+        "traces.zst",
+        "trials.jsonl",
+    ]
+
+
+def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(machine, here):
+    shown, terminal = pty.openpty()
+    command = [sys.executable, "-m", "loopbench", "compare", *QUICK, "--json"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": terminal}
+    with subprocess.Popen(command, cwd=here, env=machine.environment(TERM="xterm"), **pipes) as child:
+        os.close(terminal)
+        seen = b""
+        with contextlib.suppress(OSError):  # Linux: the other end was closed
+            while piece := os.read(shown, 65_536):
+                seen += piece
+        os.close(shown)
+        assert child.stdout is not None
+        assert json.loads(child.stdout.read())["complete"] is True
+    assert child.returncode == 0, seen
+    assert b"6/6" in seen
+    assert re.search(rb"bare/clean\S* +6 +1\.000 \[0\.\d\d, 1\.00\]", seen)
+    left = seen.rpartition(b"\x1b[2K")[2].splitlines()
+    assert [line.partition(b": ")[0] for line in left] == [b"page", b"run directory"]
+
+
+def test_report_says_the_same_as_compare_in_every_form(machine, loopbench):
+    compared = loopbench("compare", *QUICK, "--profile", "flaky-tools", "--profile", "clean", "--json")
+    assert compared.code == 0
+    assert json.loads(loopbench("report", "latest", "--json").out) == json.loads(compared.out)
+    run = machine.only_run()
+    assert loopbench("report", str(run), "--json").out == loopbench("report", run.name, "--json").out == compared.out
+    rows = list(csv.DictReader(io.StringIO(loopbench("report", "latest", "--csv").out)))
+    assert [row["arm"] for row in rows] == ["bare/flaky-tools", "bare/clean"]
+    assert loopbench("report", "latest", "--markdown").out.startswith(f"## {run.name}\n\n### Arms\n\n| arm | scored |")
+    table = loopbench("report", "latest")
+    assert table.out.startswith("arithmetic 1: 6 tasks × 1, seed 0\n")
+    assert "bare/flaky-tools" in table.out
+    assert (table.err, table.code) == (f"page: runs/{run.name}/report.html\n", 0)
+
+
+def test_quiet_is_quiet_and_flags_win_over_a_file(loopbench, here):
+    (here / "run.toml").write_text(
+        'loops = ["bare", "bare(check_types=true)"]\nsuite = "arithmetic(size=9)"\nmlflow = false\nruns = "elsewhere"\nseed = 4\n'
+    )
+    found = loopbench("compare", "--config", "run.toml", "--tasks", "2", "--seed", "5", "-q", "--json")
+    made = json.loads(found.out)
+    assert [arm["arm"] for arm in made["arms"]] == ["bare/clean", "bare(check_types=true)/clean"]
+    assert [arm["options"] for arm in made["arms"]] == [{}, {"check_types": True}]
+    assert {arm["trials"] for arm in made["arms"]} == {2}
+    run = f"elsewhere/{Path(made['run']).name}"
+    assert found.err.splitlines() == [f"page: {run}/report.html", f"run directory: {run}"]
+    shown = loopbench("report", "latest", "--runs", "elsewhere")
+    assert "2 tasks × 1, seed 5" in shown.out
+
+
+def test_show_explains_a_trial_that_failed(machine, loopbench):
+    loopbench("compare", "--no-mlflow", "--loop", "bare", "--profile", "stubborn", "--suite", "arithmetic(size=30)", "-q")
+    rows = [json.loads(line) for line in (machine.only_run() / "trials.jsonl").read_text().splitlines()]
+    failed = next(row for row in rows if row["stop"] == "error_valve" and "wire" in row["errors"])
+    found = loopbench("show", "latest", failed["task"])
+    assert found.code == 0
+    for needed in (failed["faults"][0]["kind"], "── fault", "── unreadable", "── stop: error_valve", "expected: "):
+        assert needed in found.out
+    assert "\x1b" not in found.out
+    whole = json.loads(loopbench("show", "latest", f"bare/stubborn/{failed['task']}/0", "--json").out)
+    assert whole["stop"] == "error_valve"
+    refused = loopbench("show", "latest", "bare/stubborn")
+    assert (refused.code, "matches 30 trials" in refused.err) == (2, True)
+
+
+def test_what_a_model_says_cannot_touch_the_terminal(loopbench, here, monkeypatch):
+    (here / "own_dirty.py").write_text(LOOP.format(name="Dirty", answer="\x1b[2J\u202e<b>\ud800"))
+    monkeypatch.syspath_prepend(here)
+    loopbench("compare", *QUICK[:-1], "arithmetic(size=1)", "--loop", "own_dirty:Dirty")
+    for arguments in (["show", "latest", "own_dirty:Dirty/clean"], ["report", "latest"], ["report", "latest", "--markdown"]):
+        found = loopbench(*arguments)
+        assert found.code == 0
+        assert not {"\x1b", "\u202e"} & set(found.out)
+
+
+@pytest.mark.parametrize("what", ["loops", "suites", "profiles", "metrics", "models"])
+def test_everything_that_can_be_named_is_listed(loopbench, what):
+    found = loopbench("list", what, "--json")
+    entries = json.loads(found.out)
+    assert (found.code, found.err) == (0, "")
+    expected = {
+        "loops": {"bare", "react_extract"},
+        "suites": {"arithmetic", "gsm8k"},
+        "profiles": {"bad-network", "clean", "flaky-format", "flaky-tools", "forgetful", "stubborn", "provider-trouble"},
+        "metrics": {"accuracy", "steps", "exact", "numeric"},
+        "models": {"scripted"},
+    }[what]
+    assert expected <= {entry["name"] for entry in entries}
+    assert all(entry["summary"] for entry in entries)
+    if what == "loops":
+        assert all(option["doc"] for entry in entries for option in entry["options"])
+    table = loopbench("list", what)
+    assert all(entry["name"] in table.out for entry in entries)
+
+
+def test_a_run_whose_faults_did_not_land_is_invalid(machine, loopbench):
+    from loopbench.metrics.record import FaultRecord, Record
+    from loopbench.runs.store.journal import Journal
+
+    loopbench("compare", *QUICK, "-q")
+    run = machine.only_run()
+    rows = [Record.from_json(json.loads(line)) for line in (run / "trials.jsonl").read_text().splitlines()]
+    (run / "trials.jsonl").unlink()
+    with Journal(run) as journal:
+        for row in rows:
+            lost = Record(**{**row.to_json(), "faults": (FaultRecord("wire.empty", "decide:c1"),), "trace_at": None})
+            journal.append(lost, b"")
+    found = loopbench("report", "latest")
+    assert (found.code, "This run is invalid" in found.out) == (4, True)
+
+
+# --- what a reader needs to see ---
+
+
+def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
+    loopbench("compare", "--no-mlflow", "--profile", "flaky-format", "--tasks", "12", "-q")
+    missed = json.loads(loopbench("show", "latest", "--json").out)
+    lines = loopbench("show", "latest").out.splitlines()
+    assert len(missed) > 0
+    assert all(record["scores"]["accuracy"] < 1 for record in missed)
+    assert [line.split()[0] for line in lines[:-1]] == [f"{r['arm']}/{r['task']}/{r['repeat']}" for r in missed]
+    assert loopbench("show", "latest", lines[0].split()[0]).code == 0
+
+
+def test_a_narrow_terminal_gets_a_line_per_column_and_loses_nothing(here, loopbench, monkeypatch):
+    loopbench("compare", "--no-mlflow", "--profile", "flaky-tools", "--tasks", "6", "-q")
+    monkeypatch.setenv("COLUMNS", "220")
+    wide = loopbench("report", "latest").out
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = loopbench("report", "latest").out
+    assert "\n  accuracy: " in narrow
+    assert "\n  accuracy: " not in wide
+    numbers = set(re.findall(r"\d[\d.]* \[[^\]]*\]", wide))
+    assert len(numbers) > 8
+    assert numbers == set(re.findall(r"\d[\d.]* \[[^\]]*\]", narrow))
+
+
+def test_reasons_stand_under_the_table(here, loopbench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "220")
+    (here / "own_crash.py").write_text(LOOP.format(name="Mine", answer="").replace("return Outcome(", "return 1 / 0, Outcome("))
+    monkeypatch.syspath_prepend(here)
+    found = loopbench("compare", "--no-mlflow", "--loop", "own_crash:Mine", "--suite", "arithmetic(size=3)", "-q")
+    assert "own_crash:Mine/clean, crashed: 3 × ZeroDivisionError: division by zero" in found.out
+
+
+def test_a_suite_with_an_unknown_scorer_is_refused_before_anything_runs(here, loopbench, monkeypatch):
+    (here / "own_suite.py").write_text(
+        "from dataclasses import replace\n"
+        "from loopbench.datasets import arithmetic\n"
+        "def load():\n"
+        "    suite = arithmetic.load(size=2)\n"
+        "    return replace(suite, tasks=tuple(replace(task, scorer='numerik') for task in suite.tasks))\n"
+        "def broken():\n"
+        "    raise KeyError('nothing here')\n"
+    )
+    monkeypatch.syspath_prepend(here)
+    for suite, said in (("own_suite:load", "unknown scorer 'numerik'"), ("own_suite:broken", "KeyError: 'nothing here'")):
+        found = loopbench("compare", "--no-mlflow", "--suite", suite, "-q")
+        assert (found.code, found.out) == (2, "")
+        assert said in found.err
+    assert not (here / "runs").exists()

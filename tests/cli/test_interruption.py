@@ -1,0 +1,144 @@
+"""Code of the user's own, and runs that are interrupted or killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
+LOOP = """
+from loopbench.protocol import Outcome, StopReason
+
+class {name}:
+    name, stops = "own", frozenset()
+
+    def with_step_limit(self, tool_steps):
+        return self
+
+    async def run(self, query, tools, model, observer=None):
+        return Outcome({answer!r}, StopReason.FINISHED, 0)
+"""
+
+
+def lines(run: Path) -> list[tuple[str, str, int]]:
+    rows = [json.loads(line) for line in (run / "trials.jsonl").read_bytes().splitlines()]
+    return [(row["arm"], row["task"], row["repeat"]) for row in rows]
+
+
+# --- code of the user's own ---
+
+
+@pytest.mark.thorough
+def test_own_code_runs_when_typed_and_is_not_imported_because_a_run_names_it(machine, here):
+    (here / "own_loop.py").write_text(LOOP.format(name="Mine", answer="not determined"))
+    compared = machine.run("compare", *QUICK[:-1], "arithmetic(size=12)", "--loop", "own_loop:Mine", "--json")
+    assert compared.code == 0, compared.err
+    accuracies = {arm["arm"]: arm["accuracy"]["value"] for arm in json.loads(compared.out)["arms"]}
+    assert accuracies == {"bare/clean": 1.0, "own_loop:Mine/clean": pytest.approx(1 / 12)}
+    (here / "own_loop.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
+    shown = machine.run("show", "latest", "own_loop:Mine/clean/arithmetic-0001")
+    assert (shown.code, "stop: finished" in shown.out) == (0, True)
+    reported = machine.run("report", "latest", "--json")
+    assert reported.out == compared.out
+    assert not (here / "imported").exists()
+
+
+def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_it(here, loopbench, monkeypatch):
+    (here / "own_inner.py").write_text(LOOP.format(name="Mine", answer="1"))
+    monkeypatch.syspath_prepend(here)
+    guarded = 'repeat_guard(loop="own_inner:Mine")'
+    assert loopbench("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "-q").code == 0
+    untyped = loopbench("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "--allow own_inner:Mine" in untyped.err
+    assert loopbench("resume", "latest", "-q", "--allow", "own_inner:Mine").code == 0
+
+
+def test_a_resume_refuses_changed_code(machine, here, loopbench, monkeypatch):
+    (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="1"))
+    monkeypatch.syspath_prepend(here)
+    loopbench("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "-q")
+    untyped = loopbench("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "type its name to let it be imported: --allow own_changing:Mine" in untyped.err
+    assert loopbench("resume", "latest", "-q", "--allow", "own_changing:Mine").code == 0
+    (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="2") + "# changed\n")
+    before = (machine.only_run() / "trials.jsonl").read_bytes()
+    found = machine.run("resume", "latest", "--allow", "own_changing:Mine")
+    assert (found.code, found.out) == (2, "")
+    assert "changed since this run began: arm own_changing:Mine/clean (its code)" in found.err
+    assert "results are never mixed, nothing was written" in found.err
+    assert found.err.count("\n") == 1
+    assert (machine.only_run() / "trials.jsonl").read_bytes() == before
+
+
+# --- interruption ---
+
+
+def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(machine, loopbench):
+    whole = json.loads(loopbench("compare", *QUICK, "--runs", "whole", "--json").out)
+    found = loopbench("compare", *QUICK, "--budget-calls", "15", "--json")
+    assert found.code == 130
+    assert json.loads(found.out)["complete"] is False
+    run = machine.only_run()
+    assert "budget of 15 model calls used up: " in found.err
+    (command,) = re.findall(rf"\n  loopbench (resume runs/{run.name} --budget-calls \d+)\n", found.err)
+    before = (run / "trials.jsonl").read_bytes()
+    again = loopbench("resume", run.name, "-q")
+    assert (again.code, (run / "trials.jsonl").read_bytes()) == (130, before)
+    assert f"  loopbench {command}\n" in again.err
+    assert loopbench(*command.split(), "-q").code == 0
+    assert json.loads(loopbench("report", run.name, "--json").out)["digest"] == whole["digest"]
+
+
+@pytest.mark.thorough
+def test_ctrl_c_leaves_a_run_that_can_be_resumed(machine):
+    with machine.running(
+        "compare", "--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=300)", "--repeats", "200", "--json"
+    ) as child:
+        run = machine.only_run()
+        refused = machine.run("resume", run.name)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert "another process is writing to this run" in refused.err
+        child.send_signal(signal.SIGINT)
+        pressed = time.monotonic()
+        found = machine.ended(child)
+    assert time.monotonic() - pressed < 20
+    assert found.code == 130, found.err
+    assert "Traceback" not in found.err
+    assert "interrupted: " in found.err
+    assert f"  loopbench resume runs/{run.name}\n" in found.err
+    assert json.loads(found.out)["complete"] is False
+    assert len(lines(run)) == len(set(lines(run))) == 60_000 - int(found.err.partition("interrupted: ")[2].split()[0])
+
+
+@pytest.mark.thorough
+def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine):
+    size = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=300)", "--profile", "flaky-format", "--profile", "clean"]
+    calm = machine.run("compare", *size, "--runs", "calm", "--concurrency", "1", "--json", PYTHONHASHSEED="1")
+    assert calm.code == 0, calm.err
+    moments = random.Random()
+    with machine.running("compare", *size, "--concurrency", "64", "-q", PYTHONHASHSEED="2") as child:
+        run = machine.only_run()
+        time.sleep(moments.uniform(0, 0.5))
+    kept = [len((run / "trials.jsonl").read_bytes().splitlines())]
+    for _ in range(2):
+        with machine.running("resume", run.name, "-q") as child:
+            waited = time.monotonic() + 30
+            while child.poll() is None and time.monotonic() < waited:
+                if len((run / "trials.jsonl").read_bytes().splitlines()) > kept[-1]:
+                    time.sleep(moments.uniform(0, 0.3))
+                    break
+                time.sleep(0.02)
+        kept.append(len((run / "trials.jsonl").read_bytes().splitlines()))
+    finished = machine.run("resume", run.name, "--json", PYTHONHASHSEED="3")
+    assert finished.code == 0, (kept, finished.err)
+    assert len(lines(run)) == len(set(lines(run))) == 600, kept
+    assert json.loads(finished.out)["digest"] == json.loads(calm.out)["digest"], kept
+    assert json.loads(finished.out)["complete"] is True

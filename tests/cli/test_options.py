@@ -1,0 +1,220 @@
+"""Flags come from the fields of pydantic models: each field has one, and its help is the field's docstring."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app
+from loopbench.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
+from loopbench.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
+
+
+def lazy(name: str) -> LazyCommand:
+    group: Any = app
+    for word in name.split():
+        group = group.commands[word]
+    assert isinstance(group, LazyCommand)
+    return group
+
+
+def options(name: str) -> dict[str, Any]:
+    """A command's options by flag."""
+    return {flag: option for option in lazy(name).load().params for flag in option.opts}
+
+
+def places(model: type[BaseModel] = CompareConfig, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every field of a configuration, those of its sections too."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from places(field.annotation, (*before, name))
+        else:
+            yield (*before, name), field
+
+
+def only_in_files(path: tuple[str, ...]) -> bool:
+    return ".".join(path) in FILE_ONLY or path[0] in FILE_ONLY
+
+
+# --- every field ---
+
+
+def test_every_field_of_a_comparison_has_one_flag_or_is_only_in_files() -> None:
+    flags = Counter(flag.name for flag in ConfigFlags().each())
+    expected = [flag_of(path) for path, _ in places() if not only_in_files(path)]
+    assert flags == Counter(expected)
+    assert set(flags.values()) == {1}
+    assert flags.keys() <= options("compare").keys()
+
+
+@pytest.mark.parametrize(("path", "field"), [pytest.param(*each, id=".".join(each[0])) for each in places()])
+def test_the_help_of_a_flag_is_the_docstring_of_its_field_and_the_default(path: tuple[str, ...], field: Any) -> None:
+    assert field.description
+    assert field.description.endswith((".", "`.")), "a whole sentence"
+    if only_in_files(path):
+        return
+    option = options("compare")[flag_of(path)]
+    text, _, default = option.help.partition(" [default: ")
+    assert text == field.description
+    assert bool(default) == (
+        (field.default not in (None, ()) and field.default is not False)
+        or any(isinstance(each, IfAbsent) for each in field.metadata)
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "shown"),
+    [
+        (CompareConfig, "seed", "0"),
+        (CompareConfig, "trial_timeout_s", "60"),
+        (CompareConfig, "alpha", "0.05"),
+        (CompareConfig, "loops", "bare, finish, phased, react_extract, stateless"),
+        (CompareConfig, "mlflow", "yes"),
+        (CompareConfig, "runs", "runs"),
+        (CompareConfig, "tasks", "all"),
+        (ProviderConfig, "temperature", "the provider's own"),
+    ],
+)
+def test_a_default_is_shown_as_it_is_typed(model: type[BaseModel], name: str, shown: str) -> None:
+    assert help_text(model.model_fields[name]).endswith(f" [default: {shown}]")
+
+
+@pytest.mark.parametrize(("model", "name"), [(CompareConfig, "data"), (CompareConfig, "real_time"), (BudgetConfig, "calls")])
+def test_what_has_no_default_shows_none(model: type[BaseModel], name: str) -> None:
+    assert help_text(model.model_fields[name]) == model.model_fields[name].description
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_every_command_says_what_it_is_in_a_sentence(name: str) -> None:
+    for flag, option in options(name).items():
+        text = option.help.partition(" [default: ")[0]
+        assert text, f"{name} {flag}"
+        assert text[0].isupper() or text.startswith("accuracy, "), f"{name} {flag}: {text}"
+        assert text.endswith((".", "]")), f"{name} {flag}: {text}"
+
+
+# --- what a command receives ---
+
+
+class OwnOptions(OptionGroup):
+    place: Annotated[Path, typer.Argument()]
+    """Where."""
+    names: Texts
+    """Which; repeat the option for more."""
+    size: Annotated[int, typer.Option("--size", "-s", min=1)] = 3
+    """How large."""
+    loud: bool = False
+    """Be loud."""
+    checks: bool = True
+    """Check everything."""
+
+
+def called(*arguments: str, configs: tuple[ConfigFlags, ...] = (ConfigFlags(),)) -> tuple[OwnOptions, dict[str, Any]]:
+    """What a command gets that is called so."""
+    seen: list[tuple[OwnOptions, dict[str, Any]]] = []
+
+    @with_options(*configs)
+    def command(own: OwnOptions, flags: dict[str, Any]) -> None:
+        seen.append((own, flags))
+
+    known = typer.Typer()
+    known.command()(command)
+    done = CliRunner().invoke(known, [*arguments])
+    assert done.exit_code == 0, done.output
+    return seen[0]
+
+
+def test_a_command_gets_only_the_flags_that_were_typed() -> None:
+    own, flags = called("here")
+    assert flags == {}
+    assert own == OwnOptions(place=Path("here"), names=[])
+    assert load_config(None, flags) == CompareConfig()
+
+
+def test_flags_arrive_in_the_shape_of_a_configuration_file() -> None:
+    typed = ["--loop", "a", "--loop", "b", "--tasks", "4", "--no-mlflow", "--real-time", "--budget-calls", "3"]
+    _, flags = called(
+        "here", *typed, "--attempts", "2", "--without", "streaming", "--trial-timeout", "1.5", "--runs", "x", "--model", "openai/x"
+    )
+    assert flags == {
+        "loops": ("a", "b"),
+        "models": ("openai/x",),
+        "tasks": 4,
+        "mlflow": False,
+        "real_time": True,
+        "budget": {"calls": 3},
+        "provider": {"attempts": 2, "without": ("streaming",)},
+        "trial_timeout_s": 1.5,
+        "runs": Path("x"),
+    }
+    assert load_config(None, flags).trial_timeout_s == 1.5
+
+
+def test_an_option_group_arrives_as_an_object() -> None:
+    own, _ = called("there", "--names", "a", "--names", "b", "-s", "5", "--loud", "--no-checks")
+    assert own == OwnOptions(place=Path("there"), names=["a", "b"], size=5, loud=True, checks=False)
+
+
+def test_a_command_may_take_some_fields_under_other_names_with_other_words() -> None:
+    some = ConfigFlags(only=("tasks", "provider.prices"), names={"tasks": "test"}, helps={"tasks": "Test tasks."})
+    assert [(flag.name, flag.help.partition(".")[0]) for flag in some.each()] == [
+        ("--prices", "TOML file of prices in US dollars per million tokens; they override the prices that ship with DSPy"),
+        ("--test", "Test tasks"),
+    ]
+    assert called("here", "--test", "3", configs=(some,))[1] == {"tasks": 3}
+    assert [flag.help.rpartition(" [")[2] for flag in ConfigFlags(only=("seed",), default="as before").each()] == [
+        "default: as before]"
+    ]
+
+
+def test_a_flag_that_two_groups_have_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="duplicate parameter name: 'runs'"):
+
+        @with_options(ConfigFlags())
+        def command(choice: RunChoice, flags: dict[str, Any]) -> None: ...
+
+
+# --- commands by name ---
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_commands_summary_is_the_first_line_of_its_docstring(name: str) -> None:
+    command = lazy(name)
+    assert command.load().help.splitlines()[0] == command.help == COMMANDS[name][1]
+
+
+def test_every_group_has_commands() -> None:
+    assert {name.split()[0] for name in COMMANDS if " " in name} == set(GROUPS)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["--version"], []])
+def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; from loopbench.cli.main import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "ours = [name for name in sys.modules if name.startswith('loopbench')]\n"
+        "print(sorted(name for name in ours if name.startswith('loopbench.cli.')), file=sys.stderr)\n"
+        "print(len(ours), {'dspy', 'mlflow', 'numpy', 'rich', 'scipy'} & set(sys.modules), file=sys.stderr)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules, rest = ended.stderr.splitlines()[-2:]
+    assert modules == "['loopbench.cli.codes', 'loopbench.cli.main', 'loopbench.cli.process']"
+    count, _, heavy = rest.partition(" ")
+    assert int(count) <= 30
+    assert heavy == "set()"
+
+
+def test_an_unknown_command_is_answered_with_the_nearest_one() -> None:
+    done = subprocess.run([sys.executable, "-m", "loopbench", "compere"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "Did you mean 'compare'?" in done.stderr

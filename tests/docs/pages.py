@@ -1,0 +1,67 @@
+"""What tests of documentation pages share: the commands of a page, run for real, and the blocks that hold their output."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from loopbench.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def block(page: Path, name: str) -> str:
+    """Return what stands between `<!-- name: … -->` and `<!-- /name -->`."""
+    found = _pattern(name).search(page.read_text(encoding="utf-8"))
+    assert found is not None
+    return found[2]
+
+
+def write_block(page: Path, name: str, output: str) -> None:
+    """Put a command's output into the block of that name, as preformatted text."""
+    text = page.read_text(encoding="utf-8")
+    page.write_text(_pattern(name).sub(lambda found: f"{found[1]}\n```text\n{output}\n```\n\n{found[3]}", text), encoding="utf-8")
+
+
+def preformatted(page: Path, name: str) -> str:
+    """Return the text of a block without its fence."""
+    return block(page, name).strip().removeprefix("```text\n").removesuffix("\n```")
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the commands of a page's first block of them, without `loopbench`."""
+    found = re.search(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    joined = found[1].replace("\\\n", " ")
+    return [shlex.split(line, comments=True)[1:] for line in joined.splitlines() if line.strip()]
+
+
+def output_of(runs: Sequence[Sequence[str]], folder: Path) -> str:
+    """Run commands one after the other in a folder, and return what the last one prints."""
+    output, arguments = "", sys.argv
+    try:
+        for words in runs:
+            extra = ["--no-mlflow", "--quiet"] if words[0] in ("compare", "ablate") else []
+            sys.argv = ["loopbench", *words, *extra]
+            out = io.StringIO()
+            with (
+                contextlib.chdir(folder),
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(io.StringIO()),
+                contextlib.suppress(SystemExit),
+            ):
+                main()
+            output = out.getvalue()
+    finally:
+        sys.argv = arguments
+    return "\n".join(line.rstrip() for line in output.splitlines()).strip()
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- {name}: .*? -->\n)(.*?)(<!-- /{name} -->)", re.DOTALL)

@@ -1,0 +1,42 @@
+"""docs/why.md: its example is what the commands print, and its table has every cause. `--write` renews the example."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from loopbench.metrics.trajectory.divergence import Cause
+from tests.docs.pages import DOCS, commands, output_of, preformatted, write_block
+
+PAGE = DOCS / "why.md"
+FOLDER = re.compile(r"runs/\d{8}-\d{6}-\w+-[0-9a-f]{4}")
+
+
+def text() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+def printed(folder: Path) -> str:
+    """Return what the page's commands print, with the run's name taken out."""
+    return FOLDER.sub("RUN", output_of(commands(PAGE), folder))
+
+
+@pytest.mark.thorough
+def test_the_example_is_what_the_commands_print(tmp_path, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert printed(tmp_path) == preformatted(PAGE, "example")
+
+
+def test_every_cause_has_its_row():
+    rows = re.findall(r"^\| ([a-z ]+?) \| ", text(), re.MULTILINE)
+    assert [row for row in rows if row != "cause"] == list(get_args(Cause))
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    with tempfile.TemporaryDirectory() as made_in:
+        write_block(PAGE, "example", printed(Path(made_in)))

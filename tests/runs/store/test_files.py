@@ -1,0 +1,48 @@
+"""The files of a run directory: a manifest is written whole, and what is not one is refused."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(st.text(st.characters()), JSON, max_size=4))
+def test_a_manifest_is_read_back(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("run")
+    write_manifest_json(folder, data | {"config": {}})
+    assert read_manifest_json(folder) == data | {"config": {}}
+    assert [path.name for path in folder.iterdir()] == ["manifest.json"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"{}", b'{"config": 3}', b"\xff", b"[" * 100_000])
+def test_what_is_no_manifest_is_refused_in_one_line(tmp_path, raw):
+    (tmp_path / "manifest.json").write_bytes(raw)
+    with pytest.raises(RunError, match=r"manifest\.json") as caught:
+        read_manifest_json(tmp_path)
+    assert "\n" not in str(caught.value)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(RunError, match="not a run directory"):
+        read_manifest_json(tmp_path)
+
+
+def test_what_is_written_whole_replaces_a_link_and_leaves_what_it_leads_to(tmp_path):
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    outside.write_text("mine")
+    for name in ("manifest.json", "manifest.json.part"):
+        (folder / name).symlink_to(outside)
+    write_manifest_json(folder, {"config": {}})
+    assert read_manifest_json(folder) == {"config": {}}
+    assert (outside.read_text(), [path.name for path in folder.iterdir()]) == ("mine", ["manifest.json"])

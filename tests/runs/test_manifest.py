@@ -1,0 +1,110 @@
+"""The manifest's type: what is read is written again as it was, and damage is named by file and field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.run import run
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import Manifest, RunNote, read_manifest, write_manifest
+from loopbench.runs.run_state import Spent
+from loopbench.runs.store.files import MANIFEST, RunError
+
+MakeManifest = Callable[..., dict[str, Any]]
+NOTE = {"when": "2026-01-02T00:00:00+00:00", "trials": 2}
+HISTORY: Mapping[str, Any] = {
+    "cut_short": {"calls": 3, "tokens": 40, "dollars": 0.25, "seconds": 1.5},
+    "retried": [{"when": NOTE["when"], "what": "errors", "trials": 2}],
+    "rescored": [{"when": NOTE["when"], "suite": "d0", "trials": 2}],
+    "extended": [NOTE | {"to": 4}],
+}
+ARM = {"arm": "bare/clean", "loop": "bare", "options": {"check_types": True}, "model": "scripted", "profile": "clean"}
+IMPORTED = {
+    "format": "csv",
+    "from": [{"file": "a.csv", "sha256": "0", "format": "csv", "by": "", "arms": ["a"]}],
+    "cluster": None,
+    "errors_as_failures": False,
+    "scorer": None,
+    "scale": None,
+}
+
+
+def same_text(data: Mapping[str, Any], folder: Path) -> None:
+    """Assert that a manifest which is read and written again has the same bytes, keys in the same order."""
+    text = json.dumps(data, indent=2) + "\n"
+    (folder / MANIFEST).write_text(text)
+    write_manifest(folder, read_manifest(folder))
+    assert (folder / MANIFEST).read_text() == text
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"arms": [ARM | {"configuration": "Bare()", "code": "c"}, ARM | {"arm": "b", "code": "c", "program": "p"}]},
+        {"asked": {"questions": "q", "plans": "p"}, "models": {"m": {"x": 1}}, "suite_problems": ["no plan"]},
+        {"looks": {"order": ["t1", "t2"], "ends": [1, 2], "levels": [0.01, 0.04]}},
+        {"ablation": {"loop": "bare", "cells": {}}},
+        HISTORY,
+        {"of_a_later_version": [1]},
+    ],
+)
+def test_a_manifest_is_written_as_it_was_read(manifest_json: MakeManifest, tmp_path: Path, parts: dict[str, Any]):
+    same_text(manifest_json(**parts), tmp_path)
+
+
+def test_a_manifest_of_an_imported_run_is_written_as_it_was_read(manifest_json: MakeManifest, tmp_path: Path):
+    whole = manifest_json()
+    del whole["suite"]["max_tool_steps"]
+    same_text({"created": whole.pop("created"), "imported": IMPORTED} | whole | {"arms": [ARM | {"code": ""}]}, tmp_path)
+
+
+def test_a_manifest_of_a_real_run_is_written_as_it_was_read(tmp_path: Path):
+    config = CompareConfig(
+        loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=6)", looks=2, runs=tmp_path, mlflow=False
+    )
+    experiment = prepare(config.model_copy(update={"budget": config.budget.model_copy(update={"calls": 9})}))
+    assert run(experiment, Unwatched())
+    begun = (experiment.folder / MANIFEST).read_text()
+    assert "cut_short" in begun
+    same_text(json.loads(begun), experiment.folder)
+    assert reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 90}})).manifest.cut_short.calls > 0
+
+
+def test_what_is_added_to_a_manifest_is_written(manifest_json: MakeManifest, tmp_path: Path):
+    manifest = Manifest.model_validate(manifest_json())
+    note = RunNote.now(what="errors", trials=3)
+    write_manifest(tmp_path, manifest.model_copy(update={"retried": (note,), "cut_short": Spent(1, 2, 0.5, 0.12345)}))
+    written = json.loads((tmp_path / MANIFEST).read_text())
+    assert written["retried"] == [{"when": note.when, "what": "errors", "trials": 3}]
+    assert written["cut_short"] == {"calls": 1, "tokens": 2, "dollars": 0.5, "seconds": 0.123}
+    assert read_manifest(tmp_path).retried == (note,)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"arms": None}, "arms: Input should be a valid tuple"),
+        ({"arms": [{}]}, r"arms\.0\.arm: Field required"),
+        ({"suite": {"tasks": "many"}}, r"suite\.tasks: Input should be a valid integer"),
+        ({"config": {"repeats": None}}, "config: repeats: Input should be a valid integer"),
+        ({"looks": {"order": ["t"], "ends": [3], "levels": []}}, "looks: the plan of looks does not fit its tasks"),
+        ({"looks": 5}, "looks: TypeError"),
+        ({"cut_short": {"calls": "x"}}, r"cut_short\.calls: "),
+        ({"rescored": ["x"]}, r"rescored\.0: "),
+        ({"imported": {"from": [{}]}}, r"imported\.format: Field required"),
+    ],
+)
+def test_damage_is_named_by_file_and_field(manifest_json: MakeManifest, tmp_path: Path, parts: dict[str, Any], said: str):
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest_json(**parts)))
+    with pytest.raises(RunError, match=rf"{MANIFEST}: {said}") as caught:
+        read_manifest(tmp_path)
+    assert "\n" not in str(caught.value)

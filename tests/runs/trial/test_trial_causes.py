@@ -1,0 +1,345 @@
+"""A trial's time, its provider, its faults and its suite: whose fault it is where something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from loopbench.datasets.task import StatelessEnvironment, Suite
+from loopbench.loops.bare import Bare
+from loopbench.loops.bare_codecs import CODEC
+from loopbench.models.profiles import load_profile
+from loopbench.protocol import (
+    Capabilities,
+    Chunk,
+    Message,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Role,
+    StopReason,
+    Tool,
+    ToolCall,
+)
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import Spec, make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial import trial as trial_module
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial_models import TrialModels
+
+ANSWER = '{"final_answer": "42"}'
+FINISHED = Outcome("42", StopReason.FINISHED, 0)
+
+
+def asked(text: str = "?") -> Request:
+    return Request((Message("user", text),), role=Role.DECIDE, codec=CODEC)
+
+
+class Replies:
+    """A real model, as far as a trial can tell: replies and failures from a list, the last one again and again."""
+
+    name = "openai/fake"
+    capabilities = Capabilities()
+
+    def __init__(self, *replies: str | Exception, delay_s: float = 0.0) -> None:
+        self.replies = replies
+        self.delay_s = delay_s
+        self.asked = 0
+
+    async def complete(self, request: Request) -> Reply:
+        reply = self.replies[min(self.asked, len(self.replies) - 1)]
+        self.asked += 1
+        await asyncio.sleep(self.delay_s)
+        if isinstance(reply, Exception):
+            raise reply
+        return Reply(reply)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=await self.complete(request))
+
+
+# --- time ---
+
+
+async def hang(*arguments: Any) -> Outcome:
+    await asyncio.sleep(100)
+    return FINISHED
+
+
+@pytest.mark.parametrize("models", [None, {"fake": Replies(ANSWER)}])
+def test_a_loop_that_waits_for_nothing_until_its_time_is_up_is_scored_0(one_trial, tiny, written, impatient, models):
+    record = one_trial(written(hang), tiny(), models=models, timeout_s=0.2).record
+    assert (record.status, record.stop, record.accuracy) == ("scored", "timeout", 0.0)
+
+
+def test_a_scripted_trial_that_was_still_at_work_when_its_time_was_up_is_errored(one_trial, tiny, written, impatient):
+    async def works(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        while True:
+            await tools.call(ToolCall("double", {"n": 1}))
+
+    record = one_trial(written(works), tiny(), timeout_s=0.2).record
+    assert (record.status, record.stop, record.scores) == ("errored", "timeout", {})
+    assert "was still at work" in record.reason
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the interpreter, of a coroutine that cannot end
+@pytest.mark.parametrize("swallowed", [asyncio.CancelledError, BaseException])
+@pytest.mark.parametrize("doing", ["sleeping", "asking", "calling"])
+def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
+    one_trial, tiny, written, impatient, swallowed, doing
+):
+    model = Replies("noise")
+
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        while True:
+            try:
+                if doing == "sleeping":
+                    await asyncio.sleep(0.01)
+                elif doing == "asking":
+                    await model.complete(asked())
+                else:
+                    await tools.call(ToolCall("double", {"n": 1}))
+            except swallowed:
+                pass
+
+    began = time.monotonic()
+    for models in (None, {"fake": model}):
+        record = one_trial(written(run), tiny(), models=models, timeout_s=0.1).record
+        assert (record.status, record.stop, record.accuracy) == ("scored", "timeout", 0.0)
+        assert "cancellation was swallowed" in record.reason
+    assert time.monotonic() - began < 10
+    gc.collect()
+
+
+@pytest.mark.parametrize("doing", ["asking", "calling"])
+def test_a_loop_that_never_waits_still_meets_the_time_limit(one_trial, tiny, written, doing):
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        while True:
+            await (model.complete(asked()) if doing == "asking" else tools.call(ToolCall("double", {"n": 1})))
+
+    record = one_trial(written(run), tiny(), timeout_s=0.2).record
+    assert (record.status, record.stop) == ("errored", "timeout")
+
+
+def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written, checked):
+    model = Replies("noise", delay_s=0.01)
+
+    async def ask_on(inner: Any) -> None:
+        while True:
+            await inner.complete(asked())
+
+    left: list[asyncio.Task[None]] = []
+
+    async def run(query: Query, tools: Any, inner: Any, observer: Any) -> Outcome:
+        left.append(asyncio.create_task(ask_on(inner)))
+        await asyncio.sleep(0.03)
+        return FINISHED
+
+    async def go() -> None:
+        arm = Arm("arm", Spec("loop", {}), written(run), "fake", load_profile("clean"))
+        suite = tiny()
+        checked(await run_trial(Trial(arm, suite.tasks[0], 0, 0), TrialContext(suite, TrialModels({"fake": model}))))
+        await asyncio.sleep(0.05)
+        before = model.asked
+        await asyncio.sleep(0.05)
+        assert model.asked == before
+
+    asyncio.run(go())
+
+
+def test_cancellation_from_outside_passes_and_the_loop_is_told(tiny, written):
+    told: list[str] = []
+
+    async def run(*arguments: Any) -> Outcome:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            told.append("cancelled")
+        return FINISHED
+
+    async def go() -> None:
+        arm = Arm("arm", Spec("loop", {}), written(run), "scripted", load_profile("clean"))
+        suite = tiny()
+        running = asyncio.create_task(run_trial(Trial(arm, suite.tasks[0], 0, 0), TrialContext(suite)))
+        await asyncio.sleep(0.05)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(go())
+    assert told == ["cancelled"]
+
+
+# --- providers, faults, suites ---
+
+
+@pytest.mark.parametrize("kind", ["rate_limit", "server", "timeout", "connection", "auth"])
+@pytest.mark.parametrize("loop", [Bare(), Bare(on_provider_error="observe")], ids=["stops", "goes on"])
+def test_a_real_providers_failure_is_errored(one_trial, tiny, kind, loop):
+    record = one_trial(loop, tiny(), models={"fake": Replies(ProviderError("down", kind))}, attempt=1).record
+    assert (record.status, record.scores, record.attempt) == ("errored", {}, 1)
+    assert record.reason == "provider: down"
+    assert record.errors[f"provider.{kind}"] >= 1
+
+
+def test_a_real_providers_failure_that_crashes_the_loop_is_errored(one_trial, tiny, written):
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        await model.complete(asked())
+        return FINISHED
+
+    assert one_trial(written(run), tiny(), models={"fake": Replies(ProviderError("down"))}).record.status == "errored"
+
+
+def test_a_loop_that_gets_over_a_real_providers_failure_is_scored(one_trial, tiny):
+    loop = Bare(on_provider_error="observe")
+    record = one_trial(loop, tiny(), models={"fake": Replies(ProviderError("down"), ANSWER)}).record
+    assert (record.status, record.stop, record.accuracy) == ("scored", "finished", 1.0)
+    crashed = one_trial(Bare(max_steps=1), tiny(), models={"fake": Replies("noise")}).record
+    assert crashed.status == "scored"
+
+
+def profile_file(folder: Any, rates: str) -> str:
+    file = folder / "own.toml"
+    file.write_text(f'name = "own"\n[rates]\n{rates}\n[clears]\nfeedback = 0\nafter = 0\nnever = 1\n')
+    return str(file)
+
+
+@pytest.mark.parametrize(("kind", "stop"), [("provider.server", "provider_error"), ("wire.empty", "error_valve")])
+def test_an_injected_fault_is_the_treatment_and_scored(one_trial, tiny, tmp_path, kind, stop):
+    record = one_trial(Bare(), tiny(), profile=profile_file(tmp_path, f'"{kind}" = 1.0')).record
+    assert (record.status, record.stop, record.accuracy) == ("scored", stop, 0.0)
+    assert [fault.kind for fault in record.faults if fault.landed] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("changes", "real_too", "reason"),
+    [
+        ({"quarantined": "wrong gold"}, True, "quarantined: wrong gold"),
+        ({"plan": None, "no_plan": "no annotations"}, False, "no plan: no annotations"),
+        ({"plan": None}, False, "no plan: the suite gives none"),
+    ],
+)
+def test_a_task_that_cannot_be_asked_is_excluded_with_the_reason(one_trial, tiny, changes, real_too, reason):
+    done = one_trial(Bare(), tiny(**changes))
+    assert (done.record.status, done.record.reason, done.trace) == ("excluded", reason, b"")
+    real = one_trial(Bare(), tiny(**changes), models={"fake": Replies(ANSWER)})
+    assert (real.record.status == "excluded") is real_too
+
+
+def test_only_so_many_replays_are_kept(arithmetic_suite, monkeypatch):
+    monkeypatch.setattr(trial_module, "MAX_ORACLES", 3)
+    suite, setting = arithmetic_suite, TrialContext(arithmetic_suite)
+    arm = Arm("bare/clean", parse_spec("bare"), make_loop(parse_spec("bare"), 8), "scripted", load_profile("clean"))
+
+    async def run() -> list[float]:
+        return [(await run_trial(Trial(arm, task, 0, 0), setting)).record.accuracy for task in (*suite.tasks, *suite.tasks)]
+
+    scores = asyncio.run(run())
+    assert len(scores) > 6
+    assert set(scores) == {1.0}
+    assert list(setting.oracles) == [task.id for task in suite.tasks[-3:]]
+
+
+def test_a_plan_that_does_not_replay_excludes_its_task(one_trial, tiny):
+    def double(n: int) -> int:
+        """Never works."""
+        raise ZeroDivisionError("no")
+
+    record = one_trial(Bare(), tiny((Tool.from_function(double, blocking=False),))).record
+    assert record.status == "excluded"
+    assert record.reason.startswith("the plan does not replay: task 't1', call 'c1'")
+
+
+def score_text(judgement: Any) -> Any:
+    return "one"
+
+
+def score_two(judgement: Any) -> Any:
+    return 2.0
+
+
+def score_raises(judgement: Any) -> Any:
+    raise KeyError("bug")
+
+
+def score_nothing(judgement: Any) -> Any:
+    return float("nan")
+
+
+@pytest.mark.parametrize("scorer", [score_text, score_two, score_raises, score_nothing, None])
+def test_a_scorer_that_fails_is_our_bug_not_the_loops(one_trial, tiny, scorer):
+    name = "no_such_scorer" if scorer is None else f"{__name__}:{scorer.__name__}"
+    record = one_trial(Bare(), tiny(scorer=name)).record
+    assert record.status == "errored"
+    assert record.reason.startswith(f"scorer {name}: ")
+    assert record.stop == "finished"
+
+
+@dataclass(frozen=True)
+class Leaky:
+    """An environment with a fault of its own."""
+
+    inner: StatelessEnvironment
+    where: str
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        if self.where == "tools":
+            raise OSError("no disk")
+        return self.inner.tools
+
+    def state(self) -> Any:
+        if self.where == "state":
+            raise OSError("no disk")
+
+    def close(self) -> None:
+        if self.where == "close":
+            raise OSError("no disk")
+
+
+def leaky(suite: Suite, where: str) -> Suite:
+    """The suite, its digest taken, with environments that fail from now on."""
+    inner, sane = suite.open(suite.tasks[0]), True
+
+    def open_(task: Any) -> Any:
+        if where == "open" and not sane:
+            raise OSError("no disk")
+        return inner if sane else Leaky(inner, where)  # type: ignore[arg-type]
+
+    made = replace(suite, open=open_)
+    assert made.digest
+    sane = False
+    return made
+
+
+@pytest.mark.parametrize("where", ["open", "tools", "state"])
+@pytest.mark.parametrize("models", [None, {"fake": Replies(ANSWER)}], ids=["scripted", "real"])
+def test_an_environment_that_fails_is_errored_and_the_run_goes_on(one_trial, tiny, where, models):
+    record = one_trial(Bare(), leaky(tiny(), where), models=models).record
+    assert record.status == "errored"
+    assert "OSError: no disk" in record.reason
+
+
+def test_an_environment_that_cannot_be_closed_changes_no_result(one_trial, tiny, caplog):
+    record = one_trial(Bare(), leaky(tiny(), "close"), models={"fake": Replies(ANSWER)}).record
+    assert (record.status, record.accuracy) == ("scored", 1.0)
+    assert "closing its environment failed: OSError: no disk" in caplog.text
+
+
+def test_two_tools_of_one_name_are_the_suites_fault(one_trial, tiny):
+    suite = tiny()
+    tools = suite.open(suite.tasks[0]).tools
+    doubled = replace(suite, open=lambda task: StatelessEnvironment((*tools, *tools)))
+    record = one_trial(Bare(), doubled, models={"fake": Replies(ANSWER)}).record
+    assert (record.status, "two tools are named 'double'" in record.reason) == ("errored", True)
