@@ -88,10 +88,9 @@ def _judged(tasks: Iterable[Task], scorer: str) -> tuple[Task, ...]:
 def _built_in_suite(given: Callable[..., Suite]) -> str | None:
     """Return the name of the built-in suite whose loader this is, or None."""
     source: object = getattr(given, "__self__", None)
-    if isinstance(source, Source) and source.name in builtin_names("suite"):
-        loader = find("suite", source.name)
-        return source.name if getattr(loader, "__self__", None) is source else None
-    return None
+    name = source.name if isinstance(source, Source) else ""
+    is_built_in = name in builtin_names("suite") and getattr(find("suite", name), "__self__", None) is source
+    return name if is_built_in else None
 
 
 def _importable(kind: Kind, target: Any) -> str | None:
