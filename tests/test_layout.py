@@ -422,3 +422,9 @@ def test_what_ratchets_count() -> None:
     assert [parameters(function) for function in functions(tree)] == [4, 0, 1]
     assert imports_inside(tree) == 2
     assert [length(function) for function in functions(tree)] == [4, 2, 1]
+
+
+def test_a_manifest_is_read_by_its_type() -> None:
+    """Only `runs/store/files.py`, which writes the JSON, and what makes or validates it know a manifest's keys."""
+    by_key = re.compile(r"\bmanifest(\[[\"']|\.get\()")
+    assert not [below(path) for path in MODULES if by_key.search(path.read_text(encoding="utf-8"))]

@@ -1,8 +1,8 @@
 """The same input gives the same records, from one version of the code to the next.
 
-A digest moves only with a deliberate change of the tunnel, the designs, the suites or the records. Whoever makes one raises the version
-that belongs to it (`PROFILES_VERSION`, a suite's version) and writes the new digests here: `loopbench compare` with these settings
-prints them under `--json`.
+A digest moves only with a deliberate change of the tunnel, the designs, the suites or the records. Whoever makes one raises the
+version that belongs to it (`PROFILES_VERSION`, a suite's version) and writes the new digests here: `loopbench compare` with these
+settings prints them under `--json`.
 """
 
 from __future__ import annotations
