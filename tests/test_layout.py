@@ -57,7 +57,7 @@ RATCHETS: dict[str, int] = {
     "files of tests over 450 lines": 3,
     "files of tests over 800 lines": 0,
     "functions over 60 lines": 0,
-    "functions of more than 7 parameters": 2,
+    "functions of more than 7 parameters": 0,
     "imports inside functions": 21,
 }
 SEED_NAMES = frozenset({"ToolCall"})
@@ -427,4 +427,5 @@ def test_what_ratchets_count() -> None:
 def test_a_manifest_is_read_by_its_type() -> None:
     """Only `runs/store/files.py`, which writes the JSON, and what makes or validates it know a manifest's keys."""
     by_key = re.compile(r"\bmanifest(\[[\"']|\.get\()")
-    assert not [below(path) for path in MODULES if by_key.search(path.read_text(encoding="utf-8"))]
+    users = {below(path) for path in MODULES if by_key.search(path.read_text(encoding="utf-8"))}
+    assert users <= {"runs/store/files.py"}

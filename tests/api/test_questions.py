@@ -13,6 +13,7 @@ import pytest
 
 import loopbench
 from loopbench.api import progress as progress_module
+from loopbench.api.questions import CellChoice
 from loopbench.datasets import arithmetic
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
@@ -83,7 +84,8 @@ def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> N
 
 
 def test_an_ablation_prints_the_effect_of_each_factor(quiet: dict[str, Any]) -> None:
-    found = loopbench.ablate(Finish(), {"parse_retries": [0, 2]}, profiles=["flaky-format"], **quiet)
+    cells = CellChoice(interactions=False)
+    found = loopbench.ablate(Finish(), {"parse_retries": [0, 2]}, profiles=["flaky-format"], cells=cells, **quiet)
     assert repr(found).splitlines()[1].startswith("parse_retries 0 → 2: ")
     assert len(found.effects)
 

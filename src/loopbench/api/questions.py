@@ -10,6 +10,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,6 +53,18 @@ AnyRun = str | Path | Loaded
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, slots=True)
+class CellChoice:
+    """Which combinations of an ablation's values run."""
+
+    design: ablation.Kind | None = None
+    """All cells (full) or a fraction of them (fractional); None takes all where `most_trials` allows it."""
+    most_trials: int | None = None
+    """Maximum number of trials, over all cells and profiles."""
+    interactions: bool = True
+    """Whether interactions of two factors are tested too."""
+
+
 def compare(
     loops: Sequence[AnyLoop] = (),
     suite: AnySuite = "arithmetic",
@@ -69,7 +82,7 @@ def compare(
 
     Raises ValueError for bad input, before anything is run; and KeyboardInterrupt, which leaves a run that can be resumed.
     """
-    config = _config({"loops": loops, "suite": suite, "profiles": profiles, **settings}, scorer)
+    config = _config({"loops": loops, "suite": suite, "profiles": profiles, "scorer": scorer, **settings})
     return _carry_out(lambda: prepare(config), progress)
 
 
@@ -79,22 +92,19 @@ def ablate(
     *,
     suite: AnySuite = "arithmetic",
     profiles: Sequence[str | Path] = ("clean",),
-    scorer: str | Callable[..., float] | None = None,
-    design: ablation.Kind | None = None,
-    most_trials: int | None = None,
-    interactions: bool = True,
+    cells: CellChoice = CellChoice(),
     progress: bool | None = None,
     **settings: Any,
 ) -> Loaded:
     """Vary a loop's options together, and return the run, which prints as the effect of each of them.
 
-    `factors`: option → its values, the base first, such as `{"parse_retries": [0, 2, 5]}`. `design`: full or fractional; None
-    takes the full one where `most_trials` allows it. Everything else is as for `compare`, and so is what is raised.
+    `factors`: option → its values, the base first, such as `{"parse_retries": [0, 2, 5]}`. `cells`: which combinations run.
+    Everything else is as for `compare`, and so is what is raised.
     """
     named = loop_name(loop)
     texts = tuple(f"{option}={','.join(value_text(value) for value in values)}" for option, values in factors.items())
-    request = ablation.AblationRequest(named, texts, design, most_trials, interactions)
-    config = _config({"loops": (named,), "suite": suite, "profiles": profiles, **settings}, scorer)
+    request = ablation.AblationRequest(named, texts, cells.design, cells.most_trials, cells.interactions)
+    config = _config({"loops": (named,), "suite": suite, "profiles": profiles, **settings})
     return _carry_out(lambda: ablation.prepare(request, config), progress)
 
 
@@ -133,7 +143,6 @@ def optimize(
     suite: AnySuite = "arithmetic",
     profile: str | Path = "clean",
     model: str = "scripted",
-    scorer: str | Callable[..., float] | None = None,
     progress: bool | None = None,
     **settings: Any,
 ) -> Conclusion[OptimizationResult]:
@@ -143,7 +152,7 @@ def optimize(
     threads) and of CompareConfig; `budget={"calls": 500}`.
     Raises ValueError for bad input, RunStopped where the search cannot go on; the run directory can be resumed.
     """
-    flags = _named({"loops": loops, "suite": suite, "profiles": (profile,), "models": (model,), **settings}, scorer)
+    flags = _named({"loops": loops, "suite": suite, "profiles": (profile,), "models": (model,), **settings})
     config = load_optimize_config(None, flags | {"optimizer": optimizer})
     _check_importable(config.compare)
 
@@ -195,20 +204,20 @@ def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | 
 # --- shared ---
 
 
-def _named(settings: Mapping[str, Any], scorer: str | Callable[..., float] | None) -> dict[str, Any]:
-    """Return settings with names in the place of objects."""
+def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with names in the place of objects; `scorer` becomes part of the suite."""
     made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     for name in ("loops", "profiles", "models"):
         if isinstance(made.get(name), str | Path):
             raise ValueError(f"{name}: give a list, such as [{str(made[name])!r}]")
     made["loops"] = tuple(loop_name(loop) for loop in made["loops"])
     made["profiles"] = tuple(str(profile) for profile in made["profiles"])
-    made["suite"] = suite_name(made["suite"], scorer)
+    made["suite"] = suite_name(made["suite"], made.pop("scorer", None))
     return made
 
 
-def _config(settings: Mapping[str, Any], scorer: str | Callable[..., float] | None) -> CompareConfig:
-    config = load_config(None, _named(settings, scorer))
+def _config(settings: Mapping[str, Any]) -> CompareConfig:
+    config = load_config(None, _named(settings))
     _check_importable(config)
     return config
 

@@ -125,7 +125,7 @@ class Loaded:
         """Return a line that names the run, then its verdicts, a line each."""
         found = self.results
         head = f"<{found.folder.name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
-        return "\n".join(plain(line) for line in (head, *self._sentences()))
+        return "\n".join(" ".join(plain(line).split()) for line in (head, *self._sentences()))
 
     def _repr_html_(self) -> str:
         """Return the verdicts for a notebook, then the arms with their intervals."""
