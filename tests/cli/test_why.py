@@ -144,7 +144,9 @@ def rewrite(change: Callable[[bytes], bytes]) -> None:
     """Put changed traces in the place of a run's own."""
     folder = run_folder()
     records = read_records(folder)
-    traces = [change(json.dumps(read_trace(folder, record).to_json(), separators=(",", ":")).encode()) + b"\n" for record in records]
+    traces = [
+        change(json.dumps(read_trace(folder, record).to_json(), separators=(",", ":")).encode()) + b"\n" for record in records
+    ]
     writer = TraceWriter(folder / TRACES, 0)
     places = writer.append(traces)
     writer.close()
