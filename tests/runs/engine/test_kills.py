@@ -14,6 +14,7 @@ import pytest
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
+from loopbench.runs.permissions import Permissions
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 
@@ -22,9 +23,9 @@ import sys
 from pathlib import Path
 from loopbench.experiments.compare.run import run
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.experiments.compare.prepare import Allowed
 from loopbench.experiments.compare.reopen import reopen
-run(reopen(Path(sys.argv[1]), Allowed(code=sys.argv[2:])), Unwatched())
+from loopbench.runs.permissions import Permissions
+run(reopen(Path(sys.argv[1]), Permissions(code=sys.argv[2:])), Unwatched())
 """
 LIMIT_S = 60.0
 """Far more than anything here takes."""
