@@ -14,7 +14,6 @@ import pytest
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
-from loopbench.runs.permissions import Permissions
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 
