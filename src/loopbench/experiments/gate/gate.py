@@ -41,8 +41,8 @@ class RerunSettings:
 def prepare_again(baseline: Baseline, path: Path, again: RerunSettings) -> Experiment:
     """The run directory of a new run.
 
-    Raises RunError for code, a server or a recording that the baseline names and nobody typed, Refused where suite or profiles are
-    others by now or an arm would be lacking, ValueError for bad input, and OSError; then there is no directory.
+    Raises RunError for code, a server or a recording that the baseline names and nobody typed, Incomparable if the suite or a
+    profile is another by now or an arm would be lacking, ValueError for bad input, and OSError; then there is no directory.
     """
     experiment = prepare(config_again(baseline, path, again))
     try:
@@ -93,7 +93,7 @@ def gate(
 ) -> GateResult:
     """Hold the run in `folder`, or a new one, against the baseline at `path`.
 
-    Raises ValueError, Refused among them, and OSError.
+    Raises ValueError, Incomparable among them, and OSError.
     """
     baseline = read_baseline(path)
     if folder is None:

@@ -37,8 +37,8 @@ def judge(
 ) -> GateResult:
     """Hold a run against a baseline. `metrics`: metric → margin; accuracy is always among them. `path`: the baseline's file.
 
-    Raises Refused (a ValueError) where they are no measure of each other: another suite, profile, policy, step limit or list of
-    tasks, or a metric that either side does not know; ValueError for a bad margin or level.
+    Raises Incomparable (a ValueError) where they are no measure of each other: another suite, profile, policy, step limit
+    or list of tasks, or a metric that either side does not know; ValueError for a bad margin or level.
     """
     margins = {**DEFAULT_METRICS, **metrics}
     check_asked(baseline, margins, alpha)
@@ -84,7 +84,7 @@ def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
 
 
 def check_asked(baseline: Baseline, metrics: Mapping[str, float], alpha: float) -> None:
-    """What is known before a run. Raises Refused for a metric that the baseline lacks, ValueError for a bad margin or level."""
+    """Raise Incomparable for a metric that the baseline lacks, and ValueError for a bad margin or level; both show before a run."""
     check_level(alpha)
     for metric, margin in metrics.items():
         check_margin(metric, margin)
@@ -93,7 +93,7 @@ def check_asked(baseline: Baseline, metrics: Mapping[str, float], alpha: float) 
 
 
 def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
-    """Raises Refused that names the first difference in what was asked; a manifest says it before the run."""
+    """Raises Incomparable that names the first difference in what was asked; a manifest says it before the run."""
     suite, old = manifest.suite, baseline.suite
     asked: list[tuple[str, Any, Any]] = [
         ("suite", old.name, suite.name),
@@ -119,7 +119,7 @@ def _refuse_other_tasks(found: Results, baseline: Baseline) -> None:
 
 
 def _refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
-    """Raises Refused for a metric that more than 2 % of an arm's scored trials do not know, on either side."""
+    """Raises Incomparable for a metric that more than 2 % of an arm's scored trials do not know, on either side."""
     for metric in metrics:
         for side in sides:
             for where, values in (("the baseline", side.old_values), ("the run", side.new_values)):
