@@ -18,8 +18,8 @@ from loopbench.models.profiles import load_profile
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
+from loopbench.protocol.names import Spec
 from loopbench.runs import trial_models
-from loopbench.runs.registry import Spec
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial

@@ -17,8 +17,8 @@ from types import ModuleType
 import pytest
 
 from loopbench.metrics.factors.fractional import GENERATORS, fraction
-from loopbench.protocol.names import parse_spec, parse_values
-from loopbench.runs.registry import Spec, make_loop
+from loopbench.protocol.names import Spec, parse_spec, parse_values
+from loopbench.runs.registry import make_loop
 from tests.docs.pages import DOCS, ROOT, block, commands, output_of, preformatted, write_block
 
 PAGE = DOCS / "ablate.md"

@@ -18,7 +18,8 @@ import pytest
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.models.profiles import Clears, Profile
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
-from loopbench.runs.registry import Spec, make_loop
+from loopbench.protocol.names import Spec
+from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial

@@ -15,7 +15,8 @@ from loopbench.metrics.trace import ModelExchange, Note, RequestError, ToolRun, 
 from loopbench.models.profiles import built_in_profiles
 from loopbench.protocol import Message
 from loopbench.protocol.chat import NativeCall
-from loopbench.runs.registry import Spec, make_loop, make_suite
+from loopbench.protocol.names import Spec
+from loopbench.runs.registry import make_loop, make_suite
 from loopbench.runs.trial.setting import FinishedTrial
 
 RunTrial = Callable[..., FinishedTrial]

@@ -42,7 +42,7 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
-from loopbench.runs.registry import Spec
+from loopbench.protocol.names import Spec
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial

@@ -23,7 +23,6 @@ import loopbench
 from loopbench.experiments.ablate import ablation
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.why.why import why
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS, count_faults
@@ -32,6 +31,7 @@ from loopbench.reports.dataframes import MAX_WARNINGS
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
+from loopbench.text.plain_text import plain
 
 pytestmark = pytest.mark.thorough
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from loopbench.loops.bare import Bare
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.protocol import Loop, Outcome, StopReason
-from loopbench.protocol.names import nearest, parse_spec
+from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import Spec, builtin_names, checked_options, find, loops_named, make_loop, make_suite
+from loopbench.runs.registry import builtin_names, checked_options, find, loops_named, make_loop, make_suite
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 """What TOML can hold."""

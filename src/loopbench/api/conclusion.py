@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from loopbench.reports.notebook import block
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import plain_line
 from loopbench.text.table import Table
 
 Finding = TypeVar("Finding")
@@ -25,7 +25,7 @@ class Conclusion(Generic[Finding]):
 
     def __repr__(self) -> str:
         """Return the title and the verdicts, a line each."""
-        return "\n".join(" ".join(plain(line).split()) for line in (self.title, *self.verdicts))
+        return "\n".join(plain_line(line) for line in (self.title, *self.verdicts))
 
     def _repr_html_(self) -> str:
         """Return the verdicts and the tables for a notebook; every text is escaped."""

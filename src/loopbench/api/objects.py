@@ -100,17 +100,12 @@ def _importable(kind: Kind, target: Any) -> str | None:
         return None
     if kind in PACKAGES:
         package, attribute = PACKAGES[kind]
-        for known in _homes(module, package):
-            if getattr(sys.modules.get(f"{package}.{known}"), attribute, None) is target:
-                return known
+        built_in: str = module.removeprefix(f"{package}.").partition(".")[
+            0
+        ]  # `bare` for loopbench.loops.bare and for what lies in it
+        if getattr(sys.modules.get(f"{package}.{built_in}"), attribute, None) is target:
+            return built_in
     return f"{module}:{name}"
-
-
-def _homes(module: str, package: str) -> Iterable[str]:
-    """Yield the built-in name that a module may stand for: `bare` for `loopbench.loops.bare` and for what lies in it."""
-    inside = module.removeprefix(f"{package}.")
-    if inside != module:
-        yield inside.partition(".")[0]
 
 
 def _options(given: Any) -> str | None:

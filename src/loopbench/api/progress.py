@@ -28,7 +28,7 @@ def shown(experiment: Experiment, wanted: bool | None) -> Iterator[Progress]:
         with _in_notebook(experiment, display) as view:
             yield view
     else:
-        with watching(experiment, quiet=not (sys.stderr.isatty() if wanted is None else wanted)) as progress:
+        with watching(experiment, quiet=not is_shown(wanted)) as progress:
             yield progress
 
 

@@ -125,13 +125,14 @@ def gate(
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
+    known = gates.read_baseline(path)
     if run is None:
-        folder = _run_again(path, loops, progress, settings)
+        folder = _run_again(known, path, loops, progress, settings)
     elif loops or settings:
         raise ValueError(f"{next(iter(settings), 'loops')} is for a new run; leave it out, or leave run out")
     else:
         folder = _loaded(run).results.folder
-    judged = gates.judge(gates.read_run(folder), gates.read_baseline(path), metrics=metrics, alpha=alpha, path=path)
+    judged = gates.judge(gates.read_run(folder), known, metrics=metrics, alpha=alpha, path=path)
     said = [*gate_outputs.paragraphs(judged), *gate_outputs.task_lines(judged)]
     return Conclusion(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
 
@@ -253,13 +254,14 @@ def _publish(experiment: Experiment, found: Results) -> None:
         return
     from loopbench.reports import mlflow  # seconds to import, and not everybody logs
 
-    uri = experiment.config.tracking_uri or mlflow.default_uri(experiment.folder.parent)
-    tracked = mlflow.track(found, uri, experiment.config.experiment, page)
+    tracked = mlflow.track_as_configured(found, experiment.config, page)
     if isinstance(tracked, str):
         warnings.warn(f"nothing was logged to MLflow: {tracked}", stacklevel=2)
 
 
-def _run_again(path: Path, loops: Sequence[AnyLoop], progress: bool | None, settings: dict[str, Any]) -> Path:
+def _run_again(
+    baseline: gates.Baseline, path: Path, loops: Sequence[AnyLoop], progress: bool | None, settings: dict[str, Any]
+) -> Path:
     """Run a baseline's configuration again, and return the run directory."""
     known = {"seed", "repeats", "runs", "allow", "base_url", "cassette"}
     if unknown := sorted(settings.keys() - known):
@@ -272,7 +274,7 @@ def _run_again(path: Path, loops: Sequence[AnyLoop], progress: bool | None, sett
         allowed,
         Path(settings.get("runs", "runs")),
     )
-    return _carry_out(lambda: gates.prepare_again(gates.read_baseline(path), path, again), progress).results.folder
+    return _carry_out(lambda: gates.prepare_again(baseline, path, again), progress).results.folder
 
 
 def _loaded(run: AnyRun) -> Loaded:
@@ -315,10 +317,9 @@ def _an_event_loop_runs() -> bool:
 
 def _parting(pair: Parted) -> str:
     """Say in a sentence how two arms part, and by which causes each lost."""
-    counts = f"both solved {pair.both}, only {pair.a} {pair.only_a}, only {pair.b} {pair.only_b}, neither {pair.neither}"
     lost = [
         f"{arm} lost by {', '.join(f'{cause} {count}' for cause, count in causes.items())}"
         for arm, causes in pair.causes.items()
         if causes
     ]
-    return "; ".join([f"{pair.a} against {pair.b}: {counts}", *lost])
+    return "; ".join([f"{pair.a} against {pair.b}: {pair.counts}", *lost])

@@ -12,12 +12,13 @@ from statistics import median
 from typing import Any
 
 from loopbench.datasets.task import Task
-from loopbench.metrics.modules import module_in
 from loopbench.metrics.scoring import SCORERS, scorer_names
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
+from loopbench.protocol.modules import module_in
+from loopbench.protocol.names import Spec
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import PACKAGES, Spec, builtin_names, find, make_suite
+from loopbench.runs.registry import PACKAGES, builtin_names, find, make_suite
 
 
 @dataclass(frozen=True, slots=True)

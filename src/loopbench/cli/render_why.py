@@ -65,10 +65,7 @@ def _pair(found: Results, pair: Parted, *, in_short: bool) -> None:
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
     parted = f"; they part on {_count(pair.tasks, 'task')}" if pair.tasks else ""
     _say(f"\n{pair.a} against {pair.b}", "bold")
-    _say(
-        f"{_count(trials, 'trial')}: both solved {pair.both}, only {pair.a} {pair.only_a}, only {pair.b} {pair.only_b}, "
-        f"neither {pair.neither}{parted}"
-    )
+    _say(f"{_count(trials, 'trial')}: {pair.counts}{parted}")
     for loser, many in ((pair.a, pair.only_b), (pair.b, pair.only_a)):
         if many:
             mine = (each for each in pair.divergences if each.loser == loser)

@@ -106,9 +106,7 @@ def resume_command(experiment: Experiment) -> str:
 def _track(experiment: Experiment, found: Results, page: str) -> None:
     from loopbench.reports import mlflow as tracking  # takes seconds to import
 
-    config = experiment.config
-    uri = config.tracking_uri or tracking.default_uri(experiment.folder.parent)
-    tracked = tracking.track(found, uri, config.experiment, page)
+    tracked = tracking.track_as_configured(found, experiment.config, page)
     if isinstance(tracked, str):
         say(f"warning: nothing was logged to MLflow: {tracked}")
     else:

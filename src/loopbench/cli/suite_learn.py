@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from loopbench.experiments.learn_plans.learn import Learned, check_out, learn_run, write_suite
-from loopbench.runs.registry import Spec
+from loopbench.protocol.names import Spec
 from loopbench.text.table import Table
 
 from .console import out, say

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from .modules import module_in, names_in
+from loopbench.protocol.modules import module_in, names_in
+
 from .record import Record
 
 MEASURES = "loopbench.metrics.measures"

@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from loopbench.protocol.modules import module_in, names_in
 from loopbench.protocol.names import nearest, own_object, parse_spec
 
 from .answers import DEFAULT_TOLERANCE, equal
 from .judgement import Judgement, Scorer
-from .modules import module_in, names_in
 
 SCORERS = "loopbench.metrics.scorers"
 

@@ -30,7 +30,7 @@ from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.numbers import interval
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import plain_line
 
 from .notebook import block
 
@@ -125,7 +125,7 @@ class Loaded:
         """Return a line that names the run, then its verdicts, a line each."""
         found = self.results
         head = f"<{found.folder.name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
-        return "\n".join(" ".join(plain(line).split()) for line in (head, *self._sentences()))
+        return "\n".join(plain_line(line) for line in (head, *self._sentences()))
 
     def _repr_html_(self) -> str:
         """Return the verdicts for a notebook, then the arms with their intervals."""

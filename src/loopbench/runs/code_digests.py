@@ -11,9 +11,6 @@ from types import ModuleType
 
 from loopbench.protocol import Loop
 from loopbench.protocol.digest import sha256
-from loopbench.protocol.names import Spec as Spec
-from loopbench.protocol.names import nearest as nearest
-from loopbench.protocol.names import parse_spec as parse_spec
 from loopbench.protocol.values import underlying
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import builtin_names, find, takes_loop, tools_named

@@ -11,10 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
-from loopbench.protocol.names import Spec as Spec
-from loopbench.protocol.names import nearest as nearest
-from loopbench.protocol.names import parse_spec as parse_spec
-
 
 @dataclass(frozen=True, slots=True)
 class Option:

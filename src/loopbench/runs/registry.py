@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
@@ -20,10 +19,8 @@ from loopbench.datasets.generating import Source
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
-from loopbench.protocol.names import Spec as Spec
-from loopbench.protocol.names import nearest as nearest
-from loopbench.protocol.names import own_module, own_object
-from loopbench.protocol.names import parse_spec as parse_spec
+from loopbench.protocol.modules import names_in
+from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from loopbench.runs.options import Option, options_of
 
 PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
@@ -82,9 +79,7 @@ def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
 def builtin_names(kind: str) -> list[str]:
     """The built-in loops or suites: one module each, sorted."""
     package, attribute = PACKAGES[kind]
-    path = importlib.import_module(package).__path__
-    names = sorted(item.name for item in pkgutil.iter_modules(path) if not item.name.startswith("_"))
-    return [name for name in names if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
+    return [name for name in names_in(package) if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
 
 
 def generated_suites() -> dict[str, Source]:

@@ -9,12 +9,12 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.models.draws import derived_seed
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.protocol import Loop, render_value
-from loopbench.protocol.names import parse_spec
+from loopbench.protocol.names import Spec, parse_spec
 from loopbench.protocol.redact import redact
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.run_state import Retry, RunState
 
-from .registry import Spec, make_loop
+from .registry import make_loop
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,11 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
+def plain_line(text: str) -> str:
+    """Return text made safe as a single line, with every run of white space as one space."""
+    return " ".join(plain(text).split())
+
+
 def json_safe(value: Any) -> Any:
     """A value as JSON can say it; what it cannot say becomes text."""
     if isinstance(value, str):

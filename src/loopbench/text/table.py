@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .plain_text import plain
+from .plain_text import plain, plain_line
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 """What a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
@@ -40,7 +40,7 @@ def _line(cells: Sequence[str]) -> str:
 
 def markdown_cell(text: str) -> str:
     """One line, Markdown and HTML marks taken literally."""
-    escaped = " ".join(plain(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = plain_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
 
 

@@ -15,13 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.compare.tables import needed_in_words, notes, plain, tables, to_csv, to_markdown, verdicts
+from loopbench.experiments.compare.tables import needed_in_words, notes, tables, to_csv, to_markdown, verdicts
 from loopbench.metrics.comparison import ArmInfo, Comparison, Pair, compare
 from loopbench.metrics.power import Needed
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import Views, views
 from loopbench.text.numbers import counts, dollars, interval, p_value, relation, standing, verdict
+from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 
 MARKS = [

@@ -40,9 +40,7 @@ def with_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     (folder / "stars.py").write_text(STARS)
     package = importlib.import_module(FORMATS_PACKAGE)
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
-    known_formats.cache_clear()
     yield
-    known_formats.cache_clear()
     sys.modules.pop(f"{FORMATS_PACKAGE}.stars", None)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from loopbench.experiments.optimize import optimizers as package
-from loopbench.experiments.optimize.built_in import built_in
 from loopbench.experiments.optimize.optimizer import optimizer_named, optimizers
 from loopbench.protocol.names import parse_spec
 
@@ -38,12 +36,9 @@ OPTIMIZER = Unchanged
 
 
 @pytest.fixture
-def dropped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def dropped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "unchanged.py").write_text(FILE, encoding="utf-8")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    built_in.cache_clear()
-    yield
-    built_in.cache_clear()
 
 
 def test_every_file_is_an_optimizer_with_a_summary() -> None:

@@ -38,8 +38,8 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import Spec, make_loop
+from loopbench.protocol.names import Spec, parse_spec
+from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.comparison import ArmInfo, compare
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import CostPoint, Front
 from loopbench.reports.html import charts
-from loopbench.reports.html.histograms import MAX_BINS
+from loopbench.reports.html.histograms import MAX_BINS, steps
 from loopbench.reports.html.svg import Axis, Box, ChartRow, Group, clearest, interval_rows, middle_cut, scale, standalone
+from loopbench.text.plain_text import plain
 
 SVG = "{http://www.w3.org/2000/svg}"
 VALUES = st.floats(-1e6, 1e6)
@@ -167,7 +167,7 @@ def test_accuracy_has_a_row_for_each_arm(compared):
 
 def test_steps_have_a_bar_for_each_count_and_as_many_trials_as_there_are(compared):
     comparison, records = compared
-    drawn = parsed(charts.steps(records, [arm.info for arm in comparison.arms]))
+    drawn = parsed(steps(records, [arm.info for arm in comparison.arms]))
     rows = list(drawn.iter(f"{SVG}g"))
     assert len(rows) == 4
     for arm, row in zip(comparison.arms, rows, strict=True):
@@ -183,7 +183,7 @@ def test_steps_have_a_bar_for_each_count_and_as_many_trials_as_there_are(compare
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=20))
 def test_steps_of_any_size_fit(record, taken):
     records = [record(arm="a", task=f"t{n}", steps=steps) for n, steps in enumerate(taken)]
-    drawn = parsed(charts.steps(records, [ArmInfo("a", "a", {}, "scripted", "p", "s")]))
+    drawn = parsed(steps(records, [ArmInfo("a", "a", {}, "scripted", "p", "s")]))
     bars = [bar for bar in drawn.iter(f"{SVG}rect") if bar.attrib["x"].endswith("%")]
     assert 1 <= len(bars) <= min(MAX_BINS + 1, len(taken))
     assert all(share(bar.attrib["x"]) >= 0 and share(bar.attrib["x"]) + share(bar.attrib["width"]) <= 100.01 for bar in bars)
@@ -273,4 +273,4 @@ def test_equal_numbers_give_equal_charts(compared):
     turned = replace(comparison, arms=comparison.arms)
     assert charts.forest(comparison) == charts.forest(turned)
     infos = [arm.info for arm in comparison.arms]
-    assert charts.steps(records, infos) == charts.steps(records[::-1], infos)
+    assert steps(records, infos) == steps(records[::-1], infos)

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
 from loopbench.reports.html.document import Grid
 from loopbench.reports.html.page import report_html, sections
 from loopbench.runs.store.files import RunError
+from loopbench.text.plain_text import plain
 
 DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", "\x85", "\r", "\u2028", "\ufeff"]
 MARKS = ["<script>", "</script>", "</style>", "<!--", "]]>", "&amp;", '"', "'", "`", "{{ x }}", "{% x %}", "<svg/onload=x>"]

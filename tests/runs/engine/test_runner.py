@@ -22,10 +22,10 @@ from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
+from loopbench.protocol.names import Spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched, run_trials
 from loopbench.runs.permissions import Permissions
-from loopbench.runs.registry import Spec
 from loopbench.runs.run_state import MAX_ATTEMPTS
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.store import journal

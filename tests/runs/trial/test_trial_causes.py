@@ -29,8 +29,8 @@ from loopbench.protocol import (
     Tool,
     ToolCall,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import Spec, make_loop
+from loopbench.protocol.names import Spec, parse_spec
+from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial import trial as trial_module
 from loopbench.runs.trial.setting import TrialContext

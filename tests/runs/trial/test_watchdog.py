@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Tool
-from loopbench.runs.registry import Spec, make_loop
+from loopbench.protocol.names import Spec
+from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial import watchdog
 from loopbench.runs.trial.setting import TrialContext

@@ -13,7 +13,7 @@ from typing import Any
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason, render_value
-from loopbench.runs.registry import Spec
+from loopbench.protocol.names import Spec
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial

@@ -42,8 +42,8 @@ from loopbench.protocol import (
     WireError,
 )
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.names import Spec
 from loopbench.protocol.wire import read_call
-from loopbench.runs.registry import Spec
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial

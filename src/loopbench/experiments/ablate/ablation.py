@@ -22,12 +22,12 @@ from loopbench.metrics.factors.layout import Cell, Factor, Layout, layout
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop
-from loopbench.protocol.names import nearest, parse_spec, parse_values, value_text
+from loopbench.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import write_manifest
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import Spec, find, make_loop
+from loopbench.runs.registry import find, make_loop
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import json_safe
 

@@ -14,7 +14,6 @@ from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.text.numbers import RELATIONS, counts, dollars, interval, p_value, relation, standing, verdict
-from loopbench.text.plain_text import plain as plain
 from loopbench.text.table import Table, csv_cell, markdown_page
 
 

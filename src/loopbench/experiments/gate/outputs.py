@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
-from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import METRICS
 from loopbench.text.numbers import counts
+from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
 from .outcome import GateResult, JudgedArm, Side, TaskChange
@@ -264,7 +264,7 @@ def _cut(said: str) -> str:
 
 def _literal(said: str) -> str:
     """One line, without control characters, and nothing in it that a CI server takes for a command."""
-    return _no_command(" ".join(plain(said).split()))
+    return _no_command(plain_line(said))
 
 
 def _no_command(line: str) -> str:

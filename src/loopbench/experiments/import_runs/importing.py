@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
+from loopbench.protocol.modules import module_in, names_in
 from loopbench.runs.folders import RUNS, new_folder
 from loopbench.runs.manifest import write_manifest
 from loopbench.runs.store.records import TRIALS
@@ -23,12 +21,9 @@ from .values import located
 FORMATS_PACKAGE = f"{__package__}.formats"
 
 
-@cache
 def known_formats() -> Mapping[str, Format]:
     """Return the formats of the files in `formats/` by name, in the order of the files."""
-    folder = importlib.import_module(FORMATS_PACKAGE).__path__
-    names = sorted(item.name for item in pkgutil.iter_modules(folder) if not item.name.startswith("_"))
-    found: list[Format] = [importlib.import_module(f"{FORMATS_PACKAGE}.{name}").FORMAT for name in names]
+    found: list[Format] = [module_in(FORMATS_PACKAGE, name).FORMAT for name in names_in(FORMATS_PACKAGE)]
     return {one.name: one for one in found}
 
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import cache
 from typing import Any, ClassVar, Literal
 
 from loopbench.dspy_seam.program import LoopProgram
+from loopbench.protocol.modules import module_in, names_in
 from loopbench.runs.options import Option, options_of
 
 from .compiling import Workshop, compiled, loud, score, share
@@ -27,6 +26,8 @@ Part = Literal["instructions", "demos"]
 INSTRUCTIONS: frozenset[Part] = frozenset({"instructions"})
 DEMOS: frozenset[Part] = frozenset({"demos"})
 BOTH = INSTRUCTIONS | DEMOS
+OPTIMIZERS = f"{__package__}.optimizers"
+"""The package whose files are the built-in optimizers."""
 
 
 class BuiltIn:
@@ -82,9 +83,6 @@ def bootstrap_metric(threshold: float | None) -> Callable[..., Any]:
     return loud(score if threshold is None else share)
 
 
-@cache
 def built_in() -> tuple[type[BuiltIn], ...]:
     """Return the optimizers of the package `optimizers`, sorted by file name: each file names its class in `OPTIMIZER`."""
-    package = importlib.import_module(f"{__package__}.optimizers")
-    modules = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
-    return tuple(importlib.import_module(f"{package.__name__}.{name}").OPTIMIZER for name in modules)
+    return tuple(module_in(OPTIMIZERS, name).OPTIMIZER for name in names_in(OPTIMIZERS))

@@ -14,9 +14,9 @@ from pydantic_core import to_jsonable_python
 
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol import Program
-from loopbench.protocol.names import own_object
+from loopbench.protocol.names import Spec, own_object
 from loopbench.runs.options import Option, options_of
-from loopbench.runs.registry import Spec, checked_options
+from loopbench.runs.registry import checked_options
 
 from .built_in import BOTH, BuiltIn, Part, built_in
 from .compiling import OptimizerFailed, Workshop, any_metric, compiled, judge, loud, score

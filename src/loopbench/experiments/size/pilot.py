@@ -14,11 +14,11 @@ from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import POWER, Spread, same_loop, spread
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, dollars, task_values
-from loopbench.protocol.names import parse_spec
+from loopbench.protocol.names import Spec, parse_spec
 from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, config_from
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import Manifest
-from loopbench.runs.registry import Spec, builtin_names, generated_suites
+from loopbench.runs.registry import builtin_names, generated_suites
 from loopbench.runs.store.files import RunError
 
 Purpose = Literal["compare", "gate"]

@@ -41,6 +41,11 @@ class Parted:
     divergences: tuple[Divergence, ...]
     """Those of the most common causes first."""
 
+    @property
+    def counts(self) -> str:
+        """How many trials both, one or neither of the two solved, in words."""
+        return f"both solved {self.both}, only {self.a} {self.only_a}, only {self.b} {self.only_b}, neither {self.neither}"
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {

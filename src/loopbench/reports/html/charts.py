@@ -17,7 +17,6 @@ from loopbench.metrics.views import CostPoint, Front
 from loopbench.text.numbers import interval, short_name
 
 from .grouping import arms_by_group, group_by
-from .histograms import steps as steps
 from .names import chart_names, group_name
 from .svg import (
     CHAR,

@@ -12,9 +12,9 @@ from loopbench.metrics.statistics import event_rate
 from loopbench.metrics.summary import count_faults
 from loopbench.text.numbers import interval, short_name
 
-from .charts import steps
 from .document import UNKNOWN, Amount, Cell, Figure, Grid, PageSection, Subsection, count_bar, section_or_none, under_headings
 from .grouping import arms_by_group, by_frequency
+from .histograms import steps
 
 
 def errors_section(arms: Sequence[ArmResult]) -> PageSection | None:

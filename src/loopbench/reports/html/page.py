@@ -19,10 +19,10 @@ from loopbench.experiments.ablate.ablation import ablated
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.several_runs import SeveralRuns
-from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
+from loopbench.text.plain_text import plain
 
 from .ablations import effects_section
 from .arms import arms_section, pairs_section

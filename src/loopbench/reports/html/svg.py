@@ -14,8 +14,8 @@ from typing import Literal
 
 from markupsafe import Markup, escape
 
-from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.statistics import Interval
+from loopbench.text.plain_text import plain
 
 Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]
 NARROW_CHARS = 49

@@ -4,7 +4,7 @@ The one package that imports MLflow.
 """
 
 from .addresses import DATABASES, SERVERS, default_uri, ui_command  # first: it sets what MLflow reads when it is imported
-from .comparison import arm_metrics, log_run, track
+from .comparison import arm_metrics, log_run, track, track_as_configured
 from .notes import note
 from .optimization import OptimizationTracker
 from .store import Tracked, metric_key
@@ -29,6 +29,7 @@ __all__ = [
     "shows",
     "trace_spans",
     "track",
+    "track_as_configured",
     "trials_table",
     "ui_command",
 ]

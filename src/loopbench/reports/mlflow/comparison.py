@@ -21,9 +21,10 @@ from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, ArmSummary
 from loopbench.protocol.digest import digest
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import MANIFEST
 
-from .addresses import reason
+from .addresses import default_uri, reason
 from .notes import arm_note, files, note
 from .store import (
     MAX_DATASET_DIGEST,
@@ -57,6 +58,11 @@ def track(found: Results, uri: str, experiment: str, page: str = "") -> Tracked 
         return log_run(found, uri, experiment, page)
     except Exception as error:  # the boundary to MLflow, its database and the network: none of them may cost a result
         return reason(error, uri)
+
+
+def track_as_configured(found: Results, config: CompareConfig, page: str) -> Tracked | str:
+    """Log a run where its configuration says; by default that is the store beside its run directory. Otherwise as `track`."""
+    return track(found, config.tracking_uri or default_uri(found.folder.parent), config.experiment, page)
 
 
 def log_run(found: Results, uri: str, experiment: str, page: str = "") -> Tracked:

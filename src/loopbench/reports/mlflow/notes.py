@@ -13,6 +13,7 @@ from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY
 from loopbench.reports.html import charts
+from loopbench.reports.html.histograms import steps
 from loopbench.reports.html.page import report_html
 from loopbench.reports.html.svg import standalone
 from loopbench.text.numbers import counts, dollars, interval, p_value, relation, verdict
@@ -105,7 +106,7 @@ def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
         drawn["effects"] = charts.effects(main)
     fronts = found.views.fronts
     drawn |= {f"cost{number if len(fronts) > 1 else ''}": charts.pareto(front) for number, front in enumerate(fronts, 1)}
-    drawn["steps"] = charts.steps(found.records, [arm.info for arm in comparison.arms])
+    drawn["steps"] = steps(found.records, [arm.info for arm in comparison.arms])
     for name, chart in drawn.items():
         yield f"charts/{name}.svg", standalone(chart)
     yield REPORT, page or report_html(found)
