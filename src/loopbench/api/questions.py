@@ -7,11 +7,12 @@ Settings beyond the named parameters are fields of `CompareConfig`, such as `tas
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from loopbench.cli.optimize_progress import watching as watching_search
 from loopbench.datasets.task import Suite
@@ -38,7 +39,7 @@ from loopbench.protocol.names import value_text
 from loopbench.reports.dataframes import Loaded, load
 from loopbench.reports.html.files import PAGE, write_page
 from loopbench.reports.html.page import report_html
-from loopbench.runs.config import CompareConfig, load_config
+from loopbench.runs.config import CompareConfig, SettingError, load_config
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
 
@@ -50,8 +51,23 @@ AnyLoop = str | Loop | type[Loop]
 AnySuite = str | Suite | Callable[..., Suite]
 AnyRun = str | Path | Loaded
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 
+def _naming_settings(question: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Let a mistake name the setting as a program passes it, not the flag of the command line."""
+
+    @functools.wraps(question)
+    def asked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        try:
+            return question(*args, **kwargs)
+        except SettingError as error:
+            raise ValueError(error.in_python) from None
+
+    return asked
+
+
+@_naming_settings
 def compare(
     loops: Sequence[AnyLoop] = (),
     suite: AnySuite = "arithmetic",
@@ -73,6 +89,7 @@ def compare(
     return _carry_out(lambda: prepare(config), progress)
 
 
+@_naming_settings
 def ablate(
     loop: AnyLoop,
     factors: Mapping[str, Sequence[Any]],
@@ -92,12 +109,16 @@ def ablate(
     takes the full one where `most_trials` allows it. Everything else is as for `compare`, and so is what is raised.
     """
     named = loop_name(loop)
+    for option, values in factors.items():
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise ValueError(f"factors: {option}: give a list of values, got {values!r}")
     texts = tuple(f"{option}={','.join(value_text(value) for value in values)}" for option, values in factors.items())
     request = ablation.AblationRequest(named, texts, design, most_trials, interactions)
     config = _config({"loops": (named,), "suite": suite, "profiles": profiles, **settings}, scorer)
     return _carry_out(lambda: ablation.prepare(request, config), progress)
 
 
+@_naming_settings
 def gate(
     baseline: str | Path,
     run: AnyRun | None = None,
@@ -115,17 +136,23 @@ def gate(
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
+    try:
+        blessed = gates.read_baseline(path)
+    except OSError as error:
+        raise ValueError(f"baseline: {path}: {error.strerror}") from None
+    gates.check_asked(blessed, metrics, alpha)
     if run is None:
-        folder = _run_again(path, loops, progress, settings)
+        folder = _run_again(blessed, path, loops, progress, settings)
     elif loops or settings:
         raise ValueError(f"{next(iter(settings), 'loops')} is for a new run; leave it out, or leave run out")
     else:
         folder = _loaded(run).results.folder
-    judged = gates.judge(gates.read_run(folder), gates.read_baseline(path), metrics=metrics, alpha=alpha, path=path)
+    judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path)
     said = [*gate_outputs.paragraphs(judged), *gate_outputs.task_lines(judged)]
     return Answer(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
 
 
+@_naming_settings
 def optimize(
     loops: Sequence[AnyLoop] = (),
     optimizer: str = "BootstrapFewShot",
@@ -158,6 +185,7 @@ def optimize(
     return Answer(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
 
 
+@_naming_settings
 def size(
     run: AnyRun,
     *,
@@ -250,7 +278,9 @@ def _publish(experiment: Experiment, found: Results) -> None:
         warnings.warn(f"nothing was logged to MLflow: {tracked}", stacklevel=2)
 
 
-def _run_again(path: Path, loops: Sequence[AnyLoop], progress: bool | None, settings: dict[str, Any]) -> Path:
+def _run_again(
+    baseline: gates.Baseline, path: Path, loops: Sequence[AnyLoop], progress: bool | None, settings: dict[str, Any]
+) -> Path:
     """Run a baseline's configuration again, and return the run directory."""
     known = {"seed", "repeats", "runs", "allow", "base_url", "cassette"}
     if unknown := sorted(settings.keys() - known):
@@ -263,7 +293,7 @@ def _run_again(path: Path, loops: Sequence[AnyLoop], progress: bool | None, sett
         allowed,
         Path(settings.get("runs", "runs")),
     )
-    return _carry_out(lambda: gates.prepare_again(gates.read_baseline(path), path, again), progress).results.folder
+    return _carry_out(lambda: gates.prepare_again(baseline, path, again), progress).results.folder
 
 
 def _loaded(run: AnyRun) -> Loaded:

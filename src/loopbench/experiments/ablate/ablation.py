@@ -23,7 +23,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop
 from loopbench.protocol.names import nearest, parse_spec, parse_values, value_text
-from loopbench.runs.config import CompareConfig
+from loopbench.runs.config import CompareConfig, SettingError
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import write_manifest
 from loopbench.runs.options import options_of
@@ -79,7 +79,7 @@ def prepare(wanted: AblationRequest, config: CompareConfig, folder: Path | None 
     if config.looks is not None:
         raise ValueError("looks end a run once every pair is decided; an ablation is about effects: leave looks out")
     if wanted.most_trials is not None and wanted.most_trials < 1:
-        raise ValueError(f"--budget-trials: {wanted.most_trials} is no number of trials")
+        raise SettingError("most_trials", f"it must be at least 1, got {wanted.most_trials}", "--budget-trials")
     spec = parse_spec(wanted.loop)
     factors = _factors(spec, wanted.factors)
     sizes = [len(values) for values in factors.values()]
@@ -110,41 +110,45 @@ def prepare(wanted: AblationRequest, config: CompareConfig, folder: Path | None 
 def _metrics(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in METRICS:
-            raise ValueError(f"--metric: unknown metric {name!r}; {nearest(name, METRICS)}")
+            raise SettingError("metrics", f"unknown metric {name!r}; {nearest(name, METRICS)}", "--metric")
     return tuple(dict.fromkeys((PRIMARY, *names)))
 
 
 def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
     """Raises ValueError for a factor that is none: unknown, given twice or in LOOP too, without two different values."""
     if not texts:
-        raise ValueError("--factor: give at least one, such as --factor parse_retries=0,2,5")
+        raise SettingError("factors", "give at least one, such as parse_retries=0,2,5", "--factor")
     known = options_of(find("loop", spec.name))
     factors: dict[str, list[Any]] = {}
     for text in texts:
         name, equals, written = (part.strip() for part in text.partition("="))
         if not equals:
-            raise ValueError(f"--factor {text!r}: write option=value,value")
+            raise _factor_error(repr(text), "write option=value,value")
         if name not in known:
-            raise ValueError(f"--factor {name}: loop {spec.name} has no such option; {nearest(name, known)}")
+            raise _factor_error(name, f"loop {spec.name} has no such option; {nearest(name, known)}")
         if name in factors or name in spec.options:
-            raise ValueError(f"--factor {name}: it is given twice" + (f", {spec} has it too" if name in spec.options else ""))
+            raise _factor_error(name, "it is given twice" + (f", {spec} has it too" if name in spec.options else ""))
         factors[name] = parse_values(written)
         shown = [value_text(value) for value in factors[name]]
         if len(shown) < 2:
-            raise ValueError(f"--factor {name}: give two values or more, the base first: {name}=value,value")
+            raise _factor_error(name, f"give two values or more, the base first, such as {name}=0,2")
         if twice := next((value for value in shown if shown.count(value) > 1), None):
-            raise ValueError(f"--factor {name}: the value {twice} stands twice")
+            raise _factor_error(name, f"the value {twice} is given twice")
     return factors
+
+
+def _factor_error(name: str, reason: str) -> SettingError:
+    return SettingError(f"factors: {name}", reason, f"--factor {name}")
 
 
 def _cells(wanted: AblationRequest, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
     """Which cells run. Raises ValueError for too many, and where there is no such fraction."""
     if wanted.design not in (None, *get_args(Kind)):
-        raise ValueError(f"--design: {nearest(str(wanted.design), get_args(Kind))}")
+        raise SettingError("design", nearest(str(wanted.design), get_args(Kind)))
     total, limit = math.prod(sizes), _limit(wanted, config)
     if wanted.design == "full" or (wanted.design is None and (wanted.most_trials is None or total <= limit.cells)):
         if total > limit.cells:
-            raise ValueError(f"{total} cells are too many: {limit.reason}; --design fractional takes fewer")
+            raise ValueError(f"{total} cells are too many: {limit.reason}; a fractional design takes fewer")
         return Fraction(full_factorial(sizes), None, 1.0)
     try:
         found = fraction(sizes, None if wanted.most_trials is None else limit.cells)
@@ -172,7 +176,7 @@ def _limit(wanted: AblationRequest, config: CompareConfig) -> _Limit:
     tasks = tasks_of_split(suite_of(config), config.split)[: config.tasks]
     trials = arms * config.repeats * max(len(tasks), 1)
     affordable = wanted.most_trials // trials
-    reason = f"each takes {trials} trials, of {wanted.most_trials} in all (--budget-trials)"
+    reason = f"each takes {trials} trials, and {wanted.most_trials} are allowed in all"
     return most if affordable >= most.cells else _Limit(affordable, reason)
 
 

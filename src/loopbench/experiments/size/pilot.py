@@ -14,8 +14,8 @@ from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import POWER, Spread, same_loop, spread
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, dollars, task_values
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, config_from
+from loopbench.protocol.names import nearest, parse_spec
+from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, SettingError, config_from
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import Manifest
 from loopbench.runs.registry import Spec, builtin_names, generated_suites
@@ -41,16 +41,19 @@ class SizeRequest:
     purposes: Sequence[Purpose] = PURPOSES
 
     def check(self) -> None:
-        """Raises ValueError that names the flag."""
+        """Raise SettingError for a value out of its range."""
         if self.metric not in METRICS:
-            raise ValueError(f"--metric: unknown metric {self.metric!r}; there are {', '.join(METRICS)}")
+            raise SettingError("metric", f"unknown metric {self.metric!r}; there are {', '.join(METRICS)}")
+        for purpose in self.purposes:
+            if purpose not in PURPOSES:
+                raise SettingError("purpose", f"unknown purpose {purpose!r}; {nearest(purpose, PURPOSES)}", "--for")
         most = 1 if self.metric == PRIMARY else MAX_RATIO
         if self.margin is not None and not 0 < self.margin < most:
-            raise ValueError(f"--margin: more than 0 and less than {most:g} is wanted, got {self.margin!r}")
+            raise SettingError("margin", f"it must be more than 0 and less than {most:g}, got {self.margin!r}")
         if self.alpha is not None and not 0 < self.alpha < 0.5:
-            raise ValueError(f"--alpha: more than 0 and less than 0.5 is wanted, got {self.alpha!r}")
+            raise SettingError("alpha", f"it must be more than 0 and less than 0.5, got {self.alpha!r}")
         if not 0.5 <= self.power < 1:
-            raise ValueError(f"--power: 0.5 or more and less than 1 is wanted, got {self.power!r}")
+            raise SettingError("power", f"it must be at least 0.5 and less than 1, got {self.power!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +270,7 @@ def check_again(found: Results, again: Results) -> None:
     """Raises ValueError unless two runs have suite, profiles, arms and repeats in common, and draws of their own."""
     one, other = found.manifest, again.manifest
     if found.folder.resolve() == again.folder.resolve():
-        raise ValueError(f"--again: {again.folder} is the same run")
+        raise SettingError("again", f"{again.folder} is the same run")
     for what, here, there in (
         ("suite", one.suite.digest, other.suite.digest),
         ("set of fault profiles", one.profiles, other.profiles),
@@ -275,9 +278,9 @@ def check_again(found: Results, again: Results) -> None:
         ("number of repeats", one.settings.repeats, other.settings.repeats),
     ):
         if here != there:
-            raise ValueError(f"--again: {again.folder} is no second run of {found.folder}: it has another {what}")
+            raise SettingError("again", f"{again.folder} is not a second run of {found.folder}: it has another {what}")
     if one.seed == other.seed and any(arm.model == "scripted" for arm in one.arms):
-        raise ValueError(f"--again: both runs have seed {one.seed}, with which the scripted model does the same in both")
+        raise SettingError("again", f"both runs have seed {one.seed}, with which the scripted model does the same in both")
 
 
 def _built(manifest: Manifest) -> list[tuple[Any, ...]]:
