@@ -53,15 +53,15 @@ CONFINED: dict[str, tuple[str, frozenset[str]]] = {
 }
 RATCHETS: dict[str, int] = {
     # what there is, counted by `measured`; a number here may only fall
-    "files of src over 450 lines": 4,
-    "files of tests over 450 lines": 12,
-    "files of tests over 800 lines": 4,
+    "files of src over 450 lines": 0,
+    "files of tests over 450 lines": 3,
+    "files of tests over 800 lines": 0,
     "functions over 60 lines": 0,
-    "functions of more than 7 parameters": 2,
-    "imports inside functions": 24,
+    "functions of more than 7 parameters": 0,
+    "imports inside functions": 21,
 }
-SEED_NAMES: frozenset[str] = frozenset()
-"""Class names that two documents fix for two different things."""
+SEED_NAMES = frozenset({"ToolCall"})
+"""Class names that a design's document fixes, and that its prompts show: `ToolCall` stands in the schema of `stateless`."""
 DOORS = ("datasets", "experiments", "loops", "metrics")
 MEGABYTE = 1_000_000
 
@@ -176,6 +176,38 @@ def careless_calls(tree: ast.AST) -> set[str]:
 def test_careless_calls_are_found() -> None:
     code = "import pickle\nfrom dill import loads\neval('1')\nexec('1')\nyaml.load(x)\nmodel.eval()\nyaml.safe_load(x)\n"
     assert careless_calls(ast.parse(code)) == {"pickle", "dill", "eval", "exec", "yaml.load"}
+
+
+TRACE_KEYS = frozenset({"event", "same", "failed_attempts", "wire_error", "move"})
+"""Fields of a trace that nothing else has."""
+OTHERS_KEYS = frozenset({"experiments/import_runs/formats/inspect_log.py"})
+"""Files that read logs of other tools, which have a field of the same name."""
+
+
+def keys_read(tree: ast.AST) -> set[object]:
+    """Constants by which a mapping is read: `x["key"]`, `x.get("key")`, `x.pop("key")`, `"key" in x`."""
+    found = set[object]()
+    for node in ast.walk(tree):
+        key: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            key = node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop") and node.args:
+            key = node.args[0]
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            key = node.left
+        if isinstance(key, ast.Constant):
+            found.add(key.value)
+    return found
+
+
+def test_keys_are_seen_however_they_are_read() -> None:
+    tree = ast.parse("a['b']; a.get('c'); a.pop('d', 1); 'e' in a; 'f' not in a; a['g'] = 1; get('h'); a[i]")
+    assert keys_read(tree) == {"b", "c", "d", "e", "f"}
+
+
+def test_only_its_own_module_reads_a_trace_by_its_keys() -> None:
+    reading = {below(path) for path in MODULES if keys_read(parsed(path)) & TRACE_KEYS}
+    assert reading - OTHERS_KEYS == {"metrics/trace.py"}
 
 
 def test_no_text_is_run_as_code() -> None:
@@ -293,10 +325,10 @@ def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def folder(module: str) -> str:
-    """The folder of a module on the floors that have folders of one purpose each; empty elsewhere."""
+    """The folder of a module; empty at the root, and for suites, which build on the importers that their own floor defines."""
     path = next(path for path in MODULES if dotted(path) == module)
     place = below(path.parent)
-    return place if place.partition("/")[0] in ("runs", "checks", "experiments", "reports", "cli", "api") else ""
+    return "" if place == "." or place.partition("/")[0] == "datasets" else place
 
 
 def test_cycles_are_found() -> None:
@@ -390,3 +422,10 @@ def test_what_ratchets_count() -> None:
     assert [parameters(function) for function in functions(tree)] == [4, 0, 1]
     assert imports_inside(tree) == 2
     assert [length(function) for function in functions(tree)] == [4, 2, 1]
+
+
+def test_a_manifest_is_read_by_its_type() -> None:
+    """Only `runs/store/files.py`, which writes the JSON, and what makes or validates it know a manifest's keys."""
+    by_key = re.compile(r"\bmanifest(\[[\"']|\.get\()")
+    users = {below(path) for path in MODULES if by_key.search(path.read_text(encoding="utf-8"))}
+    assert users <= {"runs/store/files.py"}

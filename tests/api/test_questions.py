@@ -14,6 +14,7 @@ import pytest
 
 import loopbench
 from loopbench.api import progress as progress_module
+from loopbench.api.questions import CellChoice
 from loopbench.datasets import arithmetic
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
@@ -83,7 +84,8 @@ def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> N
 
 
 def test_an_ablation_prints_the_effect_of_each_factor(quiet: dict[str, Any]) -> None:
-    found = loopbench.ablate(Finish(), {"parse_retries": [0, 2]}, profiles=["flaky-format"], **quiet)
+    cells = CellChoice(interactions=False)
+    found = loopbench.ablate(Finish(), {"parse_retries": [0, 2]}, profiles=["flaky-format"], cells=cells, **quiet)
     assert repr(found).splitlines()[1].startswith("parse_retries 0 → 2: ")
     assert len(found.effects)
 
@@ -146,7 +148,7 @@ def test_a_mistake_is_told_in_one_line_and_makes_nothing(settings: dict[str, Any
         (lambda: loopbench.ablate("finish", {}), "^factors: give at least one"),
         (lambda: loopbench.ablate("finish", {"parse_retries": [0]}), "^factors: parse_retries: give two values or more"),
         (
-            lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, most_trials=0),
+            lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, cells=CellChoice(most_trials=0)),
             "^most_trials: it must be at least 1, got 0",
         ),
         (lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, tasks=0), "^tasks: .* got 0"),

@@ -88,7 +88,7 @@ def test_tools_of_ones_own_are_called_only_with_permission(loopbench, tmp_path) 
     ended = loopbench("check", "suite", "birds:parrots")
     assert ended.code == 0
     assert not (tmp_path / "waved").exists()
-    assert ended.out.count("calls tools that may act on the real world; --run-tools lets it") == 4
+    assert ended.out.count("calls tools that may act on the real world; --run-tools allows it") == 4
     assert ended.out.splitlines()[-1] == "birds:parrots: every check passes; 5 left out (20 tasks, no tool called)"
     assert "oracle" not in ended.out
     allowed = loopbench("check", "suite", "birds:parrots", "--run-tools", "--json")

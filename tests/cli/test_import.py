@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from loopbench.experiments.import_runs.foreign_trials import ForeignTrial
-from loopbench.experiments.import_runs.table import COLUMNS
+from loopbench.experiments.import_runs.formats.table import COLUMNS
 
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "outside.md"
-FILES = ROOT / "tests" / "experiments" / "outside" / "files"
+FILES = ROOT / "tests" / "experiments" / "import_runs" / "files"
 TASKS = 60
 
 
@@ -151,7 +151,7 @@ def test_names_and_paths_of_runs(loopbench, here):
     for folder in (here / "here" / "mine", here / "elsewhere" / "mine", made):
         assert (folder / "manifest.json").exists()
     again = loopbench("import", "a.csv", "-o", "here/mine")
-    assert (again.code, again.err) == (2, "error: here/mine: is there already; take another --name\n")
+    assert (again.code, again.err) == (2, "error: here/mine: exists already; take another --name\n")
 
 
 def test_columns_left_out_are_said(loopbench, here):

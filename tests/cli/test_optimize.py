@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 import loopbench as package
+from loopbench.experiments.optimize.config import load_optimize_config
+from loopbench.experiments.optimize.prepare import prepare
 
 SOURCE = Path(package.__file__).parents[1]
 SMALL = ["--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "6", "--dev", "6", "--test", "10", "--repeats", "1"]
@@ -243,21 +245,25 @@ def test_a_mistake_is_one_line_and_leaves_nothing(loopbench, here, arguments, sa
     assert list(here.iterdir()) == []
 
 
+def own_optimization(here: Path, **compare: Any) -> Path:
+    """Return the directory of an optimization with an optimizer of the user's own; `compare`: other settings than it began with."""
+    made = prepare(load_optimize_config(None, {"loops": ("bare",), "runs": here / "runs", "mlflow": True}))
+    manifest = json.loads((made.folder / "manifest.json").read_text())
+    manifest["config"]["search"]["optimizer"] = "some.module:Own"
+    manifest["config"]["compare"] |= compare
+    (made.folder / "manifest.json").write_text(json.dumps(manifest))
+    return made.folder
+
+
 def test_resume_of_code_of_ones_own_has_to_be_allowed(loopbench, here, monkeypatch):
-    run = here / "run"
-    run.mkdir()
-    config = {"compare": {"loops": ["bare"]}, "search": {"optimizer": "some.module:Own"}}
-    (run / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": config}))
+    run = own_optimization(here)
     refused = loopbench("resume", str(run))
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "--allow some.module:Own" in refused.err
 
 
 def test_a_store_is_typed_again_for_an_optimization_or_nothing_is_logged(loopbench, here):
-    run = here / "run"
-    run.mkdir()
-    config = {"compare": {"loops": ["bare"], "tracking_uri": "http://mlflow.example"}, "search": {"optimizer": "some.module:Own"}}
-    (run / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": config}))
+    run = own_optimization(here, tracking_uri="http://mlflow.example")
     refused = loopbench("resume", str(run))
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "--tracking-uri http://mlflow.example, or log nothing: --no-mlflow" in refused.err

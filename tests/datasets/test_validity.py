@@ -197,7 +197,7 @@ def test_arguments_that_json_cannot_say_are_a_problem() -> None:
     tools = tuple(Tool.from_function(function, blocking=False) for function in (pair, size))
     problems = task_problems(Suite("s", "1", (odd,), lambda _: StatelessEnvironment(tools)))
     assert len(problems) == 1
-    assert "call 'c2': the arguments are no JSON" in problems[0]
+    assert "call 'c2': the arguments are not JSON" in problems[0]
 
 
 def test_too_many_tasks_without_an_answer_are_a_problem() -> None:

@@ -312,7 +312,7 @@ def test_a_secret_in_an_option_is_refused_and_names_of_trials_stay_what_they_are
     monkeypatch.setenv("APP_SECRET", "react_extract")  # the name of a loop
     found = made(tmp_path, loops=("react_extract",), suite="arithmetic(size=2)")
     for record in found.records:
-        assert read_trace(found.folder, record)["arm"] == "react_extract/clean"
+        assert read_trace(found.folder, record).head.arm == "react_extract/clean"
     monkeypatch.setenv("MY_TOKEN", "correct-horse-battery-9")
     runs = len(list((tmp_path / "runs").iterdir()))
     with pytest.raises(ValueError, match="option instructions holds what looks like a secret") as told:

@@ -11,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
+from loopbench.metrics.trace import Trace
 from loopbench.protocol import Outcome, StopReason, ToolCall
 from loopbench.text.trace_text import MAX_CHARS, Block, as_judged, blocks
 
 
-def shown(trace: dict[str, Any], **options: Any) -> list[Block]:
+def shown(trace: Trace, **options: Any) -> list[Block]:
     return list(blocks(trace, **options))
 
 
 @pytest.fixture
-def struck(one_trial, arithmetic_suite, tmp_path) -> dict[str, Any]:
+def struck(one_trial, arithmetic_suite, tmp_path) -> Trace:
     """The trace of a trial whose every reply is cut off, until the loop gives up."""
     file = tmp_path / "cut.toml"
     file.write_text('name = "cut"\n[rates]\n"wire.truncated" = 1.0\n[clears]\nfeedback = 0\nafter = 0\nnever = 1\n')
-    made: dict[str, Any] = json.loads(one_trial(Bare(), arithmetic_suite, profile=str(file)).trace)
-    return made
+    return Trace.from_json(json.loads(one_trial(Bare(), arithmetic_suite, profile=str(file)).trace))
 
 
 def test_a_failed_trial_is_explained_by_fault_reply_error_and_stop(struck, arithmetic_suite):
@@ -46,7 +46,7 @@ def test_a_failed_trial_is_explained_by_fault_reply_error_and_stop(struck, arith
 
 
 def test_a_solved_trial_reads_in_order(one_trial, tiny):
-    found = shown(json.loads(one_trial(Bare(), tiny()).trace))
+    found = shown(Trace.from_json(json.loads(one_trial(Bare(), tiny()).trace)))
     assert [block.kind for block in found if block.kind != "prompt"] == [
         "head",
         "reply",
@@ -66,15 +66,18 @@ def test_a_solved_trial_reads_in_order(one_trial, tiny):
 
 def test_an_answer_that_was_judged_again_is_shown_with_the_scores_that_count(one_trial, tiny):
     done = one_trial(Bare(), tiny())
-    trace = json.loads(done.trace)
-    assert as_judged(trace, done.record) is trace
-    end = shown(as_judged(trace, replace(done.record, scores={"accuracy": 0.0})))[-1].text
+    trace = Trace.from_json(json.loads(done.trace))
+    assert as_judged(trace, done.record).trace is trace
+    assert as_judged(trace, done.record).to_json() == json.loads(done.trace)
+    again = as_judged(trace, replace(done.record, scores={"accuracy": 0.0}))
+    assert again.to_json() == json.loads(done.trace) | {"scores": {"accuracy": 0.0}, "judged_again": True}
+    end = shown(again.trace, judged_again=again.judged_again)[-1].text
     assert end.endswith("expected when it ran: 42\naccuracy 0")
 
 
 def test_a_prompt_is_shown_once(one_trial, tiny):
     suite = tiny()
-    found = shown(json.loads(one_trial(Bare(), suite).trace))
+    found = shown(Trace.from_json(json.loads(one_trial(Bare(), suite).trace)))
     prompts = [block.text for block in found if block.kind == "prompt"]
     assert sum(suite.tasks[0].query.text in text for text in prompts) == 1
     assert "(2 messages as before)" in prompts
@@ -83,7 +86,7 @@ def test_a_prompt_is_shown_once(one_trial, tiny):
 def test_a_disturbed_tool_is_marked(one_trial, tiny, tmp_path):
     file = tmp_path / "broken.toml"
     file.write_text('name = "broken"\n[rates]\n"tool.raises" = 1.0\n[clears]\nfeedback = 1\nafter = 0\nnever = 0\n')
-    found = shown(json.loads(one_trial(Bare(), tiny(), profile=str(file)).trace))
+    found = shown(Trace.from_json(json.loads(one_trial(Bare(), tiny(), profile=str(file)).trace)))
     at = next(index for index, block in enumerate(found) if block.kind == "fault")
     assert found[at].text == "tool.raises"
     assert (found[at + 1].kind, found[at + 1].label) == ("observation", "double (error, ToolUnavailable)")
@@ -95,7 +98,7 @@ def test_long_texts_are_cut_unless_all_is_asked_for(one_trial, tiny, written):
         await tools.call(ToolCall("double", {"n": 1}))
         return Outcome("x" * 50_000, StopReason.FINISHED, 0)
 
-    trace = json.loads(one_trial(written(run), tiny()).trace)
+    trace = Trace.from_json(json.loads(one_trial(written(run), tiny()).trace))
     cut = next(block for block in shown(trace) if block.kind == "note")
     assert len(cut.text) < MAX_CHARS + 100
     assert "characters left out; --full shows them" in cut.text
@@ -111,7 +114,7 @@ def test_the_trace_of_any_texts_can_be_shown(one_trial, tiny, written, note, arg
         await tools.call(ToolCall("double", {argument: argument}))
         return Outcome(answer, StopReason.FINISHED, 0)
 
-    trace = json.loads(one_trial(written(run), tiny()).trace)
+    trace = Trace.from_json(json.loads(one_trial(written(run), tiny()).trace))
     for full in (False, True):
         found = shown(trace, full=full)
         assert [block.kind for block in found] == ["head", "note", "observation", "end"]

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from loopbench import session
+from loopbench.datasets.generating import Source
 from loopbench.datasets.task import Suite, Task
 from loopbench.protocol import Loop
 from loopbench.protocol.names import parse_spec, value_text
-from loopbench.runs.registry import PACKAGES, make_loop
+from loopbench.runs.registry import PACKAGES, builtin_names, find, make_loop
 
 Kind = Literal["loop", "suite", "scorer"]
 MAIN, SESSION = "__main__", session.__name__
@@ -52,7 +53,7 @@ def suite_name(given: str | Suite | Callable[..., Suite], scorer: str | Callable
             raise ValueError("scorer: it judges the tasks of a Suite object; call the function that makes the suite")
         if not callable(given):
             raise ValueError(f"suite: {given!r} is not a Suite, nor a function that makes one, nor a name")
-        return _importable("suite", given) or _keep(given, _plain_name(given), given)
+        return _built_in_suite(given) or _importable("suite", given) or _keep(given, _plain_name(given), given)
     if scorer is None:
         return _keep(lambda: given, given.name, given.open)
     judged = dataclasses.replace(given, tasks=_judged(given.tasks, scorer_name(scorer)))
@@ -82,6 +83,14 @@ def check_workers_can_import(names: Iterable[str]) -> None:
 
 def _judged(tasks: Iterable[Task], scorer: str) -> tuple[Task, ...]:
     return tuple(dataclasses.replace(task, scorer=scorer) for task in tasks)
+
+
+def _built_in_suite(given: Callable[..., Suite]) -> str | None:
+    """Return the name of the built-in suite whose loader this is, or None."""
+    source: object = getattr(given, "__self__", None)
+    name = source.name if isinstance(source, Source) else ""
+    is_built_in = name in builtin_names("suite") and getattr(find("suite", name), "__self__", None) is source
+    return name if is_built_in else None
 
 
 def _importable(kind: Kind, target: Any) -> str | None:

@@ -11,6 +11,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -43,7 +44,7 @@ from loopbench.runs.config import CompareConfig, SettingError, load_config
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
 
-from .answer import Answer
+from .conclusion import Conclusion
 from .objects import check_workers_can_import, loop_name, suite_name
 from .progress import is_shown, shown
 
@@ -52,6 +53,18 @@ AnySuite = str | Suite | Callable[..., Suite]
 AnyRun = str | Path | Loaded
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
+
+
+@dataclass(frozen=True, slots=True)
+class CellChoice:
+    """Which combinations of an ablation's values run."""
+
+    design: ablation.Kind | None = None
+    """All cells (full) or a fraction of them (fractional); None takes all where `most_trials` allows it."""
+    most_trials: int | None = None
+    """Maximum number of trials, over all cells and profiles."""
+    interactions: bool = True
+    """Whether interactions of two factors are tested too."""
 
 
 def _naming_settings(question: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -85,7 +98,7 @@ def compare(
 
     Raises ValueError for bad input, before anything is run; and KeyboardInterrupt, which leaves a run that can be resumed.
     """
-    config = _config({"loops": loops, "suite": suite, "profiles": profiles, **settings}, scorer)
+    config = _config({"loops": loops, "suite": suite, "profiles": profiles, "scorer": scorer, **settings})
     return _carry_out(lambda: prepare(config), progress)
 
 
@@ -96,25 +109,22 @@ def ablate(
     *,
     suite: AnySuite = "arithmetic",
     profiles: Sequence[str | Path] = ("clean",),
-    scorer: str | Callable[..., float] | None = None,
-    design: ablation.Kind | None = None,
-    most_trials: int | None = None,
-    interactions: bool = True,
+    cells: CellChoice = CellChoice(),
     progress: bool | None = None,
     **settings: Any,
 ) -> Loaded:
     """Vary a loop's options together, and return the run, which prints as the effect of each of them.
 
-    `factors`: option → its values, the base first, such as `{"parse_retries": [0, 2, 5]}`. `design`: full or fractional; None
-    takes the full one where `most_trials` allows it. Everything else is as for `compare`, and so is what is raised.
+    `factors`: option → its values, the base first, such as `{"parse_retries": [0, 2, 5]}`. `cells`: which combinations run.
+    Everything else is as for `compare`, and so is what is raised.
     """
     named = loop_name(loop)
     for option, values in factors.items():
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise ValueError(f"factors: {option}: give a list of values, got {values!r}")
     texts = tuple(f"{option}={','.join(value_text(value) for value in values)}" for option, values in factors.items())
-    request = ablation.AblationRequest(named, texts, design, most_trials, interactions)
-    config = _config({"loops": (named,), "suite": suite, "profiles": profiles, **settings}, scorer)
+    request = ablation.AblationRequest(named, texts, cells.design, cells.most_trials, cells.interactions)
+    config = _config({"loops": (named,), "suite": suite, "profiles": profiles, **settings})
     return _carry_out(lambda: ablation.prepare(request, config), progress)
 
 
@@ -128,7 +138,7 @@ def gate(
     alpha: float = 0.05,
     progress: bool | None = None,
     **settings: Any,
-) -> Answer[gates.GateResult]:
+) -> Conclusion[gates.GateResult]:
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
@@ -149,7 +159,7 @@ def gate(
         folder = _loaded(run).results.folder
     judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path)
     said = [*gate_outputs.paragraphs(judged), *gate_outputs.task_lines(judged)]
-    return Answer(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
+    return Conclusion(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
 
 
 @_naming_settings
@@ -160,17 +170,16 @@ def optimize(
     suite: AnySuite = "arithmetic",
     profile: str | Path = "clean",
     model: str = "scripted",
-    scorer: str | Callable[..., float] | None = None,
     progress: bool | None = None,
     **settings: Any,
-) -> Answer[OptimizationResult]:
+) -> Conclusion[OptimizationResult]:
     """Optimize each loop's prompts on an equal budget, judge them on locked tasks, and return what it gained.
 
     `optimizer`: a teleprompter by name, `name(option=value)`. `settings`: fields of SearchConfig (budget, proposer, train, dev,
     threads) and of CompareConfig; `budget={"calls": 500}`.
     Raises ValueError for bad input, RunStopped where the search cannot go on; the run directory can be resumed.
     """
-    flags = _named({"loops": loops, "suite": suite, "profiles": (profile,), "models": (model,), **settings}, scorer)
+    flags = _named({"loops": loops, "suite": suite, "profiles": (profile,), "models": (model,), **settings})
     config = load_optimize_config(None, flags | {"optimizer": optimizer})
     _check_importable(config.compare)
 
@@ -182,7 +191,7 @@ def optimize(
         return made.folder
 
     found = optimization_result(_apart(search))
-    return Answer(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
+    return Conclusion(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
 
 
 @_naming_settings
@@ -195,7 +204,7 @@ def size(
     margin: float | None = None,
     alpha: float | None = None,
     power: float = 0.8,
-) -> Answer[Sizing]:
+) -> Conclusion[Sizing]:
     """Work out from a pilot run how many tasks and repeats a decision takes, and what they cost; no model is called.
 
     `again`: a second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
@@ -203,10 +212,10 @@ def size(
     """
     request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,))
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
-    return Answer(found.run, [*size_tables.answers(found), *found.doubts], size_tables.tables(found), found)
+    return Conclusion(found.run, [*size_tables.answers(found), *found.doubts], size_tables.tables(found), found)
 
 
-def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | None = None) -> Answer[Why]:
+def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | None = None) -> Conclusion[Why]:
     """Say where arms part, and why the one that did not solve a task lost it; no model is called.
 
     `a`, `b`: two arms, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
@@ -217,26 +226,26 @@ def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | 
     found = _loaded(run).results
     pairs = None if a is None or b is None else pairs_named(found, a, b)
     reasons = explain(found, pairs=pairs, task=task)
-    return Answer(found.title, [_parting(pair) for pair in reasons.pairs], (), reasons)
+    return Conclusion(found.title, [_parting(pair) for pair in reasons.pairs], (), reasons)
 
 
 # --- shared ---
 
 
-def _named(settings: Mapping[str, Any], scorer: str | Callable[..., float] | None) -> dict[str, Any]:
-    """Return settings with names in the place of objects."""
+def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with names in the place of objects; `scorer` becomes part of the suite."""
     made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     for name in ("loops", "profiles", "models"):
         if isinstance(made.get(name), str | Path):
             raise ValueError(f"{name}: give a list, such as [{str(made[name])!r}]")
     made["loops"] = tuple(loop_name(loop) for loop in made["loops"])
     made["profiles"] = tuple(str(profile) for profile in made["profiles"])
-    made["suite"] = suite_name(made["suite"], scorer)
+    made["suite"] = suite_name(made["suite"], made.pop("scorer", None))
     return made
 
 
-def _config(settings: Mapping[str, Any], scorer: str | Callable[..., float] | None) -> CompareConfig:
-    config = load_config(None, _named(settings, scorer))
+def _config(settings: Mapping[str, Any]) -> CompareConfig:
+    config = load_config(None, _named(settings))
     _check_importable(config)
     return config
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -21,21 +20,13 @@ from .options import JsonOption, OptionGroup, RunsOption, Texts, with_options
 from .outcome import print_results, write_report
 
 
-class ImportFormat(StrEnum):
-    """Formats of files that can be imported."""
-
-    INSPECT = "inspect"
-    PYDANTIC_EVALS = "pydantic-evals"
-    CSV = "csv"
-
-
 class ImportOptions(OptionGroup):
     files: Annotated[list[Path], typer.Argument()]
     """Inspect logs, pydantic-evals reports or tables; as many as are to be compared."""
     name: Annotated[Path | None, typer.Option("--name", "-o"), IfAbsent("generated")] = None
     """Name of the run in the runs folder, or a path."""
-    format_: Annotated[ImportFormat | None, typer.Option("--format"), IfAbsent("taken from each file")] = None
-    """Format of all files."""
+    format_: Annotated[str | None, typer.Option("--format"), IfAbsent("taken from each file")] = None
+    """Format of all files, such as inspect."""
     arm: Texts
     """Name of the arm of each file in turn; files with equal names are repeats of one arm."""
     scorer: str | None = None
@@ -57,7 +48,7 @@ class ImportOptions(OptionGroup):
     def request(self) -> ImportRequest:
         scale = None if self.scale is None else ScoreScale.parse(self.scale)
         return ImportRequest(
-            format=None if self.format_ is None else self.format_.value,
+            format=self.format_,
             reading=ReadingOptions(self.scorer, scale, self.cluster, self.errors_as_failures),
             arms=self.arm,
             suite=self.suite,

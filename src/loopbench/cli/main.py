@@ -61,7 +61,7 @@ class LazyCommand(TyperCommand):
     """A command's name and summary; once it is chosen, its module is imported and takes over."""
 
     def __init__(self, name: str, target: str, summary: str) -> None:
-        super().__init__(name, help=summary, rich_markup_mode=None)
+        super().__init__(name, help=summary, short_help=summary, rich_markup_mode=None)
         self.target = target
 
     def load(self) -> Any:
@@ -104,7 +104,7 @@ def _all_commands() -> TyperGroup:
     made = get_group(root)
     groups = {"": made}
     for name, summary in GROUPS.items():
-        groups[name] = TyperGroup(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None)
+        groups[name] = TyperGroup(name=name, help=summary, short_help=summary, no_args_is_help=True, rich_markup_mode=None)
     for name, (target, summary) in COMMANDS.items():
         group, _, last = name.rpartition(" ")
         if group and group not in made.commands:

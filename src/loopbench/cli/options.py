@@ -29,6 +29,8 @@ from loopbench.runs.permissions import Permissions
 
 Texts = Annotated[list[str], Field(default_factory=list)]
 """Values of a flag that may be repeated."""
+METAVARS: Mapping[Any, str] = {str: "TEXT", list[str]: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
+"""What the help shows in the place of a flag's value."""
 
 
 # --- option groups ---
@@ -131,7 +133,7 @@ class ConfigFlag:
         """The flag as a parameter that Typer understands; what is not typed is None."""
         kind = _plain_type(self.field.annotation)
         name = f"{self.name}/--no-{self.name[2:]}" if kind is bool and self.field.default else self.name
-        option = typer.Option(name, help=self.help, show_default=False)
+        option = typer.Option(name, help=self.help, show_default=False, metavar=METAVARS.get(kind))
         return Parameter("_".join(self.path), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
 
 
@@ -227,6 +229,8 @@ def _parameters(group: type[OptionGroup]) -> Iterator[Parameter]:
         is_switch = info.annotation is bool and not info.default  # Typer would add a flag --no-…
         option = copy(known) if known else typer.Option(f"--{name.replace('_', '-')}") if is_switch else typer.Option()
         option.help, option.show_default = help_text(info), False
+        if isinstance(option, OptionInfo):
+            option.metavar = option.metavar or METAVARS.get(_plain_type(info.annotation))
         default = Parameter.empty if info.is_required() else info.get_default(call_default_factory=True)
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[info.annotation, option])
 

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from loopbench.experiments.fit_profile.fit import Fitted, fit_run, remarks, to_toml
+from loopbench.experiments.fit_profile.fit import Fitted, fit_run
+from loopbench.experiments.fit_profile.toml import remarks, to_toml
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Profile, load_profile
 from loopbench.runs.config import IfAbsent
 from loopbench.text.table import Table

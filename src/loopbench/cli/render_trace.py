@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.text import Text
 
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.text.plain_text import plain
-from loopbench.text.trace_text import blocks
+from loopbench.text.trace_text import JudgedTrace, blocks
 
 from .console import out
 
@@ -24,14 +23,14 @@ _STYLES = {
 }
 
 
-def trace(found: Mapping[str, Any], faults: Sequence[FaultRecord], *, full: bool) -> None:
+def trace(found: JudgedTrace, faults: Sequence[FaultRecord], *, full: bool) -> None:
     """Print one trial: its faults and what became of them, then its events."""
     console = out()
     for fault in faults:
         became = "absorbed" if fault.absorbed else "recovered" if fault.recovered else "not recovered"
         fate = f"landed, {became}" if fault.landed else "did not land"
         console.print(Text(plain(f"fault {fault.kind} at {fault.point}: {fate}"), style=_STYLES["fault"]))
-    for block in blocks(found, full=full):
+    for block in blocks(found.trace, full=full, judged_again=found.judged_again):
         style = _STYLES.get(block.kind, "")
         console.print(Text(plain(f"── {block.label} "), style=style))
         lines = [f"   {line}" for line in plain(block.text).split("\n")]

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments.serve.trials import SuiteTrials
+from loopbench.experiments.serve.pages import SuiteTrials
 from loopbench.models.profiles import load_profile
 from loopbench.models.server import Server
 from loopbench.protocol.names import parse_spec

@@ -36,7 +36,7 @@ def show(choice: RunChoice, options: ShowOptions, output: JsonOption) -> None:
     record = find_trial(folder, options.trial)
     trace = as_judged(read_trace(folder, record), record)
     if output.as_json:
-        print(json.dumps(trace, ensure_ascii=True))
+        print(json.dumps(trace.to_json(), ensure_ascii=True))
     else:
         render_trace.trace(trace, record.faults, full=options.full)
 

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from loopbench.protocol import Message, render_value
-from loopbench.protocol.chat import NativeCall
+from loopbench.protocol.chat import MessageRole, NativeCall
 from loopbench.protocol.digest import canonical_json
 
 NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
@@ -145,7 +146,7 @@ class ModelExchange:
             scope=_get(event, "scope", str, ""),
             tool_choice=_optional(event, "tool_choice", str),
             fault=_get(event, "fault", str, ""),
-            seconds=_get(event, "seconds", float, 0.0),
+            seconds=_seconds(event),
             failed_attempts=_texts(event, "failed_attempts"),
             reply=_optional(event, "reply", str),
             native_calls=tuple(_native(call) for call in _objects(event, "calls", "a native call", needed=False)),
@@ -357,15 +358,24 @@ def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(listed)
 
 
+def _seconds(event: Mapping[str, Any]) -> float:
+    value: float = _get(event, "seconds", float, 0.0)
+    if not 0 <= value <= sys.float_info.max:
+        raise ValueError("seconds is not a number from 0 on")
+    return value
+
+
 def _tokens(event: Mapping[str, Any]) -> tuple[int, int] | None:
     listed = _optional(event, "tokens", list)
-    if listed is not None and [type(count) for count in listed] != [int, int]:
-        raise ValueError("tokens are not two whole numbers")
+    if listed is not None and ([type(count) for count in listed] != [int, int] or min(listed) < 0):
+        raise ValueError("tokens are not two whole numbers from 0 on")
     return None if listed is None else (listed[0], listed[1])
 
 
 def _message(data: Mapping[str, Any]) -> Message:
     role: Any = _get(data, "role", str)
+    if role not in get_args(MessageRole):
+        raise ValueError(f"a message's role is not one of {', '.join(get_args(MessageRole))}")
     asked = tuple(
         NativeCall(_get(call, "id", str, ""), *_function(_get(call, "function", Mapping)))
         for call in _objects(data, "tool_calls", "a native call", needed=False)

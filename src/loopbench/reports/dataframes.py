@@ -119,13 +119,13 @@ class Loaded:
 
         Raises RunError where none or several match, or the trial has no trace.
         """
-        return read_trace(self.results.folder, find_record(self.results, trial))
+        return read_trace(self.results.folder, find_record(self.results, trial)).to_json()
 
     def __repr__(self) -> str:
         """Return a line that names the run, then its verdicts, a line each."""
         found = self.results
         head = f"<{found.folder.name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
-        return "\n".join(plain(line) for line in (head, *self._sentences()))
+        return "\n".join(" ".join(plain(line).split()) for line in (head, *self._sentences()))
 
     def _repr_html_(self) -> str:
         """Return the verdicts for a notebook, then the arms with their intervals."""

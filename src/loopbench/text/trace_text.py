@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from loopbench.metrics.record import Record
+from loopbench.metrics.trace import ModelExchange, ToolRun, Trace, TraceHead
 
 Kind = Literal["head", "prompt", "reply", "move", "error", "observation", "note", "fault", "end"]
 MAX_CHARS = 1_200
@@ -24,66 +25,79 @@ class Block:
     text: str
 
 
-def as_judged(trace: dict[str, Any], record: Record) -> dict[str, Any]:
-    """A trial's trace with the scores that count, which are the record's: the answer may have been judged again since."""
-    if trace.get("scores") == record.scores:
-        return trace
-    return {**trace, "scores": dict(record.scores), "status": record.status, "reason": record.reason, "judged_again": True}
+@dataclass(frozen=True, slots=True)
+class JudgedTrace:
+    """A trial's trace with the scores that count."""
+
+    trace: Trace
+    judged_again: bool
+    """The answer was judged again after the trial ran."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return self.trace.to_json() | ({"judged_again": True} if self.judged_again else {})
 
 
-def blocks(trace: Mapping[str, Any], *, full: bool = False) -> Iterator[Block]:
-    """All pieces in order; long texts are cut unless `full`."""
+def as_judged(trace: Trace, record: Record) -> JudgedTrace:
+    """Return a trial's trace with the scores of its record: the answer may have been judged again since the trial ran."""
+    if trace.head.scores == record.scores:
+        return JudgedTrace(trace, judged_again=False)
+    head = replace(trace.head, scores=dict(record.scores), status=record.status, reason=record.reason)
+    return JudgedTrace(replace(trace, head=head), judged_again=True)
+
+
+def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False) -> Iterator[Block]:
+    """Yield all pieces in order; long texts are cut unless `full`."""
     limit = None if full else MAX_CHARS
+    head = trace.head
     shown: dict[str, str] = {}
-    yield Block("head", f"{trace['arm']}/{trace['task']}/{trace['repeat']}", _cut(str(trace["query"]), limit))
-    step = 0
-    for event in trace["events"]:
-        kind = event.get("event")
-        if kind == "ask":
-            step += 1
-            yield from _ask(event, step, limit, shown)
-        elif kind == "tool":
-            if event.get("fault"):
-                yield Block("fault", "fault", event["fault"])
-            status = event["status"] if "error_type" not in event else f"{event['status']}, {event['error_type']}"
-            yield Block("observation", f"{event['tool']} ({status})", _cut(event["data"], limit))
-        elif kind == "note":
-            rest = {name: value for name, value in event.items() if name not in ("event", "kind")}
-            yield Block("note", str(event.get("kind")), _cut(_json(rest), limit))
-    scores = ", ".join(f"{name} {value:g}" for name, value in trace["scores"].items()) or trace["status"]
-    when = " when it ran" if trace.get("judged_again") else ""
-    text = f"answer: {_text(trace['answer'])}\nexpected{when}: {_text(trace['expected'])}\n{scores}"
-    if trace["scores"].get("state", 1.0) < 1:
-        state = trace["end_state"]
-        text += f"\nend state: {_text(state['found'])}"
-        text += f"\nexpected{when}: {_text(state['expected'])}" if "expected" in state else ""
-    yield Block("end", f"stop: {trace['stop']}", text + (f"\n{trace['reason']}" if trace.get("reason") else ""))
+    yield Block("head", f"{head.arm}/{head.task}/{head.repeat}", _cut(head.query, limit))
+    for event in trace.events:
+        if isinstance(event, ModelExchange):
+            yield from _exchange(event, limit, shown)
+        elif isinstance(event, ToolRun):
+            if event.fault:
+                yield Block("fault", "fault", event.fault)
+            status = event.status if event.error_type is None else f"{event.status}, {event.error_type}"
+            yield Block("observation", f"{event.call.tool} ({status})", _cut(event.data, limit))
+        else:
+            yield Block("note", event.kind, _cut(_json(event.data), limit))
+    yield _end(head, " when it ran" if judged_again else "")
 
 
-def _ask(event: Mapping[str, Any], step: int, limit: int | None, shown: dict[str, str]) -> Iterator[Block]:
-    """`shown`: role and scope → the last message that was shown of them; only what is new in the next is."""
-    scope = f" [{event['scope']}]" if event.get("scope") else ""
-    if event.get("same"):
-        yield Block("prompt", f"{step}. {event['role']}{scope}", f"({event['same']} messages as before)")
-    for message in event["messages"]:
-        text = str(message["content"])
-        for call in message.get("tool_calls", ()):
-            text += f"\n{call['function']['name']} {call['function']['arguments']}"
-        key = f"{event['role']}{scope} {message['role']}"
+def _end(head: TraceHead, when: str) -> Block:
+    scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items()) or head.status
+    text = f"answer: {_text(head.answer)}\nexpected{when}: {_text(head.expected)}\n{scores}"
+    if head.end_state is not None and head.scores.get("state", 1.0) < 1:
+        text += f"\nend state: {_text(head.end_state.get('found'))}"
+        text += f"\nexpected{when}: {_text(head.end_state['expected'])}" if "expected" in head.end_state else ""
+    return Block("end", f"stop: {head.stop}", text + (f"\n{head.reason}" if head.reason else ""))
+
+
+def _exchange(event: ModelExchange, limit: int | None, shown: dict[str, str]) -> Iterator[Block]:
+    """Yield the pieces of one request and its reply.
+
+    `shown`: role and scope → the last message that was shown of them; only what is new in the next is shown.
+    """
+    asked = f"{event.role} [{event.scope}]" if event.scope else event.role
+    if event.same:
+        yield Block("prompt", f"{event.number}. {asked}", f"({event.same} messages as before)")
+    for message, text in zip(event.messages, event.texts, strict=True):
+        key = f"{asked} {message.role}"
         new = text if limit is None else _new_lines(shown.get(key, ""), text)
         shown[key] = text
-        yield Block("prompt", f"{step}. {event['role']}{scope}, {message['role']}", _cut(new, limit))
-    if event.get("fault"):
-        yield Block("fault", "fault", event["fault"])
-    if "error" in event:
-        yield Block("error", event["error"]["kind"], event["error"]["message"])
+        yield Block("prompt", f"{event.number}. {asked}, {message.role}", _cut(new, limit))
+    if event.fault:
+        yield Block("fault", "fault", event.fault)
+    if event.error is not None:
+        yield Block("error", event.error.kind, event.error.message)
         return
-    calls = "".join(f"\n{call['name']} {call['arguments']}" for call in event.get("calls", ()))
-    yield Block("reply", "reply", _cut(event["reply"] + calls, limit) or "(empty)")
-    if "wire_error" in event:
-        yield Block("error", "unreadable", _cut(event["wire_error"], limit))
-    elif "move" in event:
-        yield Block("move", str(event["move"]["move"]), _move(event["move"]))
+    reply = "\n".join([event.reply or "", *(f"{call.name} {call.arguments}" for call in event.native_calls)])
+    yield Block("reply", "reply", _cut(reply, limit) or "(empty)")
+    if event.wire_error is not None:
+        yield Block("error", "unreadable", _cut(event.wire_error, limit))
+    elif event.move is not None:
+        yield Block("move", event.move_kind, _move(event, event.move))
 
 
 def _new_lines(before: str, now: str) -> str:
@@ -100,11 +114,11 @@ def _new_lines(before: str, now: str) -> str:
     return f"{above}{middle}{below}"
 
 
-def _move(move: Mapping[str, Any]) -> str:
-    if move["move"] == "act":
-        return "\n".join(f"{call['name']} {_json(call['arguments'])}" for call in move["calls"]) or "(no call)"
-    if move["move"] == "answer":
-        return "(ends; the answer is stated elsewhere)" if move["value"] is None else _text(move["value"])
+def _move(event: ModelExchange, move: Mapping[str, Any]) -> str:
+    if event.move_kind == "act":
+        return "\n".join(f"{call.tool} {_json(call.arguments)}" for call in event.calls) or "(no call)"
+    if event.move_kind == "answer":
+        return "(ends; the answer is stated elsewhere)" if event.value is None else _text(event.value)
     return _json({name: value for name, value in move.items() if name != "move"})
 
 

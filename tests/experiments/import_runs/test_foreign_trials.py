@@ -91,7 +91,7 @@ def test_nothing_is_nothing(text):
     [
         ("1", "write WORST,BEST"),
         ("1,2,3", "write WORST,BEST"),
-        ("a,b", "no number"),
+        ("a,b", "not a number"),
         ("1,1", "two different"),
         (",1", "two different"),
     ],

@@ -110,7 +110,7 @@ def test_an_archive_with_any_bytes_changed(kit, changes):
 def test_an_archive_cut_anywhere(kit, at):
     path = kit.put(EVAL[:at], ".eval")
     if at < len(EVAL):
-        with pytest.raises(ValueError, match="no zip file that can be read"):
+        with pytest.raises(ValueError, match="not a readable zip file"):
             kit.imported(path, scorer="letters")
 
 
@@ -210,7 +210,7 @@ def test_names_of_members_are_no_paths(kit, tmp_path, monkeypatch):
 
 
 def test_other_archives_are_no_logs(kit):
-    with pytest.raises(ValueError, match=r"a zip file, but no log of Inspect: it has no header\.json"):
+    with pytest.raises(ValueError, match=r"a zip file, but not a log of Inspect: it has no header\.json"):
         kit.imported(kit.put(kit.archive({"word/document.xml": b"<x/>"}), ".docx"))
 
 
@@ -226,12 +226,13 @@ def test_json_nested_too_deep(kit, suffix):
 
 
 def test_numbers_beyond_what_python_reads(kit):
-    with pytest.raises(ValueError, match="no JSON: Exceeds the limit"):
+    with pytest.raises(ValueError, match="not JSON: Exceeds the limit"):
         kit.imported(kit.put('{"eval": 1' + "0" * 5000 + "}"))
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [("{}", "neither a log of Inspect nor a report"), ("[]", "no JSON object"), ("", "no JSON")]
+    ("content", "said"),
+    [("{}", "no format recognizes it; say what it is: --format inspect"), ("[]", "not a JSON object"), ("", "not JSON")],
 )
 def test_other_json_is_refused_with_what_to_do(kit, content, said):
     with pytest.raises(ValueError, match=said):
@@ -241,7 +242,7 @@ def test_other_json_is_refused_with_what_to_do(kit, content, said):
 @pytest.mark.parametrize("format_", ["inspect", "pydantic-evals", "csv"])
 def test_a_format_that_was_typed_wins(kit, format_):
     path = kit.put({"cases": [], "eval": {}, "name": "x"})
-    said = {"inspect": "eval.solver is no name", "pydantic-evals": "holds no trial", "csv": "no column of the"}[format_]
+    said = {"inspect": "eval.solver is not a name", "pydantic-evals": "holds no trial", "csv": "no column of the"}[format_]
     with pytest.raises(ValueError, match=said):
         import_files([path], ImportRequest(format=format_), runs=kit.folder / "runs")
 
@@ -252,9 +253,9 @@ def test_a_format_that_was_typed_wins(kit, format_):
 def test_what_is_no_file(kit, tmp_path):
     fifo = tmp_path / "pipe.csv"
     os.mkfifo(fifo)
-    with pytest.raises(ValueError, match="no regular file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         kit.imported(fifo)
-    with pytest.raises(ValueError, match="no regular file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         kit.imported(Path("/dev/zero"))
     with pytest.raises(IsADirectoryError):
         kit.imported(tmp_path)
@@ -264,7 +265,7 @@ def test_what_is_no_file(kit, tmp_path):
 
 def test_nothing_is_left_where_the_second_file_is_broken(kit, tmp_path):
     good, bad = kit.put("task,score\nx,1\n", ".csv"), kit.put("task,score\nx,many\n", ".csv")
-    with pytest.raises(ValueError, match="no number: 'many'"):
+    with pytest.raises(ValueError, match="not a number: 'many'"):
         import_files([good, bad], ImportRequest(), tmp_path / "run", tmp_path / "runs")
     assert not list(tmp_path.iterdir())
 
@@ -284,7 +285,7 @@ def test_nothing_is_left_where_the_disk_refuses(kit, tmp_path, monkeypatch):
 def test_a_run_is_never_overwritten(kit, tmp_path):
     path = kit.put("task,score\nx,1\n", ".csv")
     import_files([path], ImportRequest(), tmp_path / "run")
-    with pytest.raises(ValueError, match="run: is there already"):
+    with pytest.raises(ValueError, match="run: exists already"):
         import_files([path], ImportRequest(), tmp_path / "run")
 
 

@@ -55,9 +55,7 @@ def test_two_logs_are_two_arms(kit):
 
 def test_the_same_arm_twice_needs_names(kit):
     paths = [kit.put(kit.log(kit.sample(1), kit.sample(2, value="I"))), kit.put(kit.log(kit.sample(1)))]
-    with pytest.raises(
-        ValueError, match=r"stands there and in .*; say whether they are two arms, --arm A --arm B, or repeats of one"
-    ):
+    with pytest.raises(ValueError, match=r"is there and in .*; say whether they are two arms, --arm A --arm B, or repeats of one"):
         kit.imported(*paths)
     two = kit.imported(*paths, arms=["old", "new"])
     assert cells(two) == {

@@ -58,7 +58,7 @@ def test_several_evaluators_need_a_choice(kit):
         kit.imported(kit.files / "capitals.json")
     with pytest.raises(ValueError, match="no evaluator 'exact'; there are Exact, closeness, polite, tone"):
         kit.imported(kit.files / "capitals.json", scorer="exact")
-    with pytest.raises(ValueError, match=r"case 'france \[1/2\]': the score is no number: 'good'"):
+    with pytest.raises(ValueError, match=r"case 'france \[1/2\]': the score is not a number: 'good'"):
         kit.imported(kit.files / "capitals.json", scorer="tone")
 
 
@@ -103,7 +103,7 @@ def test_failures_alone_are_a_report(kit):
 def test_two_cases_of_one_name_are_refused(kit):
     with pytest.raises(ValueError, match="two cases of the name 'a' ask different things"):
         kit.imported(kit.put(report(case("a", scores={"x": 1}), case("a", scores={"x": 1}, inputs="other"))))
-    with pytest.raises(ValueError, match="arm agent, task a, repeat 0 stands there twice"):
+    with pytest.raises(ValueError, match="arm agent, task a, repeat 0 is a duplicate"):
         kit.imported(kit.put(report(case("a", scores={"x": 1}), case("a", scores={"x": 1}))))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs import ScoreScale
-from loopbench.experiments.import_runs.table import COLUMNS
+from loopbench.experiments.import_runs.formats.table import COLUMNS
 from loopbench.metrics.summary import METRICS
 
 HEAD = "arm,task,repeat,score\n"
@@ -190,19 +190,19 @@ def test_errored_rows_say_why(kit):
         ("arm,task\na,x\n", "no column of the score: score, accuracy, .* or reward; there are arm, task"),
         ("arm,task,score,score\n", "two columns are called 'score'"),
         (HEAD + "a,x,0\n", "line 2: 3 cells, and the first line names 4 columns"),
-        (HEAD + "a,x,0,1\na,x,0,0\n", "line 3: arm, task and repeat '0' stand in line 2 already"),
+        (HEAD + "a,x,0,1\na,x,0,0\n", "line 3: arm, task and repeat '0' are in line 2 already"),
         (HEAD + "a,x,,1\n", "line 2: the repeat is empty"),
         (HEAD + "a,,0,1\n", "line 2: the task is empty"),
         (HEAD + ",x,0,1\n", "line 2: the arm is empty"),
         (HEAD + 'a,x,0,"1\n', "line 2: unexpected end of data"),
-        (HEAD + 'a,"x\ny",0,1\na,z,0,seven\n', "line 4: the score is no number: 'seven'"),
+        (HEAD + 'a,"x\ny",0,1\na,z,0,seven\n', "line 4: the score is not a number: 'seven'"),
         (HEAD + "a,x,0,7\n", "line 2: the score 7 is not within 0 and 1; say what the scale is, --scale 0,100 say"),
-        (HEAD + "a,x,0,inf\n", "line 2: the score is no number: 'inf'"),
+        (HEAD + "a,x,0,inf\n", "line 2: the score is not a number: 'inf'"),
         ("arm;task;score\na;x;0,5\n", "line 2: the score is written with a comma: '0,5'; write a point, 0.5"),
-        ("arm,task,score,cost\na,x,1,$3\n", r"line 2: cost is no number: '\$3'"),
+        ("arm,task,score,cost\na,x,1,$3\n", r"line 2: cost is not a number: '\$3'"),
         ("arm,task,score,cost\na,x,1,-3\n", "line 2: cost is negative: '-3'"),
-        ("arm,task,score,Turns\na,x,1,2.5\n", "line 2: Turns is no whole number: '2.5'"),
-        ("arm,task,score,tokens\na,x,1,1e400\n", "line 2: tokens is no number that can be meant"),
+        ("arm,task,score,Turns\na,x,1,2.5\n", "line 2: Turns is not a whole number: '2.5'"),
+        ("arm,task,score,tokens\na,x,1,1e400\n", "line 2: tokens is not a plausible number"),
         ("arm,task,score,confidence\na,x,1,1.5\n", "line 2: confidence is not within 0 and 1: '1.5'"),
         ("arm,task,score,stop\na,x,1,tired\n", "line 2: stop 'tired' is none of finished, forced"),
         ("arm,task,score,status\na,x,1,fine\n", "line 2: status 'fine' is none of scored, ok, errored"),
@@ -223,14 +223,14 @@ def test_what_is_wrong_is_said_with_its_line(kit, text, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"task": "x", "score": 1}\n[1]', "line 2: no JSON object"),
+        ('{"task": "x", "score": 1}\n[1]', "line 2: not a JSON object"),
         ('{"task": "x", "score": 1}\n{', "line 2: Expecting property name"),
-        ('{"task": ["x"], "score": 1}', "line 1: the task is no name"),
+        ('{"task": ["x"], "score": 1}', "line 1: the task is not a name"),
         (r'{"task": "x\ud83d", "score": 1}', r"line 1: the task holds half a character: 'x\\ud83d'"),
-        ('{"task": "x", "score": {"a": 1}}', "line 1: the score is no number: {'a': 1}"),
-        ('{"task": "x", "score": 1, "steps": true}', "line 1: steps is no number: True"),
-        ('{"task": "x", "score": Infinity}', "line 1: the score is no number that can be meant: inf"),
-        ('{"task": "x", "score": 1, "steps": 1' + "0" * 400 + "}", "line 1: steps is no number that can be meant"),
+        ('{"task": "x", "score": {"a": 1}}', "line 1: the score is not a number: {'a': 1}"),
+        ('{"task": "x", "score": 1, "steps": true}', "line 1: steps is not a number: True"),
+        ('{"task": "x", "score": Infinity}', "line 1: the score is not a plausible number: inf"),
+        ('{"task": "x", "score": 1, "steps": 1' + "0" * 400 + "}", "line 1: steps is not a plausible number"),
         ("[" * 100_000, "line 1: nested too deep"),
     ],
 )
@@ -240,7 +240,7 @@ def test_what_is_wrong_in_json_lines_is_said_with_its_line(kit, text, said):
 
 
 def test_bytes_that_are_no_text_are_told_with_their_line(kit):
-    with pytest.raises(ValueError, match="line 2: no UTF-8 text"):
+    with pytest.raises(ValueError, match="line 2: not UTF-8 text"):
         kit.imported(kit.put(HEAD.encode() + b"a,\xff,0,1\n", ".csv"))
 
 

@@ -15,6 +15,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.experiments.optimize.feedback import ALL_WELL, MAX_CHARS, MAX_SENTENCE_CHARS, MAX_SENTENCES, feedback
 from loopbench.loops.bare import Bare
 from loopbench.metrics.record import Record
+from loopbench.metrics.trace import Trace, TraceError
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.protocol import Plan, PlannedCall, Query, Ref
 
@@ -35,18 +36,26 @@ def tool(name: str, arguments: Any, data: str, status: str = "success", **more: 
     return {"event": "tool", "tool": name, "arguments": arguments, "status": status, "data": data, **more}
 
 
+def read(trace: Any) -> Trace | None:
+    """Read a trace as JSON; None for what is not one."""
+    try:
+        return Trace.from_json(trace)
+    except TraceError:
+        return None
+
+
 WRONG = record()
 
 
 def lines(*events: Event, task: Task = TASK, record: Record = WRONG, **trace: Any) -> list[str]:
-    return feedback(record, {"events": list(events), **trace}, task).splitlines()
+    return feedback(record, read({"events": list(events), **trace}), task).splitlines()
 
 
 # --- the contract ---
 
 
 def test_all_well() -> None:
-    assert feedback(record(1.0), {"events": [tool(*RATED), tool(*PAID)]}, TASK) == ALL_WELL == "Everything went as planned."
+    assert feedback(record(1.0), read({"events": [tool(*RATED), tool(*PAID)]}), TASK) == ALL_WELL == "Everything went as planned."
     assert feedback(record(1.0), None, TASK) == ALL_WELL
 
 
@@ -76,7 +85,7 @@ def test_an_answer_that_is_none_is_told_by_its_stop(stop: str) -> None:
 
 def test_all_sentences_in_their_order() -> None:
     events = [
-        {"event": "ask", "role": "decide", "reply": "?", "wire_error": "No JSON\n at all."},
+        {"event": "ask", "role": "decide", "messages": [], "reply": "?", "wire_error": "No JSON\n at all."},
         tool("rate", {"currency": "sek"}, "unknown currency", "error", error_type="KeyError"),
         tool("rate", {"currency": "EUR"}, "11"),
     ]
@@ -150,7 +159,7 @@ def test_another_way_to_a_right_answer_is_right() -> None:
 
 def test_without_plan_or_trace_nothing_is_said_of_calls() -> None:
     assert lines(tool("rate", {}, "11"), task=replace(TASK, plan=None)) == ['The answer was "41", expected 42.']
-    assert feedback(record(), {}, TASK) == 'The answer was "41", expected 42.'
+    assert feedback(record(), read({}), TASK) == 'The answer was "41", expected 42.'
 
 
 # --- other outcomes ---
@@ -172,7 +181,7 @@ def test_what_was_not_scored_says_why() -> None:
 
 def test_a_low_score_that_nothing_explains_is_told() -> None:
     told = record(0.5, scores={"accuracy": 0.5, "answer": 1.0, "state": 0.5})
-    assert feedback(told, {"events": [tool(*RATED), tool(*PAID)]}, TASK) == "The score was 0.5 of 1."
+    assert feedback(told, read({"events": [tool(*RATED), tool(*PAID)]}), TASK) == "The score was 0.5 of 1."
 
 
 # --- whatever they hold ---
@@ -227,8 +236,8 @@ def test_any_trace_gives_bounded_sentences_without_receipts(
 ) -> None:
     task = replace(TASK, expected=expected, end_state=end_state, plan=TASK.plan if is_planned else None)
     told = record(accuracy, answer=answer, stop=stop, scores={"accuracy": accuracy, "state": accuracy})
-    text = feedback(told, trace, task)
-    assert text == feedback(told, trace, task)
+    text = feedback(told, read(trace), task)
+    assert text == feedback(told, read(trace), task)
     found = text.splitlines()
     assert 1 <= len(found) <= MAX_SENTENCES + 1
     assert len({*found}) == len(found)
@@ -270,7 +279,7 @@ def test_trials_of_real_suites(profile: str, arithmetic_suite: Suite, one_trial:
     for task in arithmetic_suite.tasks[:12]:
         suite = replace(arithmetic_suite, tasks=(task,))
         done = one_trial(Bare(), suite, profile=profile)
-        text = feedback(done.record, json.loads(done.trace), task)
+        text = feedback(done.record, read(json.loads(done.trace)), task)
         assert "[r:" not in text
         if done.record.accuracy == 1:
             right += 1
@@ -290,5 +299,5 @@ def test_a_weakness_is_named_with_what_the_plan_has(arithmetic_suite: Suite, one
     texts = []
     for task in arithmetic_suite.tasks[:20]:
         done = one_trial(Bare(), replace(arithmetic_suite, tasks=(task,)), profile="teachable")
-        texts.append(feedback(done.record, json.loads(done.trace), task))
+        texts.append(feedback(done.record, read(json.loads(done.trace)), task))
     assert any("Argument " in text and "; the plan has " in text for text in texts)

@@ -428,10 +428,10 @@ def test_excluded_tasks_have_to_be_made_up_for(pilot):
     ("wanted", "says"),
     [
         ({"metric": "speed"}, "--metric: unknown metric 'speed'; there are accuracy"),
-        ({"margin": 0.0}, "--margin: more than 0 and less than 1"),
-        ({"margin": 1.0}, "--margin: more than 0 and less than 1"),
+        ({"margin": 0.0}, "--margin: it must be more than 0 and less than 1"),
+        ({"margin": 1.0}, "--margin: it must be more than 0 and less than 1"),
         ({"margin": math.nan}, "--margin"),
-        ({"margin": 200.0, "metric": "steps"}, "--margin: more than 0 and less than 100"),
+        ({"margin": 200.0, "metric": "steps"}, "--margin: it must be more than 0 and less than 100"),
         ({"alpha": 0.5}, "--alpha"),
         ({"alpha": 0.0}, "--alpha"),
         ({"power": 0.4}, "--power"),

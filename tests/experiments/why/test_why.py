@@ -19,7 +19,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.why.why import comparable, loss_of, why
 from loopbench.metrics.record import Record, records_digest
-from loopbench.metrics.trace import ToolRun, Trace
+from loopbench.metrics.trace import ToolRun
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -72,7 +72,7 @@ def test_pairs_are_those_that_met_the_same_and_their_counts_add_up(found):
         assert pair.tasks == len({each.task for each in pair.divergences})
         for each in pair.divergences:
             assert records[each.loser, each.task, each.repeat].accuracy < 1 <= records[each.winner, each.task, each.repeat].accuracy
-            step = course(Trace.from_json(read_trace(found.folder, records[each.loser, each.task, each.repeat])))[each.step - 1]
+            step = course(read_trace(found.folder, records[each.loser, each.task, each.repeat]))[each.step - 1]
             assert step.signature
 
 
@@ -133,7 +133,7 @@ def test_repeated_calls_are_those_of_the_trace(found):
     for record in found.records:
         gave: set[str] = set()
         again = 0
-        for event in Trace.from_json(read_trace(found.folder, record)).events:
+        for event in read_trace(found.folder, record).events:
             if isinstance(event, ToolRun):
                 again += event.call.key in gave
                 gave |= {event.call.key} if event.gave else set()
@@ -170,7 +170,7 @@ def test_where_only_the_winner_has_no_trace_the_loss_is_told_alone(found):
 def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], None]) -> Results:
     """A run whose only trace is that of its first loss, changed."""
     record = next(record for record in found.records if record.status == "scored" and record.accuracy < 1)
-    trace = read_trace(found.folder, record)
+    trace = read_trace(found.folder, record).to_json()
     change(trace)
     writer = TraceWriter(folder / TRACES, 0)
     (place,) = writer.append([json.dumps(trace).encode() + b"\n"])
@@ -223,7 +223,7 @@ def copied(found: Results, folder: Path, times: int) -> Results:
     """A run of so many times the trials, each with a trace."""
     records, traces = [], []
     for record in found.records:
-        trace = read_trace(found.folder, record)
+        trace = read_trace(found.folder, record).to_json()
         for k in range(times):
             task = f"{record.task}-{k}"
             records.append(replace(record, task=task))

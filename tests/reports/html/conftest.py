@@ -105,7 +105,7 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Results, str]
         for record in found.records:
             line = with_text(record.to_json(), text, kept=("suite_digest", "status"))
             if record.trace_at is not None:
-                trace = json.dumps(with_text(read_trace(found.folder, record), text, kept=EVENTS)) + "\n"
+                trace = json.dumps(with_text(read_trace(found.folder, record).to_json(), text, kept=EVENTS)) + "\n"
                 (place,) = writer.append([trace.encode()])
                 line["trace_at"] = list(place)
             lines.append(json.dumps(line) + "\n")

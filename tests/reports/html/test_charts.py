@@ -18,7 +18,7 @@ from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import CostPoint, Front
 from loopbench.reports.html import charts
 from loopbench.reports.html.histograms import MAX_BINS
-from loopbench.reports.html.svg import Axis, Box, ChartRow, Group, interval_rows, middle_cut, place, scale, standalone
+from loopbench.reports.html.svg import Axis, Box, ChartRow, Group, clearest, interval_rows, middle_cut, scale, standalone
 
 SVG = "{http://www.w3.org/2000/svg}"
 VALUES = st.floats(-1e6, 1e6)
@@ -233,9 +233,9 @@ def test_up_is_more_accurate_and_right_is_dearer():
 def test_a_label_goes_where_there_is_room():
     inside = Box(0, 0, 100, 100)
     taken = [Box(50, 40, 100, 60)]
-    assert place([Box(60, 45, 90, 55), Box(10, 45, 40, 55)], taken, inside) == 1
-    assert place([Box(90, 70, 120, 80), Box(10, 70, 40, 80)], taken, inside) == 1
-    assert place([Box(0, 0, 9, 9), Box(20, 0, 29, 9)], [], inside) == 0
+    assert clearest([Box(60, 45, 90, 55), Box(10, 45, 40, 55)], taken, inside) == 1
+    assert clearest([Box(90, 70, 120, 80), Box(10, 70, 40, 80)], taken, inside) == 1
+    assert clearest([Box(0, 0, 9, 9), Box(20, 0, 29, 9)], [], inside) == 0
 
 
 # --- ablations ---

@@ -23,9 +23,9 @@ from loopbench.experiments.optimize.result import OptimizationResult, optimizati
 from loopbench.experiments.optimize.run import run as optimize
 from loopbench.experiments.optimize.watchers import SILENT
 from loopbench.experiments.why.why import why
-from loopbench.metrics.trace import Trace
+from loopbench.metrics.trace import ModelExchange, Note, ToolRun, Trace
 from loopbench.metrics.trajectory.trajectory import course, unmatched
-from loopbench.reports.html.causes import MAX_TRACES, pick, told
+from loopbench.reports.html.causes import MAX_TRACES, choose_examples, find_losses
 from loopbench.reports.html.document import (
     Amount,
     Banner,
@@ -40,7 +40,7 @@ from loopbench.reports.html.document import (
 )
 from loopbench.reports.html.page import optimization_html, report_html, sections
 from loopbench.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
-from loopbench.reports.html.verdict import together, verdict_section
+from loopbench.reports.html.verdict import compared_groups, verdict_section
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.traces import TRACES, read_trace
 from loopbench.text.numbers import interval
@@ -110,7 +110,7 @@ def test_links_lead_to_the_trials_side_by_side_and_no_further(breeze):
 @pytest.mark.parametrize("most", [0, 1, 3, 100])
 def test_examples_are_as_different_as_can_be(breeze, most):
     pairs = why(breeze, most=1).pairs
-    picked = pick(pairs, most)
+    picked = choose_examples(pairs, most)
     kinds = [(one.loser, one.cause) for one in picked]
     assert len(picked) <= most
     assert len(set(kinds)) == len(kinds)
@@ -148,8 +148,8 @@ def test_records_without_traces_are_counted(breeze):
     assert "traces" not in found
     (said,) = found["why"].blocks
     assert isinstance(said, Paragraph)
-    assert f"{told(replace(breeze, records=records), '').why.untraced} lost trials have no trace" in said.text
-    assert told(replace(breeze, records=records), "").why.untraced <= lost
+    assert f"{find_losses(replace(breeze, records=records), '').why.untraced} lost trials have no trace" in said.text
+    assert find_losses(replace(breeze, records=records), "").why.untraced <= lost
 
 
 # --- tasks ---
@@ -179,42 +179,43 @@ def lost_pair(found: Results) -> tuple[Any, Any]:
 
 def test_both_courses_are_marked_once_where_they_part(breeze):
     for section in blocks(of(breeze, "traces"), SideBySide):
-        for course_ in section.courses:
-            assert sum(piece.parts_here for piece in course_.pieces) == 1
+        for course_ in section.trials:
+            assert sum(piece.diverges_here for piece in course_.pieces) == 1
             assert course_.pieces[-1].kind == "end"
             assert course_.pieces[-1].label.startswith("stop: ")
-            assert all(piece.kind != "prompt" for piece in course_.pieces if piece.parts_here)
+            assert all(piece.kind != "prompt" for piece in course_.pieces if piece.diverges_here)
 
 
 def test_the_mark_stands_at_the_first_step_that_the_other_does_not_have(breeze):
     winner, loser = lost_pair(breeze)
-    ours, theirs = course(Trace.from_json(winner)), course(Trace.from_json(loser))
+    ours, theirs = course(winner), course(loser)
     alone = sorted(unmatched([step.signature for step in ours], [step.signature for step in theirs]))
-    made = side_by_side((winner, loser), "run").courses[1]
-    marked = next(piece for piece in made.pieces if piece.parts_here)
+    made = side_by_side((winner, loser), "run").trials[1]
+    marked = next(piece for piece in made.pieces if piece.diverges_here)
     step = theirs[alone[0]]
-    event = None if step.event is None else loser["events"][step.event]
+    event = None if step.event is None else loser.events[step.event]
     if event is None:
         assert marked.kind == "end"
-    elif event["event"] == "tool":
-        assert marked.label.startswith(event["tool"]) or marked.text == event.get("fault")
+    elif isinstance(event, ToolRun):
+        assert marked.label.startswith(event.call.tool) or marked.text == event.fault
     else:
-        assert marked.text.startswith((event.get("fault") or event.get("reply", ""))[:20])
+        assert isinstance(event, ModelExchange)
+        assert marked.text.startswith((event.fault or event.reply or "")[:20])
 
 
 def test_equal_courses_part_at_their_end(calm):
     trace = read_trace(calm.folder, calm.records[0])
-    for made in side_by_side((trace, trace), "run").courses:
-        assert [piece.parts_here for piece in made.pieces] == [False] * (len(made.pieces) - 1) + [True]
+    for made in side_by_side((trace, trace), "run").trials:
+        assert [piece.diverges_here for piece in made.pieces] == [False] * (len(made.pieces) - 1) + [True]
 
 
 def test_a_long_trial_keeps_its_ends_and_the_mark(calm):
     trace = read_trace(calm.folder, calm.records[0])
-    note = {"event": "note", "kind": "k", "n": 1}
-    longer = {**trace, "events": [*[note] * 300, *trace["events"], *[note] * 300]}
-    made = side_by_side((trace, {**longer, "answer": "other"}), "run").courses[1]
+    notes = (Note("k", {"n": 1}),) * 300
+    longer = Trace(replace(trace.head, answer="other"), (*notes, *trace.events, *notes))
+    made = side_by_side((trace, longer), "run").trials[1]
     assert len(made.pieces) <= MAX_PIECES + 3
-    assert any(piece.parts_here for piece in made.pieces)
+    assert any(piece.diverges_here for piece in made.pieces)
     left_out = [int(piece.text.split()[0]) for piece in made.pieces if piece.label == "left out"]
     assert sum(left_out) + len(made.pieces) - len(left_out) > 600
 
@@ -245,7 +246,7 @@ def test_arms_without_a_common_task_are_not_set_against_each_other(breeze):
     arms, (a, b, c) = breeze.comparison.arms[:3], (arm.info.arm for arm in breeze.comparison.arms[:3])
     pairs = tuple(pair for pair in breeze.comparison.pairs if {pair.a, pair.b} == {a, c})
     found = replace(breeze, comparison=replace(breeze.comparison, arms=arms, pairs=pairs))
-    assert [[arm.info.arm for arm in members] for members in together(arms, pairs)] == [[a, c], [b]]
+    assert [[arm.info.arm for arm in members] for members in compared_groups(arms, pairs)] == [[a, c], [b]]
     first, second = (block.text for block in verdict_section(found).blocks if isinstance(block, Paragraph))
     best = max((arms[0], arms[2]), key=lambda arm: arm.summary.accuracy.value)
     assert first == f"Highest accuracy: {best.info.loop}, {interval(best.summary.accuracy, 3)}."
@@ -348,6 +349,7 @@ def test_numbers_stand_to_the_right_and_words_to_the_left(breeze):
 
 def test_commands_can_be_pasted_into_a_shell(breeze):
     arm = "finish(forced_finish=off)/flaky-tools"
-    trace = {**lost_pair(breeze)[1], "arm": arm}
-    made = side_by_side((trace, trace), "a run").courses[0]
-    assert shlex.split(made.command) == ["loopbench", "show", "a run", f"{arm}/{trace['task']}/{trace['repeat']}"]
+    trace = lost_pair(breeze)[1]
+    trace = replace(trace, head=replace(trace.head, arm=arm))
+    made = side_by_side((trace, trace), "a run").trials[0]
+    assert shlex.split(made.command) == ["loopbench", "show", "a run", f"{arm}/{trace.head.task}/{trace.head.repeat}"]

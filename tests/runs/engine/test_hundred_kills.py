@@ -65,4 +65,4 @@ def test_a_hundred_kills_leave_no_trace_in_the_records(tmp_path: Path):
     assert len(records) == len({record.key for record in records}) == len(expected) == 4000
     assert records_digest(records) == records_digest(expected)
     for record in records[::100]:
-        assert read_trace(disturbed, record)["task"] == record.task
+        assert read_trace(disturbed, record).head.task == record.task

@@ -150,7 +150,7 @@ def test_what_is_cut_off_anywhere_loses_only_records_that_were_not_whole(tmp_pat
     assert keys(folder) == [item.key for item in made]
     assert records_digest(read_records(folder)) == records_digest(made)
     for found in read_records(folder):
-        assert read_trace(folder, found)["task"] == found.task
+        assert read_trace(folder, found).head.task == found.task
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_kill_at_any_byte_of_the_last_frame_is_repaired(three):
         write(folder, [replace(made[2], task="t3")])
         found = read_records(folder)
         assert [item.task for item in found] == ["t0", "t1", "t2", "t3"]
-        assert [read_trace(folder, item)["task"] for item in found] == ["t0", "t1", "t2", "t3"]
+        assert [read_trace(folder, item).head.task for item in found] == ["t0", "t1", "t2", "t3"]
         assert zstdcat(folder).count(b"\n") == 4
 
 
@@ -334,10 +334,10 @@ def check_it_goes_on(folder: Path, record: Callable[..., Record]) -> None:
     kept = keys(folder)
     assert len(kept) > 5
     assert [task for _, task, _ in kept] == [f"t{number}" for number in range(len(kept))]
-    assert all(read_trace(folder, found)["task"] == found.task for found in read_records(folder))
+    assert all(read_trace(folder, found).head.task == found.task for found in read_records(folder))
     write(folder, [record(task=f"t{number}") for number in range(len(kept), len(kept) + 20)])
     assert [task for _, task, _ in keys(folder)] == [f"t{number}" for number in range(len(kept) + 20)]
-    assert all(read_trace(folder, found)["task"] == found.task for found in read_records(folder))
+    assert all(read_trace(folder, found).head.task == found.task for found in read_records(folder))
     assert zstdcat(folder).count(b"\n") == len(kept) + 20
 
 

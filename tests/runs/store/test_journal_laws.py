@@ -13,6 +13,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from loopbench.metrics.record import Record
+from loopbench.metrics.trace import Note, Trace
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
 from loopbench.runs.store.records import TRIALS, each_record, read_records
@@ -33,7 +35,7 @@ def trace_of(record: Record, size: int) -> bytes:
     """A trace that tells by itself which attempt it is of."""
     noise = random.Random(repr((record.key, record.attempt))).randbytes(size // 2).hex()
     head = {"arm": record.arm, "task": record.task, "repeat": record.repeat, "attempt": record.attempt}
-    return (json.dumps({**head, "events": [], "noise": noise}) + "\n").encode()
+    return (json.dumps({**head, "events": [{"event": "note", "kind": "noise", "noise": noise}]}) + "\n").encode()
 
 
 def zstdcat(folder: Path) -> bytes:
@@ -149,7 +151,7 @@ class Journals(RuleBasedStateMachine):
             assert replace(line, trace_at=None) == record
             assert (line.trace_at is not None) is (size > 0)
             if line.trace_at is not None:
-                assert traces.read(line) == json.loads(trace_of(record, size))
+                assert traces.read(line) == Trace.from_json(json.loads(trace_of(record, size)))
 
     def whole(self) -> None:
         """After an opening all frames can be read; the last may hold traces beside those that records point at."""
@@ -214,13 +216,20 @@ with Journal(folder) as journal:
         task = f"t{number}"
         if task in done:
             continue
-        trace = json.dumps({"arm": "a", "task": task, "repeat": 0, "events": [], "noise": [number * k % 9973 for k in range(400)]})
+        noise = {"event": "note", "kind": "noise", "noise": [number * k % 9973 for k in range(400)]}
+        trace = json.dumps({"arm": "a", "task": task, "repeat": 0, "events": [noise]})
         journal.append(Record("a", "s", "d", task, 0, 0, "scored", answer="x" * (number % 300)), trace.encode() + b"\\n")
         if number % 37 == 0:
             journal.sync()
             print(task, flush=True)
 print("end", flush=True)
 """
+
+
+def noise_in(trace: Trace) -> Any:
+    (note,) = trace.events
+    assert isinstance(note, Note)
+    return note.data["noise"]
 
 
 @pytest.mark.thorough
@@ -240,7 +249,7 @@ def test_a_process_killed_again_and_again_ends_with_every_trial_once(tmp_path):
         found = read_records(tmp_path)
         traces = Traces(tmp_path)
         assert {word for word in said if word != "end"} <= {record.task for record in found}
-        assert all(traces.read(record)["noise"][1] == int(record.task[1:]) % 9973 for record in found)
+        assert all(noise_in(traces.read(record))[1] == int(record.task[1:]) % 9973 for record in found)
         if child.returncode == 0:
             break
         assert child.returncode == -signal.SIGKILL

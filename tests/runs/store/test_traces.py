@@ -23,6 +23,7 @@ from loopbench.experiments.gate.baseline import bless
 from loopbench.experiments.learn_plans.learn import learn_run
 from loopbench.experiments.why.why import why
 from loopbench.metrics.record import Record
+from loopbench.metrics.trace import Trace
 from loopbench.reports.html.page import report_html
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -45,6 +46,10 @@ from loopbench.runs.store.traces import (
 def line_of(record: Record, pad: str = "") -> bytes:
     head = {"arm": record.arm, "task": record.task, "repeat": record.repeat, "events": [{"event": "note", "pad": pad}]}
     return (json.dumps(head) + "\n").encode()
+
+
+def trace_of(record: Record, pad: str = "") -> Trace:
+    return Trace.from_json(json.loads(line_of(record, pad)))
 
 
 def noise(size: int, seed: int = 0) -> str:
@@ -86,7 +91,7 @@ def test_every_trace_is_read_back_from_its_frame_in_any_order(tmp_path_factory, 
     order.shuffle(made)
     traces = Traces(folder)
     for each in made:
-        assert traces.read(each) == read_trace(folder, each) == json.loads(line_of(each, "x" * sizes[int(each.task[1:])]))
+        assert traces.read(each) == read_trace(folder, each) == trace_of(each, "x" * sizes[int(each.task[1:])])
 
 
 def test_one_trace_of_many_opens_one_frame(tmp_path, record):
@@ -97,7 +102,7 @@ def test_one_trace_of_many_opens_one_frame(tmp_path, record):
     assert length < len(raw) / 5
     raw[:offset], raw[offset + length :] = b"\0" * offset, b"\0" * (len(raw) - offset - length)
     (tmp_path / TRACES).write_bytes(raw)
-    assert read_trace(tmp_path, wanted)["task"] == "t500"
+    assert read_trace(tmp_path, wanted).head.task == "t500"
     with pytest.raises(RunError):
         read_trace(tmp_path, made[0])
 
@@ -109,7 +114,7 @@ def test_traces_that_stand_side_by_side_are_expanded_once(tmp_path, record):
     for at in {place(each)[:2]: each for each in made}.values():
         traces.read(at)
     (tmp_path / TRACES).unlink()
-    assert [traces.read(each)["task"] for each in made] == [each.task for each in made]
+    assert [traces.read(each).head.task for each in made] == [each.task for each in made]
 
 
 def test_a_reader_holds_no_more_than_some_frames(tmp_path, record, monkeypatch):
@@ -221,7 +226,7 @@ def test_damaged_files_give_what_was_written_or_one_line(tmp_path_factory, recor
 
     for found in told(lambda: read_records(folder)) or ():
         trace = told(partial(Traces(folder).read, found))
-        assert trace is None or trace == json.loads(line_of(record(task=trace["task"]), noise(200)))
+        assert trace is None or trace == trace_of(record(task=trace.head.task), noise(200))
     told(lambda: find_trial(folder, "t1"))
     told(lambda: results(folder))
     Journal(folder).close()
@@ -306,7 +311,7 @@ def test_what_is_kept_changes_no_result(whole, failures, some, untraced):
     for found in (whole, failures, some):
         for record in found.records:
             if record.key in traced(found):
-                assert read_trace(found.folder, record)["task"] == record.task
+                assert read_trace(found.folder, record).head.task == record.task
 
 
 def test_a_trace_that_was_not_kept_is_said_not_to_have_been(failures, some, untraced):

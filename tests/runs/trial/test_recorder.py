@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.metrics.trace import TraceHead
 from loopbench.runs.trial.recorder import Recorder
 
-HEAD = {"arm": "a", "task": "t", "repeat": 0}
+HEAD = TraceHead("a", "t", 0)
 
 
 @dataclass(frozen=True)

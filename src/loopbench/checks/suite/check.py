@@ -1,4 +1,4 @@
-"""The list of checks, and what holds all of them against a suite."""
+"""The list of checks, and the functions that apply them to a suite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .static import FILES, JSON, OPENED, SET_ASIDE
 from .subject import MAX_CHARS, MAX_RUN, LeftOut, Progress, Status, Subject, SuiteCheck, SuiteFinding, sampled, sound, unwatched
 
 MAX_READ = 100_000
-"""Tasks that are read."""
+"""Most tasks that are read."""
 MAX_KEPT = 20
 """Problems of one check that are kept; the others are counted."""
 
@@ -26,7 +26,7 @@ CHECKS: tuple[SuiteCheck, ...] = (JSON, *FILES, *OPENED, *CALLED, GOLD, GUESSING
 _OF_TASKS = frozenset({"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"})
 """Names of those that look at the tasks one by one, and replay their plans."""
 
-NEEDS_PERMISSION = "calls tools that may act on the real world; --run-tools lets it"
+NEEDS_PERMISSION = "calls tools that may act on the real world; --run-tools allows it"
 
 
 def _unheard(finding: SuiteFinding) -> None:
@@ -35,7 +35,7 @@ def _unheard(finding: SuiteFinding) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A suite, and what all checks found."""
+    """A suite with the findings of all checks."""
 
     suite: Suite
     sample: int
@@ -97,7 +97,7 @@ async def find_all(
 
 async def _finding(check: SuiteCheck, subject: Subject, *, blocked: bool = False) -> SuiteFinding:
     if blocked:
-        return SuiteFinding(check.name, check.says, "left out", ("tasks are no JSON; mend that first",))
+        return SuiteFinding(check.name, check.says, "left out", ("tasks are not JSON; fix that first",))
     if not len(subject.tasks) and check.name != "set aside":
         return SuiteFinding(check.name, check.says, "left out", ("every task is quarantined",))
     if check.calls_tools and not subject.run_tools:
@@ -112,7 +112,7 @@ async def _finding(check: SuiteCheck, subject: Subject, *, blocked: bool = False
 
 
 def _summed_up(check: SuiteCheck, problems: Sequence[Problem]) -> SuiteFinding:
-    """Failures first."""
+    """Return the finding of a check, its failures first."""
     ordered = sorted(problems, key=lambda problem: not problem.fails)
     status: Status = "ok" if not ordered else "failed" if ordered[0].fails else "warning"
     texts = tuple(cap(" ".join(problem.text.split()), MAX_CHARS) for problem in ordered[:MAX_KEPT])

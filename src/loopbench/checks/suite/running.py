@@ -65,7 +65,7 @@ def _receipts(subject: Subject) -> Iterator[Problem]:
             try:
                 canonical_json(arguments)
             except (TypeError, ValueError, RecursionError) as error:  # a model could not write such a call
-                yield Problem(f"task {task.id!r}, call {call!r}: the arguments are no JSON: {error}")
+                yield Problem(f"task {task.id!r}, call {call!r}: the arguments are not JSON: {error}")
                 continue
             receipt = call_digest(tool, _plain(arguments))
             if owners.setdefault(receipt, call) != call:
@@ -122,18 +122,18 @@ async def _checked(check: TaskCheck, task: Task, subject: Subject, truth: Sequen
 async def _gold(subject: Subject) -> list[Problem]:
     """Results are looked at where tools may be called, names and descriptions in any case."""
     problems: list[Problem] = []
-    shown: dict[str, str] = {}
+    visible: dict[str, str] = {}
     for task in subject.each("gold", subject.sample):
         found = await _checked(gold_problems, task, subject, subject.truths.get(task.id, ()))
         problems += found
         if not found:
-            shown[task.id] = _shown(task, subject)
-    sound = [task for task in subject.sample if task.id in shown]
-    return [*problems, *told_problems(sound, lambda task: shown[task.id])]
+            visible[task.id] = _visible_text(task, subject)
+    sound = [task for task in subject.sample if task.id in visible]
+    return [*problems, *told_problems(sound, lambda task: visible[task.id])]
 
 
-def _shown(task: Task, subject: Subject) -> str:
-    """What a loop sees before it calls a tool."""
+def _visible_text(task: Task, subject: Subject) -> str:
+    """Return all that a loop sees before it calls a tool."""
     return " ".join([task.query.full_text, *(f"{tool.name} {tool.description}" for tool in subject.specs_of(task))])
 
 
@@ -169,13 +169,19 @@ def passes_too_many(found: Passed) -> Iterator[str]:
 
 CALLED: tuple[SuiteCheck, ...] = (
     SuiteCheck("replay", "each plan scores 1.00, by answer and end state", _replays, calls_tools=True),
-    SuiteCheck("receipts", "calls are JSON, and no two of a task have the same receipt", _receipts, calls_tools=True),
+    SuiteCheck("receipts", "calls are JSON, and no two calls of a task have the same receipt", _receipts, calls_tools=True),
     SuiteCheck(
-        "order", "a plan's calls give the same in another order that it allows", _of_each("order", order_problems), calls_tools=True
+        "order",
+        "calls give the same results in any order that a plan allows",
+        _of_each("order", order_problems),
+        calls_tools=True,
     ),
     SuiteCheck(
-        "state", "each trial starts afresh, sees no other and gives the same", _of_each("state", state_problems), calls_tools=True
+        "state",
+        "trials start from the same state and do not affect each other",
+        _of_each("state", state_problems),
+        calls_tools=True,
     ),
 )
-GOLD = SuiteCheck("gold", "no tool shows what a loop must not see", _gold)
-GUESSING = SuiteCheck("guessing", "agents that do no work pass next to no task", _guessing)
+GOLD = SuiteCheck("gold", "no question, tool or result reveals what a loop must not see", _gold)
+GUESSING = SuiteCheck("guessing", "agents that do no work solve almost no task", _guessing)

@@ -34,7 +34,7 @@ def _plain_json(subject: Subject) -> Iterator[Problem]:
         try:
             canonical_json(task.as_dict())
         except (TypeError, ValueError, RecursionError) as error:
-            yield Problem(f"task {task.id!r} is no JSON: {error}")
+            yield Problem(f"task {task.id!r} is not JSON: {error}")
 
 
 def _plans(subject: Subject) -> Iterator[Problem]:
@@ -69,7 +69,7 @@ def _answers(subject: Subject) -> Iterator[Problem]:
 
 
 def answer_score(task: Task, answer: Any) -> float:
-    """What an answer gets by itself, whatever the state."""
+    """Return the score of an answer by itself, whatever the end state."""
     return scores_of(Judgement(dataclasses.replace(task, end_state=None), answer, "finished"))["accuracy"]
 
 
@@ -85,7 +85,7 @@ def _arguments(subject: Subject) -> Iterator[Problem]:
 
 
 def _tools(subject: Subject) -> Iterator[Problem]:
-    """Plans of all tasks count; which tools there are is seen in the sample."""
+    """Compare the plans of all tasks with the tools of those in the sample."""
     every = subject.suite.tasks
     if not any(task.plan for task in every):
         raise LeftOut("no task has a plan")
@@ -96,24 +96,24 @@ def _tools(subject: Subject) -> Iterator[Problem]:
 
 
 JSON = SuiteCheck("json", "tasks are plain JSON", _plain_json)
-SCHEMAS = SuiteCheck("schemas", "answer schemas are valid and take the expected answer", lambda s: schema_problems(s.tasks))
+SCHEMAS = SuiteCheck("schemas", "answer schemas are valid and accept the expected answer", lambda s: schema_problems(s.tasks))
 FILES: tuple[SuiteCheck, ...] = (
     SuiteCheck("plans", "a task has a plan that makes calls, or says why it has none", _plans),
-    SuiteCheck("goals", "the goal of a call stands neither in the question nor in another goal", _goals),
+    SuiteCheck("goals", "the goal of a call is not part of the question or of another goal", _goals),
     SCHEMAS,
-    SuiteCheck("answers", "the expected answer is right by the task's scorer, an empty one is not", _answers),
+    SuiteCheck("answers", "the task's scorer accepts the expected answer, and rejects an empty one", _answers),
     SuiteCheck("unanswerable", "at most one task in ten has no answer", lambda s: unanswerable_problems(s.tasks)),
-    SuiteCheck("splits", "no instance and no question stands in two splits", _splits),
-    SuiteCheck("copies", "no two tasks ask the same of the same world", lambda s: copy_problems(s.tasks)),
+    SuiteCheck("splits", "no instance and no question is in two splits", _splits),
+    SuiteCheck("copies", "no two tasks ask the same question about the same data", lambda s: copy_problems(s.tasks)),
     SuiteCheck(
         "near copies",
-        "no near copy's answer passes, numbers masked, least of all from another split",
+        "no task is solved by the answer of a near copy (numbers masked), least of all from another split",
         lambda s: likeness_problems(s.tasks),
     ),
 )
 OPENED: tuple[SuiteCheck, ...] = (
-    SuiteCheck("arguments", "planned arguments fit the tools' schemas", _arguments),
-    SuiteCheck("tools", "each tool is used by a plan, or is named a distractor", _tools),
+    SuiteCheck("arguments", "planned arguments match the tools' schemas", _arguments),
+    SuiteCheck("tools", "each tool is used by a plan, or declared a distractor", _tools),
 )
 SET_ASIDE = SuiteCheck(
     "set aside", "every task has a plan, and none is quarantined", lambda subject: set_aside(subject.suite.tasks)

@@ -152,7 +152,7 @@ def _which(folder: Path, tasks: Sequence[Task]) -> str:
     for record in read_records(folder):
         if record.task not in known:
             return f"task {record.task} is gone"
-        if record.trace_at is not None and traces.read(record).get("query") != known[record.task].query.full_text:
+        if record.trace_at is not None and traces.read(record).head.query != known[record.task].query.full_text:
             return f"task {record.task} asks something else"
     return ""
 
@@ -232,7 +232,7 @@ class _Judge:
         """
         if task.end_state is None and not reads_state(task.scorer):
             return None, True
-        found = {} if record.trace_at is None else self._traces.read(record).get("end_state") or {}
+        found = {} if record.trace_at is None else self._traces.read(record).head.end_state or {}
         if "found" in found and not (record.status == "errored" and task.end_state is not None and found["found"] is None):
             return found["found"], True
         if record.status == "errored":

@@ -20,7 +20,6 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
-from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.digest import digest
 from loopbench.runs.folders import TEST, is_optimization
@@ -247,7 +246,7 @@ def measured(record: Record, metric: str) -> float | None:
 def _signatures(traces: Traces, record: Record) -> str | None:
     """The course of a trial; None where it has no trace that can be read."""
     try:
-        return " ".join(step.signature for step in course(Trace.from_json(traces.read(record))))
+        return " ".join(step.signature for step in course(traces.read(record)))
     except ValueError:
         return None
 

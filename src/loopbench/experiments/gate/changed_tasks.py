@@ -9,7 +9,6 @@ from pathlib import Path
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
-from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.divergence import Cause, cause_of, first_difference
 from loopbench.metrics.trajectory.trajectory import course, signatures
 from loopbench.runs.store.traces import read_trace
@@ -111,7 +110,7 @@ def _parted(folder: Path, record: Record, line: TaskLine, counterpart: int, *, l
     """What the trial's trace says; nothing where there is none that can be read."""
     before = () if line.course is None else signatures(line.course[counterpart])
     try:
-        trace = Trace.from_json(read_trace(folder, record))
+        trace = read_trace(folder, record)
         if lost:
             loss = cause_of(trace, record, before)
             return _Parted(loss.step, loss.cause, loss.detail)

@@ -1,11 +1,11 @@
-"""Runs that other tools made, as run directories of ours: Inspect logs, pydantic-evals reports, tables.
+"""Runs that other tools made, as run directories of ours: Inspect logs, pydantic-evals reports, tables, and what `formats/` adds.
 
 Nothing of those tools is imported, nothing is unpacked to the disk, and no text of a file is run or used as a path.
 """
 
 from .foreign_trials import Format, ReadingOptions
-from .importing import FORMATS, Imported, import_files
+from .importing import ImportedRun, formats, import_files
 from .joining import ImportRequest
 from .values import ScoreScale
 
-__all__ = ["FORMATS", "Format", "ImportRequest", "Imported", "ReadingOptions", "ScoreScale", "import_files"]
+__all__ = ["Format", "ImportRequest", "ImportedRun", "ReadingOptions", "ScoreScale", "formats", "import_files"]

@@ -1,8 +1,8 @@
-"""What another tool tells of trials, before it becomes records: the readers' common language."""
+"""The contract of a foreign format: it recognizes a file and reads it into a ForeignLog, which later becomes records of ours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -10,50 +10,59 @@ from typing import Any, Literal
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 
+from .foreign_file import ForeignFile
 from .values import ScoreScale
 
-Format = Literal["inspect", "pydantic-evals", "csv"]
+Status = Literal["scored", "errored", "excluded"]
+TrialKey = tuple[str, str, int]
+"""Arm, task, repeat."""
 
-NEVER_TOLD = ("false_success", "repeated_calls")
+MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cached_tokens", "seconds")
+"""What a tool may measure of a trial."""
+OURS_ALONE = ("false_success", "repeated_calls")
 """What our harness measures and no other tool does."""
+_SAME_IN_RECORD = (
+    *("arm", "task", "repeat", "status", "reason", "stop"),
+    *("answer", "cost_usd", "confidence", "cluster", "attempt"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
-    """How files are read, where they leave a choice."""
+    """The user's choices where files can be read in several ways."""
 
     scorer: str | None = None
-    """Which score is the accuracy, where there are several: a scorer, an evaluator, a column."""
+    """Which score is the accuracy if there are several: a scorer, an evaluator, a column."""
     scale: ScoreScale | None = None
-    """Of numeric scores; None: 0 to 1."""
+    """Scale of numeric scores; None: 0 to 1."""
     cluster: str | None = None
     """Key of the metadata, or column, that names what tasks share."""
     errors_as_failures: bool = False
-    """Trials that an error ended are scored 0: the agent's own doing, not infrastructure's."""
+    """Trials that an error ended are scored 0: the error was the agent's own, not the infrastructure's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignTrial:
-    """One trial. None: the tool does not say."""
+    """One trial as another tool reports it. None: the tool does not say."""
 
     arm: str
     task: str
     repeat: int
     """0-based."""
-    status: Literal["scored", "errored", "excluded"] = "scored"
+    status: Status = "scored"
     reason: str = ""
     score: float | None = None
-    """In [0, 1]; of a scored trial always there."""
+    """In [0, 1]; every scored trial has one."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Other scores of the same trial, in [0, 1]."""
     stop: str | None = None
-    """Of an errored trial: crashed, where it took place and an error ended it."""
+    """An errored trial has `crashed` if it ran and an error ended it."""
     answer: Any = None
     steps: int | None = None
     lm_calls: int | None = None
     tool_calls: int | None = None
     tokens: int | None = None
-    """Input and output; the two may be told beside it, or in its place."""
+    """Input and output together; the two fields below may be known as well, or instead."""
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
@@ -66,12 +75,12 @@ class ForeignTrial:
     """Earlier attempts at the same trial that failed."""
 
     @property
-    def key(self) -> tuple[str, str, int]:
+    def key(self) -> TrialKey:
         return (self.arm, self.task, self.repeat)
 
     @property
     def split_tokens(self) -> tuple[int, int] | None:
-        """Input and output tokens; a total that is not divided counts as input. None: the total is not known."""
+        """Input and output tokens; an undivided total counts as input. None if the total is unknown."""
         if self.input_tokens is not None and self.output_tokens is not None:
             return (self.input_tokens, self.output_tokens)
         if self.tokens is None:
@@ -82,34 +91,19 @@ class ForeignTrial:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Metrics and fields of the record that are not told."""
-        told = {
-            "steps": self.steps,
-            "lm_calls": self.lm_calls,
-            "tool_calls": self.tool_calls,
-            "tokens": self.split_tokens,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cached_tokens": self.cached_tokens,
-            "seconds": self.seconds,
-        }
-        return (*(name for name, value in told.items() if value is None), *NEVER_TOLD)
+        """Metrics and fields of the record that the tool does not report."""
+        missing = [name for name in MEASURED if getattr(self, "split_tokens" if name == "tokens" else name) is None]
+        return (*missing, *OURS_ALONE)
 
     def record(self, suite: str, suite_digest: str) -> Record:
-        """As a record of ours: what is not told is named in `unknown`, so that tables show – in its place."""
+        """Return the trial as a record of ours; `unknown` names what the tool does not report, which tables show as –."""
         others = {name: value for name, value in self.scores.items() if name != PRIMARY}
         input_tokens, output_tokens = self.split_tokens or (0, 0)
         return Record(
-            arm=self.arm,
+            **{name: getattr(self, name) for name in _SAME_IN_RECORD},
             suite=suite,
             suite_digest=suite_digest,
-            task=self.task,
-            repeat=self.repeat,
             seed=0,
-            status=self.status,
-            reason=self.reason,
-            stop=self.stop,
-            answer=self.answer,
             scores={} if self.score is None else {PRIMARY: self.score, **others},
             steps=self.steps or 0,
             calls={"decide": self.lm_calls} if self.lm_calls else {},
@@ -117,44 +111,58 @@ class ForeignTrial:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             cached_tokens=self.cached_tokens or 0,
-            cost_usd=self.cost_usd,
-            confidence=self.confidence,
-            cluster=self.cluster,
             seconds=self.seconds or 0.0,
-            attempt=self.attempt,
             unknown=self.unknown,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class ToldArm:
-    """What an arm is made of, as far as it is told."""
+class ForeignArm:
+    """What an arm is made of, as far as the file says."""
 
     name: str
-    loop: str
+    loop: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     model: str = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignLog:
-    """What one file holds."""
+    """The content of one file."""
 
-    path: Path
-    format: Format
-    sha256: str
-    by: str
-    """Tool and version that wrote it; empty where it does not say."""
     suite: str
-    arms: tuple[ToldArm, ...]
+    arms: tuple[ForeignArm, ...]
     trials: tuple[ForeignTrial, ...]
     asked: Mapping[str, str]
-    """Task → digest of what was asked and what is right; empty where that is not told. Also tasks that were due and did not run."""
+    """Task → digest of its question and its right answer; empty if unknown. Also tasks that were due and did not run."""
+    by: str = ""
+    """Tool and version that wrote it; empty if it does not say."""
     scorer: str = ""
-    """Whose score is the accuracy; empty where the file has one only and does not name it."""
+    """Name of the score that is the accuracy; empty if the file has only one, without a name."""
     unfinished: str = ""
-    """Why trials that are missing did not take place; empty where the file is whole."""
-    repeats: int = 1
-    """Trials due per arm and task."""
+    """Why trials are missing; empty if the file is complete."""
+    due_repeats: int = 1
+    """Trials that were due per arm and task, as far as the file says."""
     notes: tuple[str, ...] = ()
-    """For the one who imports."""
+    """Remarks for the user."""
+    path: Path = Path()
+    """This and the next two are the importer's to fill in."""
+    format: str = ""
+    sha256: str = ""
+
+    @property
+    def repeats(self) -> int:
+        """Trials due per arm and task."""
+        return max([self.due_repeats, *(trial.repeat + 1 for trial in self.trials)])
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format: each file in `formats/` defines one as FORMAT."""
+
+    name: str
+    """What `--format` takes."""
+    recognizes: Callable[[ForeignFile], bool]
+    """Tell whether a file is of this format. Must not raise."""
+    read: Callable[[ForeignFile, ReadingOptions], ForeignLog]
+    """Read a file. Raises ValueError in one line that says what is wrong and where."""

@@ -1,4 +1,4 @@
-"""What several files tell, as one comparison: equal arms pooled, equal tasks checked to be equal, every cell accounted for."""
+"""Joins several files into one comparison: equal arms are pooled, equal tasks must ask the same, every cell gets a trial."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from loopbench.protocol.digest import digest
 from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, timestamp
 from loopbench.runs.new_manifest import package_version
 
-from .foreign_trials import ForeignLog, ForeignTrial, Format, ReadingOptions, ToldArm
+from .foreign_trials import ForeignArm, ForeignLog, ForeignTrial, ReadingOptions, TrialKey
 from .values import located, name_of, names_in_a_line, shown
 
 VERSION, PROFILE = "imported", "imported"
-"""Of the suite; of every arm: no faults of ours were blown at it."""
+"""The suite's version, and every arm's profile: none of our faults were injected."""
+ARMS_OR_REPEATS = "say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
 MAX_ARMS = 64
-"""More than anybody compares: a wrong column was taken."""
+"""Nobody compares more: a wrong column was taken."""
 MAX_CELLS = 2_000_000
 """Arms × tasks × repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What is made of the files."""
+    """What the user wants to be made of the files."""
 
-    format: Format | None = None
-    """None: told by each file."""
+    format: str | None = None
+    """Name of the format of all files; None: recognized in each file."""
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     arms: Sequence[str] = ()
-    """Names of the files' arms, one per file, in place of what the files say; equal ones are repeats of one arm."""
+    """Names for the files' arms, one per file, in place of the files' own; equal ones are repeats of one arm."""
     suite: str | None = None
-    """Name of the list of tasks, in place of what the files say."""
+    """Name of the list of tasks, in place of the files' own."""
     alpha: float = ALPHA
     margin: float = MARGIN
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a level or a margin that is no share."""
+        """Raises ValueError for a level or a margin outside of (0, 1)."""
         for name, value in (("alpha", self.alpha), ("margin", self.margin)):
             if not 0 < value < 1:
                 raise ValueError(f"--{name} is not between 0 and 1: {value:g}")
@@ -55,14 +56,14 @@ class Joined:
     records: tuple[Record, ...]
 
 
-def named(logs: Sequence[ForeignLog], names: Sequence[str]) -> list[ForeignLog]:
-    """The files' arms under the names that were typed; where equal names meet, the repeats of each task are counted on."""
+def rename_arms(logs: Sequence[ForeignLog], names: Sequence[str]) -> list[ForeignLog]:
+    """Give the files' arms the names that the user typed; equal names are one arm, whose repeats are counted on per task."""
     if not names:
         return list(logs)
     if len(names) != len(logs):
         raise ValueError(f"--arm names the arm of each file in turn: {len(logs)} files, {len(names)} names")
     free: dict[tuple[str, str], int] = {}
-    made = []
+    renamed = []
     for log, typed in zip(logs, names, strict=True):
         if len(log.arms) != 1:
             several = names_in_a_line([arm.name for arm in log.arms])
@@ -70,17 +71,18 @@ def named(logs: Sequence[ForeignLog], names: Sequence[str]) -> list[ForeignLog]:
         with located("--arm"):
             name = name_of(typed, "a name")
         first = {task: free.get((name, task), 0) for task in log.asked}
-        free |= {(name, task): repeat + log.repeats for task, repeat in first.items()}
+        repeats = log.repeats
+        free |= {(name, task): repeat + repeats for task, repeat in first.items()}
         trials = tuple(replace(trial, arm=name, repeat=trial.repeat + first[trial.task]) for trial in log.trials)
-        repeats = log.repeats + max(first.values(), default=0)
-        made.append(replace(log, arms=(replace(log.arms[0], name=name),), trials=trials, repeats=repeats))
-    return made
+        due = repeats + max(first.values(), default=0)
+        renamed.append(replace(log, arms=(replace(log.arms[0], name=name),), trials=trials, due_repeats=due))
+    return renamed
 
 
-def join(logs: Sequence[ForeignLog], wanted: ImportRequest) -> Joined:
-    """Several files as one comparison. Raises ValueError where they do not ask the same, or hold the same trial twice."""
+def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
+    """Join files into one comparison. Raises ValueError if they ask different things, or hold the same trial twice."""
     arms, asked, scorer = _arms(logs), _asked(logs), _scorer(logs)
-    suite = _suite(logs) if wanted.suite is None else name_of(wanted.suite, "--suite")
+    suite = _suite(logs) if request.suite is None else name_of(request.suite, "--suite")
     repeats = max(log.repeats for log in logs)
     if len(arms) * len(asked) * repeats > MAX_CELLS:
         raise ValueError(f"{len(arms)} arms × {len(asked)} tasks × {repeats} repeats are more than {MAX_CELLS} trials")
@@ -88,7 +90,7 @@ def join(logs: Sequence[ForeignLog], wanted: ImportRequest) -> Joined:
     trials = _complete(logs, arms, asked, repeats)
     with located(where):
         trials = _clustered(trials)
-    reading = wanted.reading
+    reading = request.reading
     if reading.cluster is not None and not any(trial.cluster for trial in trials):
         raise ValueError(f"{where}: --cluster: no trial has {shown(reading.cluster)}")
     if reading.errors_as_failures:
@@ -104,8 +106,8 @@ def join(logs: Sequence[ForeignLog], wanted: ImportRequest) -> Joined:
             "models": list(dict.fromkeys(arm.model for arm in arms)),
             "repeats": repeats,
             "seed": 0,
-            "alpha": wanted.alpha,
-            "margin": wanted.margin,
+            "alpha": request.alpha,
+            "margin": request.margin,
         },
         seed=0,
         versions={"record": RECORD_VERSION, "policy_and_profiles": None},
@@ -137,7 +139,7 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
     }
 
 
-def _arm_entry(arm: ToldArm) -> ArmEntry:
+def _arm_entry(arm: ForeignArm) -> ArmEntry:
     """Return an arm as a manifest lists it; its code is not known."""
     loop, options = arm.loop or arm.name, dict(arm.options)
     return ArmEntry(arm=arm.name, loop=loop, options=options, model=arm.model, profile=PROFILE, code="")
@@ -146,9 +148,9 @@ def _arm_entry(arm: ToldArm) -> ArmEntry:
 # --- what has to agree ---
 
 
-def _arms(logs: Sequence[ForeignLog]) -> tuple[ToldArm, ...]:
-    """Each once, in the order of the files."""
-    found: dict[str, ToldArm] = {}
+def _arms(logs: Sequence[ForeignLog]) -> tuple[ForeignArm, ...]:
+    """Return each arm once, in the order of the files."""
+    found: dict[str, ForeignArm] = {}
     for log in logs:
         if not log.trials:
             raise ValueError(f"{log.path}: holds no trial")
@@ -162,7 +164,7 @@ def _arms(logs: Sequence[ForeignLog]) -> tuple[ToldArm, ...]:
 
 
 def _asked(logs: Sequence[ForeignLog]) -> dict[str, str]:
-    """Task → digest of what it asks, the same in every file that says it."""
+    """Return the digest of each task's question, which must be the same in every file that has it."""
     found: dict[str, tuple[str, ForeignLog]] = {}
     for log in logs:
         for task, asked in log.asked.items():
@@ -175,7 +177,7 @@ def _asked(logs: Sequence[ForeignLog]) -> dict[str, str]:
 
 
 def _scorer(logs: Sequence[ForeignLog]) -> str:
-    """Whose score is the accuracy, the same in every file that says it."""
+    """Return the score that is the accuracy, which must be the same in every file that names it."""
     names = list(dict.fromkeys(log.scorer for log in logs if log.scorer))
     if len(names) > 1:
         raise ValueError(
@@ -185,7 +187,7 @@ def _scorer(logs: Sequence[ForeignLog]) -> str:
 
 
 def _suite(logs: Sequence[ForeignLog]) -> str:
-    """What the files call it; files that call it differently must share tasks."""
+    """Return the files' name of the suite; files with different names must share tasks."""
     names = sorted({log.suite for log in logs})
     if len(names) > 1 and not set.intersection(*(set(log.asked) for log in logs)):
         raise ValueError(f"{names_in_a_line(names)} have no task in common; import what ran on the same tasks")
@@ -195,17 +197,17 @@ def _suite(logs: Sequence[ForeignLog]) -> str:
 # --- cells ---
 
 
-def _complete(logs: Sequence[ForeignLog], arms: Sequence[ToldArm], tasks: Iterable[str], repeats: int) -> list[ForeignTrial]:
-    """A trial for every cell: those that no file holds are errored where the file breaks off, else excluded, with the reason."""
-    told: dict[tuple[str, str, int], tuple[ForeignTrial, ForeignLog]] = {}
+def _complete(logs: Sequence[ForeignLog], arms: Sequence[ForeignArm], tasks: Iterable[str], repeats: int) -> list[ForeignTrial]:
+    """Return a trial for every cell: if no file holds it, errored where the file breaks off, else excluded, with the reason."""
+    found: dict[TrialKey, tuple[ForeignTrial, ForeignLog]] = {}
     for log in logs:
         for trial in log.trials:
-            if trial.key in told:
-                raise ValueError(_twice(trial, log, told[trial.key][1]))
-            told[trial.key] = (trial, log)
+            if trial.key in found:
+                raise ValueError(_duplicate(trial, log, found[trial.key][1]))
+            found[trial.key] = (trial, log)
     lacking = {arm.name: _lacking(arm.name, [log for log in logs if arm.name in {one.name for one in log.arms}]) for arm in arms}
     cells = [(arm.name, task, repeat) for arm in arms for task in tasks for repeat in range(repeats)]
-    return [told[cell][0] if cell in told else replace(lacking[cell[0]], task=cell[1], repeat=cell[2]) for cell in cells]
+    return [found[cell][0] if cell in found else replace(lacking[cell[0]], task=cell[1], repeat=cell[2]) for cell in cells]
 
 
 def _lacking(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:
@@ -215,16 +217,16 @@ def _lacking(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:
     return ForeignTrial(arm, "", 0, status="excluded", reason=f"not in {names_in_a_line([log.path.name for log in logs])}")
 
 
-def _twice(trial: ForeignTrial, log: ForeignLog, first: ForeignLog) -> str:
+def _duplicate(trial: ForeignTrial, log: ForeignLog, first: ForeignLog) -> str:
     arm, task, repeat = trial.key
-    said = f"{log.path}: arm {arm}, task {task}, repeat {repeat} stands there"
+    said = f"{log.path}: arm {arm}, task {task}, repeat {repeat}"
     if log is first:
-        return f"{said} twice"
-    return f"{said} and in {first.path}; say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
+        return f"{said} is a duplicate"
+    return f"{said} is there and in {first.path}; {ARMS_OR_REPEATS}"
 
 
 def _clustered(trials: Sequence[ForeignTrial]) -> list[ForeignTrial]:
-    """A task's cluster is that of all its trials; some, such as those that never ran, do not say it."""
+    """Give each trial the cluster of its task: some trials, such as those that never ran, do not name it."""
     found: dict[str, str] = {}
     for trial in trials:
         if trial.cluster and found.setdefault(trial.task, trial.cluster) != trial.cluster:
@@ -233,7 +235,7 @@ def _clustered(trials: Sequence[ForeignTrial]) -> list[ForeignTrial]:
 
 
 def _failure(trial: ForeignTrial) -> ForeignTrial:
-    """One that an error ended counts as wrong; one that could not be scored, or never ran, does not."""
+    """Score a trial 0 if an error ended it, but not if it could not be scored, or never ran."""
     if trial.status != "errored" or trial.stop != StopReason.CRASHED:
         return trial
     return replace(trial, status="scored", score=0.0)

@@ -1,4 +1,4 @@
-"""Values out of a file that may hold anything: each is what it is asked to be, or a ValueError says in one line what it is."""
+"""Checked values from a file that may hold anything: each has the type asked for, or a ValueError says in one line what it is."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any
 from loopbench.protocol.redact import redact
 
 MAX_COUNT = 10**15
-"""Of steps, calls or tokens in one trial: more is no count."""
+"""Most steps, calls or tokens of one trial: more is not a count."""
 MAX_AMOUNT = 1e15
-"""Of dollars or seconds."""
+"""Most dollars or seconds."""
 MAX_NAME_CHARS = 300
-"""Of a task, arm or cluster."""
+"""Longest name of a task, arm or cluster."""
 MAX_REASON_CHARS = 300
 MAX_ANSWER_CHARS = 4000
 MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
 ROUNDING = 1e-9
-"""What a score may lie outside of its scale."""
+"""How far a score may lie outside of its scale."""
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+", re.ASCII)
 _HALF = re.compile("[\ud800-\udfff]")
-"""Of a pair that stands for one character (UTF-16): JSON can spell one alone, and no file in UTF-8 can hold it."""
+"""Half of a UTF-16 pair: JSON can spell one alone, and no file in UTF-8 can hold it."""
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Correct, partial, incorrect, no answer: Inspect's `value_to_float`."""
 _WORDS = {
@@ -41,7 +41,7 @@ _NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none"})
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """What is wrong inside is said with where it stands."""
+    """Put the place before the text of a ValueError raised inside."""
     try:
         yield
     except ValueError as error:
@@ -49,39 +49,54 @@ def located(where: str) -> Iterator[None]:
 
 
 def shown(value: Any) -> str:
-    """A bad value, short."""
+    """Show a bad value, shortened."""
     if isinstance(value, int) and abs(value) > MAX_COUNT:
         return "a number beyond all measure"  # Python refuses to spell out one of more than 4,300 digits
     return cut(repr(value), MAX_SHOWN)
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters, and a sign where some are gone."""
+    """Cut a text to a length, with an ellipsis if it was longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def mapping(value: Any, what: str) -> Mapping[str, Any]:
-    """A JSON object; none counts as an empty one."""
+    """Return a JSON object; None counts as an empty one."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ValueError(f"{what} is no object: {shown(value)}")
+        raise ValueError(f"{what} is not an object: {shown(value)}")
     return value
 
 
 def listed(value: Any, what: str) -> Sequence[Any]:
-    """A JSON array; none counts as an empty one."""
+    """Return a JSON array; None counts as an empty one."""
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise ValueError(f"{what} is no list: {shown(value)}")
+        raise ValueError(f"{what} is not a list: {shown(value)}")
     return value
 
 
+def object_at(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the JSON object under a key; empty if absent."""
+    return mapping(data.get(key), key)
+
+
+def list_at(data: Mapping[str, Any], key: str) -> Sequence[Any]:
+    """Return the JSON array under a key; empty if absent."""
+    return listed(data.get(key), key)
+
+
+def objects_at(data: Mapping[str, Any], key: str, what: str) -> list[Mapping[str, Any]]:
+    """Return the JSON objects in the array under a key; `what` names one of them."""
+    return [mapping(item, what) for item in list_at(data, key)]
+
+
 def name_of(value: Any, what: str) -> str:
-    """A name on one line, made of text or a whole number."""
+    """Return a name on one line, from text or a whole number."""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"{what} is no name: {shown(value)}")
+        raise ValueError(f"{what} is not a name: {shown(value)}")
     text = shown(value) if isinstance(value, int) and abs(value) > MAX_COUNT else " ".join(str(value).split())
     if not text:
         raise ValueError(f"{what} is empty")
@@ -93,7 +108,7 @@ def name_of(value: Any, what: str) -> str:
 
 
 def label_of(value: Any, what: str) -> str:
-    """What tasks share, as text; empty where there is none."""
+    """Return what tasks share, as text; empty if absent."""
     if value is None or value == "":
         return ""
     if isinstance(value, bool | float):
@@ -102,14 +117,14 @@ def label_of(value: Any, what: str) -> str:
 
 
 def is_nothing(value: Any) -> bool:
-    """None, NaN, or a cell that says so."""
+    """Tell whether a value is None, NaN, or a cell that spells it."""
     if isinstance(value, str):
         return value.strip().lower() in _NOTHING
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def number(value: Any, what: str) -> float | None:
-    """A finite number, also as text; None where there is none."""
+    """Return a finite number, also from text; None if absent."""
     if is_nothing(value):
         return None
     if isinstance(value, str):
@@ -118,14 +133,14 @@ def number(value: Any, what: str) -> float | None:
             raise ValueError(f"{what} is written with a comma: {shown(text)}; write a point, {text.replace(',', '.')}")
         value = float(text) if _NUMBER.fullmatch(text) else text
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{what} is no number: {shown(value)}")
+        raise ValueError(f"{what} is not a number: {shown(value)}")
     if abs(value) > MAX_AMOUNT:  # infinite ones too
-        raise ValueError(f"{what} is no number that can be meant: {shown(value)}")
+        raise ValueError(f"{what} is not a plausible number: {shown(value)}")
     return float(value)
 
 
 def amount(value: Any, what: str) -> float | None:
-    """A number from 0 on, of dollars or seconds; None where there is none."""
+    """Return a number from 0 on, such as dollars or seconds; None if absent."""
     found = number(value, what)
     if found is not None and found < 0:
         raise ValueError(f"{what} is negative: {shown(value)}")
@@ -133,15 +148,15 @@ def amount(value: Any, what: str) -> float | None:
 
 
 def count(value: Any, what: str) -> int | None:
-    """A whole number from 0 on; None where there is none."""
+    """Return a whole number from 0 on; None if absent."""
     found = amount(value, what)
     if found is not None and not found.is_integer():
-        raise ValueError(f"{what} is no whole number: {shown(value)}")
+        raise ValueError(f"{what} is not a whole number: {shown(value)}")
     return None if found is None else int(found)
 
 
 def share(value: Any, what: str) -> float | None:
-    """A number from 0 to 1; None where there is none."""
+    """Return a number from 0 to 1; None if absent."""
     found = number(value, what)
     if found is not None and not 0 <= found <= 1:
         raise ValueError(f"{what} is not within 0 and 1: {shown(value)}")
@@ -150,14 +165,14 @@ def share(value: Any, what: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ScoreScale:
-    """Of a score: `worst` becomes 0, `best` 1. `best` may be the smaller one."""
+    """A scale of scores: `worst` becomes 0, `best` 1. `best` may be the smaller one."""
 
     worst: float = 0.0
     best: float = 1.0
 
     @classmethod
     def parse(cls, text: str) -> ScoreScale:
-        """`0,100`. Raises ValueError."""
+        """Read a scale such as `0,100`. Raises ValueError."""
         parts = text.split(",")
         with located(f"scale {shown(text)}"):
             if len(parts) != 2:
@@ -175,7 +190,7 @@ UNIT = ScoreScale()
 
 
 def score(value: Any, scale: ScoreScale | None) -> float | None:
-    """A score in [0, 1]: a number on the scale, a truth value, a letter (C, P, I, N) or a word; None where there is none.
+    """Return a score in [0, 1] from a number on the scale, a truth value, a letter (C, P, I, N) or a word; None if absent.
 
     Raises ValueError for what is none of these, and for a number outside of the scale.
     """
@@ -201,7 +216,7 @@ def score(value: Any, scale: ScoreScale | None) -> float | None:
 
 
 def other_scores(found: Mapping[str, Any]) -> dict[str, float]:
-    """Those that are scores as they stand; what is on another scale, or no number, is left out."""
+    """Return those that are scores in [0, 1] as they are; leave out the others."""
     made = {}
     for name, value in found.items():
         try:
@@ -213,13 +228,29 @@ def other_scores(found: Mapping[str, Any]) -> dict[str, float]:
     return made
 
 
+def metadata_label(metadata: Any, key: str | None) -> str:
+    """Return the cluster that the metadata names under `key`; empty if absent."""
+    if key is None or not isinstance(metadata, Mapping):
+        return ""
+    return label_of(metadata.get(key), f"metadata {shown(key)}")
+
+
+def without_floats(value: Any) -> Any:
+    """Return JSON with numbers as text, so that NaN and infinity have a digest."""
+    if isinstance(value, dict):
+        return {name: without_floats(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [without_floats(item) for item in value]
+    return str(value) if isinstance(value, float) else value
+
+
 def one_line(value: Any) -> str:
-    """A reason or an error: on one line, short, without secrets."""
+    """Return a reason or an error on one line, short, without secrets."""
     return cut(redact(" ".join(str(value).split())), MAX_REASON_CHARS)
 
 
 def answer_of(value: Any) -> Any:
-    """An answer as a record keeps it: JSON, without secrets; a long one is cut, and so is text."""
+    """Return an answer as a record keeps it: JSON without secrets, cut if it is long."""
     if value is None or isinstance(value, bool | int | float):
         return value if value is None or abs(value) <= MAX_AMOUNT else shown(value)
     text = redact(value if isinstance(value, str) else json.dumps(value))
@@ -227,6 +258,6 @@ def answer_of(value: Any) -> Any:
 
 
 def names_in_a_line(names: Sequence[str], most: int = 8) -> str:
-    """The first of them."""
-    told = [cut(name, MAX_SHOWN) for name in names[:most]]
-    return ", ".join(told) + (f" and {len(names) - most} others" if len(names) > most else "")
+    """List the first names, and how many others there are."""
+    first = [cut(name, MAX_SHOWN) for name in names[:most]]
+    return ", ".join(first) + (f" and {len(names) - most} others" if len(names) > most else "")

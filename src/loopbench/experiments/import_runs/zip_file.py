@@ -10,15 +10,13 @@ import io
 import struct
 import zipfile
 import zlib
-from io import BufferedReader
-from pathlib import Path
 from typing import IO, Any
 
 ZSTD = 93
 MAX_MEMBER_BYTES = 1 << 28
-"""Of one member, unpacked: a quarter of a gigabyte is a trial with a very long trace."""
+"""Largest member, unpacked: a quarter of a gigabyte is a trial with a very long trace."""
 MAX_BYTES = 1 << 35
-"""Of all members together, unpacked."""
+"""Most bytes of all members together, unpacked."""
 MAX_RATIO = 10_000
 """Unpacked to packed, over all members: logs reach some hundreds, a zip bomb reaches millions."""
 _BLOCK = 1 << 20
@@ -28,14 +26,14 @@ _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplemented
 
 
 class ZipArchive:
-    """The members of a zip file by name, the last one of each. Raises ValueError for what is none, or unpacks to too much."""
+    """The members of a zip file by name, the last one of each. Raises ValueError for another file, or if it unpacks to too much."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         try:
             self._zip = zipfile.ZipFile(file)
         except (*_UNREADABLE, IndexError, OverflowError) as error:
-            raise ValueError(f"no zip file that can be read: {error}") from None
+            raise ValueError(f"not a readable zip file: {error}") from None
         self._members = {member.filename: member for member in self._zip.infolist()}
         unpacked = sum(member.file_size for member in self._members.values())
         packed = sum(member.compress_size for member in self._members.values())
@@ -50,7 +48,7 @@ class ZipArchive:
         return name in self._members
 
     def read(self, name: str) -> bytes:
-        """One member, unpacked. Raises ValueError where it is encrypted, too large, damaged, or packed in a way nobody knows."""
+        """Unpack one member. Raises ValueError if it is encrypted, too large, damaged, or packed in an unknown way."""
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:
             raise ValueError(f"{name}: encrypted")
@@ -66,7 +64,7 @@ class ZipArchive:
         return data
 
     def _unpacking(self, member: zipfile.ZipInfo) -> Any:
-        """The member as a file; what it unpacks to is bounded by how much is read."""
+        """Open the member as a file; how much is read of it bounds what it unpacks to."""
         if member.compress_type != ZSTD:
             return self._zip.open(member)
         import pyarrow  # a tenth of a second to import, and only this needs it
@@ -74,7 +72,7 @@ class ZipArchive:
         return pyarrow.CompressedInputStream(pyarrow.BufferReader(self._packed(member)), "zstd")
 
     def _packed(self, member: zipfile.ZipInfo) -> bytes:
-        """The bytes behind the member's own header, in which names and extras may be longer than in the directory."""
+        """Return the bytes after the member's own header, in which names and extras may be longer than in the directory."""
         self._file.seek(member.header_offset)
         magic, *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
         if magic != b"PK\x03\x04":
@@ -84,16 +82,9 @@ class ZipArchive:
 
 
 def _at_most(file: Any, size: int) -> bytes:
-    """What a file holds, up to one byte more than it should."""
+    """Read a file up to one byte more than it should have."""
     parts, left = [], size + 1
     while left > 0 and (part := file.read(min(left, _BLOCK))):
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
-
-
-def opened(path: Path) -> BufferedReader:
-    """A file of the user's, to be read. Raises ValueError for a pipe or a device, and OSError."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError("no regular file")
-    return path.open("rb")

@@ -24,6 +24,7 @@ from loopbench.datasets.validity import Replayed, carry_out
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import scores_of
+from loopbench.metrics.trace import ToolRun, TraceEvent
 from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, Toolbox, plan_to_json, refs, render_value, resolve, run_sync
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.values import error_text
@@ -66,7 +67,7 @@ class Lesson:
 
     @property
     def references(self) -> int:
-        """In arguments and answer."""
+        """Count the references in arguments and answer."""
         return sum(1 for part in (*(call.arguments for call in self.plan.calls), self.plan.answer) for _ in refs(part))
 
 
@@ -80,15 +81,15 @@ class Learned:
     checked: bool
     """Each plan was replayed, and scored 1.0."""
     tasks: tuple[Task, ...]
-    """All of the suite's, in its order; where nothing was learned, as it was, with the reason where it has no plan."""
+    """All tasks of the suite, in its order; unchanged if nothing was learned, with the reason if it has no plan."""
     lessons: tuple[Lesson, ...]
     left: Mapping[str, str]
     """Task → why nothing was learned for it."""
     tools: str = ""
-    """What `--tools` has to name for the tasks, once they stand in a file; empty where that has no name."""
+    """What `--tools` has to name once the tasks are in a file; empty if it has no name."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "run": self.run,
             "checked": self.checked,
@@ -120,7 +121,7 @@ def learn_run(folder: Path, allow: Collection[str] = (), *, check: bool = False,
 
 
 def open_suite(folder: Path, allow: Collection[str] = ()) -> tuple[CompareConfig, Suite, bool]:
-    """A run's configuration and suite, and whether code of the user's own is in the suite. Raises as `learn_run` does."""
+    """Return a run's configuration and suite, and whether the suite uses the user's own code. Raises as `learn_run` does."""
     manifest = read_manifest(folder)
     if manifest.imported is not None:
         raise RunError(f"{folder}: imported from another tool's files, so there is no trace to learn from")
@@ -160,13 +161,13 @@ def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: boo
 
 
 def _opener(suite: Suite) -> str:
-    """The function that opens a suite's tasks, as `--tools` names it; empty where it has no name of its own."""
+    """Return the function that opens a suite's tasks, as `--tools` names it; empty if it has no name of its own."""
     name = getattr(suite.open, "__qualname__", "")
     return f"{suite.open.__module__}:{name}" if name.isidentifier() else ""
 
 
 def _solved(records: Iterable[Record], run: str) -> list[Record]:
-    """The successful trials of a task, the one with the fewest calls first. Raises Unlearnable where there is none."""
+    """Return the successful trials of a task, the one with the fewest calls first. Raises Unlearnable if there is none."""
     scored = [record for record in records if record.status == "scored"]
     solved = [record for record in scored if record.accuracy >= 1]
     if not solved:
@@ -194,14 +195,14 @@ class _Pupil:
     check: bool
     any_order: bool
 
-    def lesson(self, record: Record, calls: Callable[[Mapping[str, Any]], tuple[Made, ...]] = made_calls) -> Lesson:
-        """What a successful trial teaches by those of its calls. Raises Unlearnable where it teaches no plan."""
+    def lesson(self, record: Record, calls: Callable[[Sequence[TraceEvent]], tuple[Made, ...]] = made_calls) -> Lesson:
+        """Return what a successful trial teaches by the calls that `calls` picks. Raises Unlearnable if it teaches no plan."""
         trial = f"{record.arm}/{record.task}/{record.repeat}"
         try:
-            trace = read_trace(self.folder, record)
-            made = calls(trace)
+            events = read_trace(self.folder, record).events
+            made = calls(events)
             if not made and self.task.expected is not None:
-                is_called = any(event.get("event") == "tool" for event in trace["events"])
+                is_called = any(isinstance(event, ToolRun) for event in events)
                 raise _NoResult(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
             draft = draft_of(made, self.task.query, self._kinds(), any_order=self.any_order)
             plan, kept = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
@@ -213,7 +214,7 @@ class _Pupil:
             raise Unlearnable(f"{trial}: {type(error).__name__}: {error_text(error)}") from error
 
     def _kinds(self) -> dict[str, Kind]:
-        """What the task's tools say that they give. No tool is run."""
+        """Return the kind of result that each of the task's tools declares. No tool is run."""
         environment = self.suite.open(self.task)
         try:
             return {tool.name: kind_of(tool) for tool in environment.tools}
@@ -223,7 +224,7 @@ class _Pupil:
     def _plan(
         self, draft: PlanDraft, record: Record, values: Mapping[str, Any], state: Any = None
     ) -> tuple[Plan, tuple[FixedValue, ...]]:
-        """The plan with an answer that is right, given the calls' results. The end state counts where tools were run."""
+        """Return the plan with an answer that is right, given the calls' results. The end state counts if tools were run."""
         task = self.task if self.check else replace(self.task, end_state=None)
         refuted: tuple[FixedValue, ...] = ()
         for answer, kept in _answers(task, record, draft):
@@ -234,7 +235,7 @@ class _Pupil:
         raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
 
     def _proved(self, draft: PlanDraft, record: Record) -> tuple[Plan, tuple[FixedValue, ...]]:
-        """The plan whose calls come out on a replay; a call that does not loses its references, call by call."""
+        """Return the plan whose calls replay as they ran; a call that does not loses its references, call by call."""
         while True:
             replayed = run_sync(self._replayed(draft))
             if isinstance(replayed, PlanDraft):
@@ -246,7 +247,7 @@ class _Pupil:
             draft = draft.with_literals(drifted, DRIFTED)
 
     async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any] | PlanDraft:
-        """Results and end state; the draft with one reference fewer where a call fails. Raises Unlearnable if it has none."""
+        """Return results and end state, or if a call fails, the draft without its references. Raises Unlearnable without any."""
         plan = plan_of(draft.steps, None, self.task.query)
         task = replace(self.task, plan=plan, no_plan="")
         reached: list[str] = []
@@ -262,7 +263,7 @@ class _Pupil:
 
 
 def _lesson(pupil: _Pupil, trials: Sequence[Record]) -> Lesson:
-    """From the first trial that teaches a plan. Raises Unlearnable with what is wrong with the first of all."""
+    """Learn from the first trial that teaches a plan. Raises Unlearnable with what is wrong with the first one if none does."""
     failures = []
     for record in trials:
         try:
@@ -277,7 +278,7 @@ def _lesson(pupil: _Pupil, trials: Sequence[Record]) -> Lesson:
 
 
 def _without_refs(draft: PlanDraft, call: str, why: str) -> PlanDraft:
-    """The draft without the references of a call that failed. Raises Unlearnable where it has none."""
+    """Return the draft without the references of a call that failed. Raises Unlearnable if it has none."""
     step = next(step for step in draft.steps if step.id == call)
     if not any(refs(step.arguments)):
         raise Unlearnable(f"its calls do not replay: {why}")
@@ -305,7 +306,7 @@ def _drifted(steps: Sequence[PlanStep], made: Sequence[Replayed]) -> str | None:
 
 
 def _answers(task: Task, record: Record, draft: PlanDraft) -> Iterator[tuple[Any, tuple[FixedValue, ...]]]:
-    """What a plan may answer: what has references first, and the expected answer before the trial's own."""
+    """Yield what a plan may answer: answers with references first, and the expected answer before the trial's own."""
     if task.expected is None and record.abstained:
         yield None, ()
         return
@@ -316,7 +317,7 @@ def _answers(task: Task, record: Record, draft: PlanDraft) -> Iterator[tuple[Any
 
 
 def _is_right(task: Task, answer: Any, values: Mapping[str, Any], state: Any) -> bool:
-    """Whether the answer, as a loop states it, scores 1.0."""
+    """Tell whether the answer, as a loop states it, scores 1.0."""
     try:
         stated = "not determined" if answer is None else resolve(answer, values)
     except (KeyError, IndexError, TypeError):  # it walks into a result that only reads like JSON
@@ -327,7 +328,7 @@ def _is_right(task: Task, answer: Any, values: Mapping[str, Any], state: Any) ->
 
 
 MAX_DEPTH = 60
-"""Levels of a plan; readers of files bound theirs too."""
+"""Most levels of a plan; readers of files bound theirs too."""
 
 
 def _check_sayable(plan: Plan) -> None:
@@ -342,7 +343,7 @@ def _check_sayable(plan: Plan) -> None:
 
 
 def kind_of(tool: Tool) -> Kind:
-    """What a tool gives, by its function's return type; taken for what its results read as where that says nothing."""
+    """Return what a tool gives by its function's return type; if that says nothing, what its results read as."""
     try:
         return _kind(inspect.signature(tool.function, eval_str=True).return_annotation)
     except Exception:  # no signature, or names that only a type checker sees
@@ -350,11 +351,11 @@ def kind_of(tool: Tool) -> Kind:
 
 
 _WALKED = (dict, list, tuple, Mapping, Sequence, bool, int, float, type(None))
-"""What results are that references walk as their JSON reads, where what they hold is such too."""
+"""Types of results that references can walk as their JSON reads, if what they hold is of these types too."""
 
 
 def _kind(stated: Any) -> Kind:
-    """Of a type, with all that it is made of. Only JSON's own types read back as they are written: a date is no text."""
+    """Return the kind of a type and its parts. Only JSON's own types read back as they are written: a date is not a text."""
     origin, parts = get_origin(stated), get_args(stated)
     if origin is Annotated:
         return _kind(parts[0])
@@ -374,7 +375,7 @@ def _kind(stated: Any) -> Kind:
 
 
 def _least(kinds: Collection[Kind]) -> Kind:
-    """What may be one of several is no more than any of them."""
+    """Return the least of several kinds: a value that may be any of them promises no more."""
     return "other" if "other" in kinds else "text" if set(kinds) == {"text"} else "json"
 
 
@@ -382,7 +383,7 @@ def _least(kinds: Collection[Kind]) -> Kind:
 
 
 def check_out(out: Path, *, force: bool) -> None:
-    """Before the work is done. Raises ValueError for a file that is there already, or a folder that is not."""
+    """Check the file before the work is done. Raises ValueError if it exists already, or its folder does not."""
     if out.is_dir() or (out.exists() and not force):
         raise ValueError(f"{out}: is a folder" if out.is_dir() else f"{out}: exists; overwrite it with --force")
     if not out.parent.is_dir():
@@ -390,7 +391,7 @@ def check_out(out: Path, *, force: bool) -> None:
 
 
 def write_suite(learned: Learned, out: Path, *, only_learned: bool = False) -> None:
-    """One line of JSON per task, all of them or none. Raises ValueError where no plan was learned."""
+    """Write one line of JSON per task, all of them or none. Raises ValueError if no plan was learned."""
     if not learned.lessons:
         most = Counter(learned.left.values()).most_common(3)
         raise ValueError(f"{learned.run}: no plan was learned ({'; '.join(f'{n} tasks: {why}' for why, n in most)})")

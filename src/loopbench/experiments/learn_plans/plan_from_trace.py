@@ -1,4 +1,4 @@
-"""A plan out of a trace: the calls that gave a result, with references where a value came from an earlier one. Pure functions."""
+"""Turns a trace into a plan: the calls that gave a result, with references to earlier results. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from loopbench.metrics.trace import NEVER_RAN
-from loopbench.models.receipts import strip_receipts
+from loopbench.metrics.trace import ModelExchange, ToolRun, TraceEvent
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, refs, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK, redact
 from loopbench.protocol.wire import from_json
 
-MIN = 10
-"""Whole numbers nearer to zero are too common to tell where they came from."""
-SHORTEST = 3
-"""Texts of fewer characters are."""
+MIN_NUMBER = 10
+"""Whole numbers closer to zero are too common to tell where they came from."""
+MIN_TEXT_CHARS = 3
+"""Texts of fewer characters are too common as well."""
 MAX_GOAL = 160
-"""Characters of a goal."""
+"""Longest goal, in characters."""
 ANSWER = "answer"
 
 Kind = Literal["json", "text", "other"]
 """What a tool gives: a value that a reference can walk as its JSON reads; text; an object, into which no reference leads."""
 
-_TRUE_RESULT = frozenset({None, "tool.slow"})
+_TRUE_RESULT = frozenset({"", "tool.slow"})
 """Faults under which a call still gives what its tool gave."""
 _CUT = re.compile(r"\.\.\. \(truncated, \d+ characters in all\)$")
-"""As `protocol.tools.cap` ends what it cuts."""
+"""The end of what `cap` has cut."""
 
 
 class Unlearnable(ValueError):
@@ -44,16 +43,21 @@ class Made:
     tool: str
     arguments: Mapping[str, Any]
     text: str | None
-    """The result; None where some of it was cut off or taken out, so that no value in it can be trusted."""
+    """The result; None if some of it was cut off or taken out, so that no value in it can be trusted."""
     turn: int
-    """Calls of one turn were made without a look at each other's results."""
+    """Calls of one turn were made without knowing each other's results."""
     failed: bool = False
     """It gave an error, and no result."""
+
+    @property
+    def key(self) -> str:
+        """Equal for equal calls."""
+        return canonical_json([self.tool, _plain(self.arguments)])
 
 
 @dataclass(frozen=True, slots=True)
 class FixedValue:
-    """A value that stays as it is, though it stands in earlier results too."""
+    """A value that stays as it is, though earlier results hold it too."""
 
     call: str
     """Id of the planned call, or `answer`."""
@@ -62,7 +66,7 @@ class FixedValue:
     value: str | int | float
     why: str
     seen: tuple[str, ...]
-    """Where it stands in earlier results."""
+    """The places of earlier results that hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class PlanStep:
     id: str
     made: Made
     arguments: Mapping[str, Any]
-    """With references."""
+    """The arguments, with references."""
     after: tuple[str, ...]
     """Ids of the calls of the turn before."""
 
@@ -90,7 +94,7 @@ class PlanDraft:
         return sum(1 for step in self.steps for _ in refs(step.arguments))
 
     def with_literals(self, call: str, why: str) -> PlanDraft:
-        """The same with the values that the run had in the place of one call's references."""
+        """Return the draft with the run's own values in place of one call's references."""
         step = next(step for step in self.steps if step.id == call)
         steps = tuple(replace(step, arguments=step.made.arguments) if other is step else other for other in self.steps)
         pairs = zip(leaves(step.arguments), leaves(step.made.arguments), strict=True)
@@ -100,53 +104,54 @@ class PlanDraft:
         return replace(self, steps=steps, kept=(*self.kept, *more))
 
 
-def made_calls(trace: Mapping[str, Any]) -> tuple[Made, ...]:
-    """The calls of a trial that gave a result, in the order in which the results came, each once.
+def made_calls(events: Sequence[TraceEvent]) -> tuple[Made, ...]:
+    """Return the calls of a trial that gave a result, in the order in which the results came, each once.
 
     Raises Unlearnable for what no plan can say: one call with two results, a call whose only result a fault had spoiled, a secret
-    among the arguments; and for events that are none.
+    among the arguments.
     """
     made: dict[str, Made] = {}
     spoiled: dict[str, str] = {}
-    turn = 0
-    for event in trace["events"]:
-        if not isinstance(event, dict):
-            raise Unlearnable("its trace holds what is no event")
-        turn += event.get("event") == "ask"
-        if event.get("event") != "tool" or event.get("status") != "success":
+    for event, turn in _runs(events):
+        if not event.ok:
             continue
         call = _made(event, turn)
-        key = canonical_json([call.tool, _plain(call.arguments)])
-        if event.get("fault") not in _TRUE_RESULT:
-            spoiled[key] = call.tool
-        elif made.setdefault(key, call).text != call.text:
+        if event.fault not in _TRUE_RESULT:
+            spoiled[call.key] = call.tool
+        elif made.setdefault(call.key, call).text != call.text:
             raise Unlearnable(f"it called {call.tool} twice alike and got different results, which no plan can say")
     for key in spoiled.keys() - made.keys():
         raise Unlearnable(f"the only result of a call of {spoiled[key]} was spoiled by a fault")
     return tuple(made.values())
 
 
-def refused_calls(trace: Mapping[str, Any]) -> tuple[Made, ...]:
-    """The calls of a trial in which none gave a result, those of them that their tools refused, each once. Raises Unlearnable."""
+def refused_calls(events: Sequence[TraceEvent]) -> tuple[Made, ...]:
+    """Return the calls that their tools refused, each once, of a trial in which no call gave a result. Raises Unlearnable."""
     made: dict[str, Made] = {}
-    turn = 0
-    for event in trace["events"]:
-        turn += event.get("event") == "ask"
-        if event.get("event") == "tool" and event.get("fault") in _TRUE_RESULT and event.get("error_type") not in NEVER_RAN:
+    for event, turn in _runs(events):
+        if event.fault in _TRUE_RESULT and not event.never_ran:
             call = replace(_made(event, turn), text=None, failed=True)
-            made.setdefault(canonical_json([call.tool, _plain(call.arguments)]), call)
+            made.setdefault(call.key, call)
     return tuple(made.values())
 
 
-def _made(event: Mapping[str, Any], turn: int) -> Made:
-    tool, arguments, data = event.get("tool"), event.get("arguments"), event.get("data")
-    if not (isinstance(tool, str) and isinstance(arguments, dict) and isinstance(data, str)):
+def _runs(events: Sequence[TraceEvent]) -> Iterator[tuple[ToolRun, int]]:
+    """Yield the tools' runs, each with the number of its turn: calls between two requests are one turn."""
+    turn = 0
+    for event in events:
+        turn += isinstance(event, ModelExchange)
+        if isinstance(event, ToolRun):
+            yield event, turn
+
+
+def _made(event: ToolRun, turn: int) -> Made:
+    tool, arguments = event.call.tool, event.call.arguments
+    if not isinstance(arguments, dict):
         raise Unlearnable("its trace holds a call that cannot be read")
-    told = canonical_json(arguments)
-    if MARK in told or redact(told) != told:
+    text = canonical_json(arguments)
+    if MARK in text or redact(text) != text:
         raise Unlearnable(f"a secret stands among the arguments of a call of {tool}")
-    text = strip_receipts(data)
-    return Made(tool, arguments, None if MARK in text or _CUT.search(text) else text, turn)
+    return Made(tool, arguments, None if MARK in event.result or _CUT.search(event.result) else event.result, turn)
 
 
 def _plain(value: Any) -> Any:
@@ -164,7 +169,7 @@ Path = tuple[str | int, ...]
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """All that is no object or list, with the keys and indices that lead to it."""
+    """Yield all that is not an object or a list, with the keys and indices that lead to it."""
     left = [(path, value)]
     while left:
         path, value = left.pop()
@@ -176,7 +181,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _filled(value: Any, fill: Callable[[Path, Any], Any], path: Path = ()) -> Any:
-    """A value with another in the place of each leaf."""
+    """Return a value with another one in place of each leaf."""
     if isinstance(value, dict):
         return {key: _filled(item, fill, (*path, key)) for key, item in value.items()}
     if isinstance(value, list):
@@ -189,12 +194,12 @@ def dotted(path: Path) -> str:
 
 
 def shown(ref: Ref) -> str:
-    """A place in a result, to read."""
+    """Return a place in a result as readable text."""
     return f"{ref.call} at {dotted(ref.path)}" if ref.path else ref.call
 
 
 def result_value(text: str | None, kind: Kind) -> Any:
-    """A tool's result as references see it; None where nothing in it can be referred to."""
+    """Return a tool's result as references see it; None if nothing in it can be referred to."""
     if text is None or kind == "other":
         return None
     if kind == "text":
@@ -215,8 +220,8 @@ def _key(value: Any) -> Hashable:
 
 def _is_common(value: Any) -> bool:
     if isinstance(value, str):
-        return len(value) < SHORTEST
-    return bool(abs(value) < MIN and value == int(value))
+        return len(value) < MIN_TEXT_CHARS
+    return bool(abs(value) < MIN_NUMBER and value == int(value))
 
 
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
@@ -240,7 +245,7 @@ class Sources:
         """Call → its result as references see it."""
 
     def add(self, call: str, made: Made, kind: Kind) -> None:
-        """Take a result. A value inside of it that was an argument of the call came from elsewhere: it counts as no place."""
+        """Take a result. A value in it that was an argument of the call came from elsewhere, and does not count as a place."""
         given = {_key(leaf) for _, leaf in leaves(made.arguments)}
         self.values[call] = result_value(made.text, kind)
         for path, leaf in leaves(self.values[call]):
@@ -251,7 +256,7 @@ class Sources:
             self._texts.append((call, made.text, _numbers(made.text)))
 
     def argument(self, call: str, path: Path, value: Any) -> Ref | FixedValue | None:
-        """The reference that an argument's value is; why it is none, though results hold it; None where they do not."""
+        """Return the reference for an argument's value, or why it stays fixed though results hold it; None if they do not."""
         key = _key(value)
         if key is None:
             return None
@@ -266,7 +271,7 @@ class Sources:
         return FixedValue(call, dotted(path), value, why, where) if where else None
 
     def answer(self, value: Any) -> tuple[Any, tuple[FixedValue, ...]]:
-        """An answer with references in the place of values that stand in one place, and what stands in several."""
+        """Return an answer with references for values that have one place, and the values that have several."""
         kept: list[FixedValue] = []
 
         def fill(path: Path, leaf: Any) -> Any:
@@ -278,7 +283,7 @@ class Sources:
         return _filled(value, fill), tuple(kept)
 
     def refuted(self, answer: Any, why: str) -> tuple[FixedValue, ...]:
-        """An answer's references as values that are kept."""
+        """Return an answer's references as fixed values."""
         found = [(path, ref) for path, ref in leaves(answer) if isinstance(ref, Ref)]
         return tuple(FixedValue(ANSWER, dotted(path), ref.of(self.values[ref.call]), why, (shown(ref),)) for path, ref in found)
 
@@ -292,7 +297,7 @@ class Sources:
 
 
 def _read_number(value: Any) -> int | float | None:
-    """The number that a text is; models answer in text."""
+    """Return the number that a text spells; models answer in text."""
     try:
         number = from_json(value.strip()) if isinstance(value, str) else None
     except ValueError:
@@ -338,7 +343,7 @@ def _with_refs(call: str, arguments: Mapping[str, Any], sources: Sources) -> tup
 
 
 def plan_of(steps: Sequence[PlanStep], answer: Any, query: Query) -> Plan:
-    """The plan that the steps are."""
+    """Return the plan of the steps."""
     calls = []
     for step, goal in zip(steps, _goals(steps, query), strict=True):
         used = {ref.call for ref in refs(step.arguments)}
@@ -348,7 +353,7 @@ def plan_of(steps: Sequence[PlanStep], answer: Any, query: Query) -> Plan:
 
 
 def _goals(steps: Sequence[PlanStep], query: Query) -> list[str]:
-    """A sentence for each step, none of which stands in another one or in what is asked."""
+    """Return a sentence for each step, none of which is part of another one or of the question."""
     wordings = itertools.chain(
         ([_goal(number, step) for number, step in enumerate(steps, 1)],),
         ([f"Step {number} of plan {attempt}." for number in range(1, len(steps) + 1)] for attempt in itertools.count(1)),
@@ -362,7 +367,7 @@ def _tells_apart(goals: Collection[str], asked: Iterable[str]) -> bool:
 
 
 _UNSAFE = re.compile(r"[^\w .,:;()'/+=@#%*-]")
-"""What formats escape, or lay out anew: a goal is looked for in prompts as it stands."""
+"""Characters that formats escape or rearrange: a goal is looked for in prompts literally."""
 
 
 def _goal(number: int, step: PlanStep) -> str:

@@ -17,8 +17,8 @@ from loopbench.runs.config import (
     IfAbsent,
     Positive,
     SettingError,
-    flag_of,
     config_from,
+    flag_of,
     mistake,
     read_toml,
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 from loopbench.datasets.task import Task
 from loopbench.metrics.record import Record
+from loopbench.metrics.trace import ModelExchange, ToolRun, Trace
 from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import Plan, PlannedCall, Ref, StopReason, render_value, resolve
 from loopbench.protocol.redact import redact
@@ -29,26 +30,26 @@ _LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
 _ANSWERED = frozenset({StopReason.FINISHED.value, StopReason.FORCED.value})
 
 
-def feedback(record: Record, trace: Mapping[str, Any] | None, task: Task) -> str:
+def feedback(record: Record, trace: Trace | None, task: Task) -> str:
     """Sentences about one trial, without receipts and secrets; at most `MAX_SENTENCES`. Never raises.
 
-    `trace`: as `journal.read_trace` gives it; None, or one of another shape: what the record alone tells. What a plan lays down is
-    held against the calls only where the trial went wrong: other ways to a right answer are right.
+    `trace`: None leaves what the record alone tells. What a plan lays down is held against the calls only where the trial went
+    wrong: other ways to a right answer are right.
     """
     if record.status != "scored":
         return _sentence(f"The trial could not be scored: {_quoted(record.reason)}.")
-    trace = trace or {}
-    made = _calls_made(trace)
+    events = () if trace is None else trace.events
+    made = [_made(event) for event in events if isinstance(event, ToolRun)]
     is_right = record.accuracy >= 1
-    against_plan = _against(task.plan, made) if task.plan is not None and trace else []
+    against_plan = _against(task.plan, made) if task.plan is not None and trace is not None else []
     sentences = [
         *([] if is_right else _outcome(record, trace, task)),
         *([] if is_right else against_plan),
         *(f"Tool {call.tool} failed: {_quoted(call.text)}." for call in made if call.failed and not call.was_to_fail),
         *(
-            f"The reply could not be read: {_quoted(event['wire_error'])}."
-            for event in _events(trace, "ask")
-            if "wire_error" in event
+            f"The reply could not be read: {_quoted(event.wire_error)}."
+            for event in events
+            if isinstance(event, ModelExchange) and event.wire_error is not None
         ),
     ]
     listed = list(dict.fromkeys(map(_sentence, sentences)))
@@ -64,15 +65,15 @@ def _missed(record: Record) -> str:
 # --- the outcome ---
 
 
-def _outcome(record: Record, trace: Mapping[str, Any], task: Task) -> Iterator[str]:
+def _outcome(record: Record, trace: Trace | None, task: Task) -> Iterator[str]:
     if record.stop not in _ANSWERED or record.answer is None:
         yield f"No answer: {record.stop or 'unknown'}."
     elif record.scores.get("answer", record.accuracy) < 1:
         read = _as_object(record.answer) if isinstance(task.expected, Mapping) else record.answer
         answer, expected = _different(read, task.expected)
         yield f"The answer was {_shown(answer)}, expected {_shown(expected)}."
-    state = trace.get("end_state")
-    if task.end_state is not None and isinstance(state, Mapping) and record.scores.get("state", 1.0) < 1:
+    state = None if trace is None else trace.head.end_state
+    if task.end_state is not None and state is not None and record.scores.get("state", 1.0) < 1:
         found, expected = _different(state.get("found"), task.end_state)
         yield f"The end state was {_shown(found)}, expected {_shown(expected)}."
 
@@ -124,20 +125,9 @@ class _Made:
             return self.text
 
 
-def _calls_made(trace: Mapping[str, Any]) -> list[_Made]:
-    made = []
-    for event in _events(trace, "tool"):
-        arguments = event.get("arguments")
-        text = strip_receipts(render_value(event.get("data", "")))
-        given = arguments if isinstance(arguments, Mapping) else {}
-        made.append(_Made(render_value(event.get("tool")), given, event.get("status") != "success", text, "fault" not in event))
-    return made
-
-
-def _events(trace: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
-    events = trace.get("events")
-    if isinstance(events, Sequence) and not isinstance(events, str):
-        yield from (event for event in events if isinstance(event, Mapping) and event.get("event") == kind)
+def _made(event: ToolRun) -> _Made:
+    arguments = event.call.arguments if isinstance(event.call.arguments, Mapping) else {}
+    return _Made(event.call.tool, arguments, not event.ok, strip_receipts(event.data), not event.fault)
 
 
 class _Unknown:

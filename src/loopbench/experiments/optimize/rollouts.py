@@ -20,6 +20,7 @@ from typing import Any
 from loopbench.datasets.task import Task
 from loopbench.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
 from loopbench.metrics.record import Record
+from loopbench.metrics.trace import Trace
 from loopbench.models.metering import Meter
 from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, program_digest
@@ -339,7 +340,7 @@ def _result(future: Future[Rollout | None]) -> Rollout | None:
 
 
 def _rollout_of(done: FinishedTrial, calls: Sequence[PredictorCall], task: Task, spent: SearchCost, is_beyond: bool) -> Rollout:
-    trace = json.loads(done.trace) if done.trace else None
+    trace = Trace.from_json(json.loads(done.trace)) if done.trace else None
     plain = tuple(PredictorCall(call.predictor, _plain(call.inputs), _plain(call.outputs)) for call in calls)
     return Rollout(done.record, plain, feedback(done.record, trace, task), spent, is_beyond)
 

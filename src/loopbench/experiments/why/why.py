@@ -6,7 +6,7 @@ Traces are read one after the other, each once; of what they say only counts and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Generic, TypeVar
@@ -14,14 +14,12 @@ from typing import Any, Generic, TypeVar
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.record import Record
 from loopbench.metrics.tasks import TaskFindings, task_findings
-from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.trajectory import TracedStep, course
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.traces import TRACES, Traces
+from loopbench.runs.store.traces import Traces
 
-Read = TypeVar("Read")
 Example = TypeVar("Example")
 
 
@@ -37,14 +35,14 @@ class Parted:
     only_b: int
     neither: int
     tasks: int
-    """On which they part in any repeat."""
+    """Tasks on which they part in any repeat."""
     causes: Mapping[str, Mapping[Cause, int]]
-    """Loser → cause → trials, the commonest first; less than they lost where traces are missing."""
+    """Loser → cause → trials, the most common first; fewer than they lost if traces are missing."""
     divergences: tuple[Divergence, ...]
-    """Of the commonest causes first."""
+    """Those of the most common causes first."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "a": self.a,
             "b": self.b,
@@ -68,7 +66,7 @@ class Lost:
     loss: Loss
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         loss = self.loss
         head = {"task": self.task, "repeat": self.repeat, "stop": self.stop}
         return head | {"step": loss.step, "cause": loss.cause, "detail": loss.detail}
@@ -80,14 +78,14 @@ class ArmLosses:
 
     arm: str
     trials: int
-    """Scored."""
+    """Scored trials."""
     lost: int
     causes: Mapping[Cause, int]
-    """Cause → trials, the commonest first; less than it lost where traces are missing."""
+    """Cause → trials, the most common first; fewer than it lost if traces are missing."""
     examples: tuple[Lost, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         examples = [example.to_json() for example in self.examples]
         return {"arm": self.arm, "trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "examples": examples}
 
@@ -101,15 +99,15 @@ class Why:
     untraced: int
     """Trials that were not solved, and have no trace to say why."""
     findings: TaskFindings
-    """Of all arms of the suites and profiles that are looked at."""
+    """Findings from all arms of the suites and profiles in question."""
 
     @property
     def is_unparted(self) -> bool:
-        """Pairs part, but no trial that was solved has a trace, to hold that of the lost one against."""
+        """Tell whether pairs part, but no solved trial has a trace with which to compare the lost one."""
         return any(pair.only_a or pair.only_b for pair in self.pairs) and not any(pair.divergences for pair in self.pairs)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `--json`: names stay stable."""
+        """Return the object of `--json`: names stay stable."""
         return {
             "pairs": [pair.to_json() for pair in self.pairs],
             "arms": [arm.to_json() for arm in self.arms],
@@ -151,26 +149,18 @@ def why(
 
 
 def comparable(found: Results) -> list[tuple[str, str]]:
-    """Pairs of arms of one suite and profile, by name."""
+    """Return the pairs of arms of one suite and profile, by name."""
     infos = [arm.info for arm in found.comparison.arms]
     return [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
 
 
 def loss_of(found: Results, record: Record) -> Loss:
-    """Why a trial was lost, by itself. Raises RunError where it has no trace, or one that is none."""
-    return explain(_read(Traces(found.folder), record, lambda trace: read_trial(trace, record)))
-
-
-def _read(traces: Traces, record: Record, read: Callable[[Trace], Read]) -> Read:
-    trace = traces.read(record)
-    try:
-        return read(Trace.from_json(trace))
-    except ValueError as error:
-        raise RunError(f"{traces.folder / TRACES}: trial {record.name}: {error}") from None
+    """Explain why a trial was lost, by itself. Raises RunError if it has no valid trace."""
+    return explain(read_trial(Traces(found.folder).read(record), record))
 
 
 def _cells(records: Sequence[Record], arms: set[str]) -> Iterator[list[Record]]:
-    """The scored trials of each task and repeat."""
+    """Yield the scored trials of each task and repeat."""
     cells: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         if record.status == "scored" and record.arm in arms:
@@ -184,7 +174,7 @@ def _is_solved(record: Record) -> bool:
 
 
 def _same_course(winner: str, trial: TracedTrial) -> Divergence:
-    """Of a scorer that does not judge by what the course tells."""
+    """Explain a loss under a scorer that judges something else than the course."""
     record, step = trial.record, len(trial.course)
     detail = "both took the same course, and were scored differently"
     return Divergence(winner, record.arm, record.task, record.repeat, step, "other", detail, record.stop)
@@ -205,7 +195,7 @@ class _Tally(Generic[Example]):
 
     @property
     def counted(self) -> dict[Cause, int]:
-        """The commonest first; of equals by name."""
+        """The causes, the most common first, equals by name."""
         return dict(sorted(self.causes.items(), key=lambda item: (-item[1], item[0])))
 
     @property
@@ -225,11 +215,11 @@ class _Collected:
         self._counts: dict[tuple[str, str], Counter[tuple[bool, bool]]] = {pair: Counter() for pair in pairs}
         self._tasks: dict[tuple[str, str], set[str]] = {pair: set() for pair in pairs}
         self._parted: dict[tuple[str, str, str], _Tally[Divergence]] = {}
-        """By pair and loser."""
+        """Tallies by pair and loser."""
         self._alone: dict[str, _Tally[Lost]] = {arm: _Tally() for arm in alone}
 
     def add(self, cell: Sequence[Record]) -> None:
-        """The trials of one task and repeat."""
+        """Take the trials of one task and repeat."""
         records = {record.arm: record for record in cell}
         against: dict[str, list[tuple[tuple[str, str], str]]] = {}
         """Loser → the pairs that it lost, and to whom."""
@@ -249,8 +239,8 @@ class _Collected:
                 self._explain(record, [(pair, winner, courses[winner]) for pair, winner in against.get(record.arm, ())])
 
     def _course(self, record: Record) -> Sequence[TracedStep]:
-        """Empty where it has no trace."""
-        return () if record.trace_at is None else _read(self.traces, record, course)
+        """Return the trial's course; empty if it has no trace."""
+        return () if record.trace_at is None else course(self.traces.read(record))
 
     def _explain(self, record: Record, lost: Sequence[tuple[tuple[str, str], str, Sequence[TracedStep]]]) -> None:
         if not lost and record.arm not in self._alone:
@@ -258,7 +248,7 @@ class _Collected:
         if record.trace_at is None:
             self.untraced += 1
             return
-        trial = _read(self.traces, record, lambda trace: read_trial(trace, record))
+        trial = read_trial(self.traces.read(record), record)
         if record.arm in self._alone:
             loss = explain(trial)
             self._alone[record.arm].add(loss.cause, Lost(record.task, record.repeat, record.stop, loss), self.most)
@@ -268,7 +258,7 @@ class _Collected:
                 self._parted.setdefault((*pair, record.arm), _Tally()).add(parted.cause, parted, self.most)
 
     def parted(self) -> tuple[Parted, ...]:
-        """The pairs, in order."""
+        """Return the pairs, in order."""
         return tuple(self._pair(pair) for pair in self.pairs)
 
     def _pair(self, pair: tuple[str, str]) -> Parted:
@@ -287,7 +277,7 @@ class _Collected:
         )
 
     def arm_losses(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:
-        """The arms, in order."""
+        """Return the arms, in order."""
         scored = Counter(record.arm for record in records if record.status == "scored")
         lost = Counter(record.arm for record in records if record.status == "scored" and not _is_solved(record))
         return tuple(

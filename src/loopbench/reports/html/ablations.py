@@ -1,4 +1,4 @@
-"""The section on an ablation: what each factor does, and which depend on each other."""
+"""The section on an ablation: the effect of each factor, and which factors depend on each other."""
 
 from __future__ import annotations
 
@@ -6,31 +6,27 @@ from collections.abc import Iterator
 
 from loopbench.experiments.ablate.ablation import Ablated
 from loopbench.experiments.ablate.tables import notes, tables
-from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import METRICS, PRIMARY
 
 from .charts import effects
-from .document import Block, Figure, Folded, Grid, Items, PageSection
-from .verdict import BROKEN, WARNING
+from .document import Block, Figure, Folded, Grid, PageSection
+from .grouping import group_by
+from .verdict import plain_notes
 
 
-def effects_section(made: Ablated) -> PageSection:
-    """What each change does to each metric."""
-    kept = tuple(note for note in notes(made) if not note.startswith((WARNING, *BROKEN)))
+def effects_section(ablation: Ablated) -> PageSection:
+    """Return the section on the effect of each change on each metric."""
     blocks: list[Block] = []
-    by_metric = dict(_charts(made))
+    by_metric = dict(_charts(ablation))
     if PRIMARY in by_metric:
         blocks.append(by_metric.pop(PRIMARY))
-    blocks += [Grid(table.title, table.columns, table.rows) for table in tables(made)]
+    blocks += [Grid(table.title, table.columns, table.rows) for table in tables(ablation)]
     if by_metric:
         blocks.append(Folded("Charts of the other metrics", tuple(by_metric.values())))
-    return PageSection("effects", "What each factor does", (*blocks, Items(kept, "quiet")))
+    return PageSection("effects", "What each factor does", (*blocks, plain_notes(notes(ablation))))
 
 
-def _charts(made: Ablated) -> Iterator[tuple[str, Figure]]:
-    by_metric: dict[str, list[Effect]] = {}
-    for effect in made.effects.effects:
-        by_metric.setdefault(effect.metric, []).append(effect)
-    for metric, found in by_metric.items():
+def _charts(ablation: Ablated) -> Iterator[tuple[str, Figure]]:
+    for metric, same in group_by(ablation.effects.effects, lambda effect: effect.metric).items():
         read = f"Change of {METRICS[metric].label} with its interval; of an interaction, what both do beyond the sum of each."
-        yield metric, Figure(effects(found), read)
+        yield metric, Figure(effects(same), read)

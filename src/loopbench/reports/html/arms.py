@@ -9,12 +9,13 @@ from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.text.numbers import dollars, interval, p_value, short_name, verdict
 
-from .charts import accuracy, forest, grouped
+from .charts import accuracy, forest
 from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection
+from .grouping import arms_by_group
 
 
 def arms_section(comparison: Comparison) -> PageSection:
-    """Each arm's numbers."""
+    """Return the section on each arm's numbers."""
     blocks: list[Block] = [arms_grid(comparison.arms)]
     if any(arm.summary.accuracy is not None for arm in comparison.arms):
         read = "Dots are means over tasks, lines their intervals."
@@ -23,15 +24,15 @@ def arms_section(comparison: Comparison) -> PageSection:
 
 
 def arms_grid(arms: Sequence[ArmResult]) -> Grid:
-    """A row per arm; without columns of which nothing is known."""
+    """Return a table with a row per arm, without columns in which nothing is known."""
     measures = in_table_order(METRICS)
     columns = ("arm", *(measure.label for measure in measures.values()), "false success", "scored", "errored", "excluded")
     rows = []
     for arm in arms:
-        found = arm.summary
-        numbers = (interval(found.means[name], measure.digits) for name, measure in measures.items())
-        false_success = UNKNOWN if found.false_success_rate is None else found.false_success
-        counts = (false_success, found.scored, found.errored, found.excluded)
+        summary = arm.summary
+        numbers = (interval(summary.means[name], measure.digits) for name, measure in measures.items())
+        false_success = UNKNOWN if summary.false_success_rate is None else summary.false_success
+        counts = (false_success, summary.scored, summary.errored, summary.excluded)
         rows.append((arm.info.arm, *numbers, *map(str, counts)))
     known = [index for index in range(len(columns)) if any(row[index] != UNKNOWN for row in rows)]
     cut = tuple(tuple(row[index] for index in known) for row in rows)
@@ -39,7 +40,7 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
 
 
 def pairs_section(comparison: Comparison) -> PageSection | None:
-    """Every pair on accuracy, as a chart and as numbers; the other metrics are folded away. None for a single arm."""
+    """Return every pair on accuracy, as a chart and as numbers, the other metrics folded; None for a single arm."""
     primary = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
     if not primary:
         return None
@@ -48,7 +49,7 @@ def pairs_section(comparison: Comparison) -> PageSection | None:
         "Filled triangles are decided, rings are not."
     )
     blocks: list[Block] = [Figure(forest(comparison), read)]
-    groups = grouped(comparison.arms)
+    groups = arms_by_group(comparison.arms)
     for name, arms in groups.items():
         own = {arm.info.arm for arm in arms}
         caption = "accuracy, a minus b, on the tasks scored in both"
@@ -63,7 +64,7 @@ def pairs_section(comparison: Comparison) -> PageSection | None:
 
 
 def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -> Grid:
-    """A row per pair, `arms` under their short names; with what deciding would take, where that is known of any."""
+    """Return a table with a row per pair, `arms` under their short names, and what deciding would take if known of any."""
     names = {arm.info.arm: short_name(arm.info) for arm in arms}
     columns = ["a", "b", "metric", "difference", "tasks", "p", "p\u00a0(Holm)", "verdict"]
     several = len({pair.metric for pair in pairs}) > 1
@@ -88,7 +89,7 @@ def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -
 
 
 def _needed(pair: Pair) -> str:
-    """`687 × 1 for a difference`"""
+    """Return the sample that would decide a pair: `687 × 1 for a difference`."""
     if pair.needed is None:
         return UNKNOWN
     found = pair.needed

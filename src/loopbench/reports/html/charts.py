@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -16,6 +16,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.metrics.views import CostPoint, Front
 from loopbench.text.numbers import interval, short_name
 
+from .grouping import arms_by_group, group_by
 from .histograms import steps as steps
 from .names import chart_names, group_name
 from .svg import (
@@ -29,6 +30,7 @@ from .svg import (
     Mark,
     Scale,
     chart,
+    clearest,
     element,
     gridlines,
     interval_rows,
@@ -36,7 +38,6 @@ from .svg import (
     mark,
     middle_cut,
     percent,
-    place,
     scale,
 )
 
@@ -46,19 +47,11 @@ PAIR_LEGEND: Legend = (("better", "first better"), ("worse", "first worse"), *PL
 FRONT_LEGEND: Legend = (("dot", "on the front"), ("undecided", "dominated"))
 
 
-# --- names ---
-
-
-def grouped(arms: Sequence[ArmResult]) -> dict[str, list[ArmResult]]:
-    """Arms by suite and profile, in their order."""
-    found: dict[str, list[ArmResult]] = {}
-    for arm in arms:
-        found.setdefault(group_name(arm.info), []).append(arm)
-    return found
+# --- words ---
 
 
 def signed(value: Interval, digits: int) -> str:
-    """A difference with its interval, signs written out: `+0.025 [−0.011, +0.060]`."""
+    """Return a difference with its interval, signs written out: `+0.025 [−0.011, +0.060]`."""
     low, middle, high = (f"{number:+.{digits}f}".replace("-", "−") for number in (value.low, value.value, value.high))
     return f"{middle} [{low}, {high}]"
 
@@ -67,24 +60,26 @@ def signed(value: Interval, digits: int) -> str:
 
 
 def accuracy(arms: Sequence[ArmResult]) -> Markup:
-    """Each arm's accuracy with its interval."""
+    """Return a chart of each arm's accuracy with its interval."""
     names = chart_names([arm.info for arm in arms])
-    groups = [
-        Group(name if len(grouped(arms)) > 1 else "", tuple(_accuracy(arm, names) for arm in members))
-        for name, members in grouped(arms).items()
-    ]
-    said = f"Share of tasks solved, with its interval: {_in_words(groups)}."
-    return interval_rows("Accuracy of each arm", said, groups, Axis("accuracy"))
+    groups = _groups({name: [_accuracy(arm, names) for arm in members] for name, members in arms_by_group(arms).items()})
+    description = f"Share of tasks solved, with its interval: {_in_words(groups)}."
+    return interval_rows("Accuracy of each arm", description, groups, Axis("accuracy"))
+
+
+def _groups(rows: Mapping[str, Sequence[ChartRow]]) -> list[Group]:
+    """Return rows by their heading, which a single group does without."""
+    return [Group(heading if len(rows) > 1 else "", tuple(members)) for heading, members in rows.items()]
 
 
 def _in_words(groups: Sequence[Group]) -> str:
-    """All rows for a screen reader: under which heading, the numbers, and what the mark means."""
-    said = []
+    """Return all rows for a screen reader: the heading, the numbers, and the meaning of the mark."""
+    texts = []
     for group in groups:
         under = f"{group.heading}: " if group.heading else ""
         rows = (f"{row.label} {row.text}" + ("" if row.mark == "dot" else f", {row.mark}") for row in group.rows)
-        said.append(f"{under}{'; '.join(rows)}")
-    return ". ".join(said)
+        texts.append(f"{under}{'; '.join(rows)}")
+    return ". ".join(texts)
 
 
 def _accuracy(arm: ArmResult, names: Mapping[str, str]) -> ChartRow:
@@ -93,13 +88,12 @@ def _accuracy(arm: ArmResult, names: Mapping[str, str]) -> ChartRow:
 
 
 def forest(comparison: Comparison) -> Markup:
-    """Every pair's difference in accuracy with its interval, beside the band within which a difference does not matter."""
+    """Return a chart of every pair's difference in accuracy, with the band in which a difference does not matter."""
     infos = {arm.info.arm: arm.info for arm in comparison.arms}
     pairs = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
-    by_group = groupby(pairs, key=lambda pair: group_name(infos[pair.a]))
-    several = len({group_name(infos[pair.a]) for pair in pairs}) > 1
+    by_group = group_by(pairs, lambda pair: group_name(infos[pair.a]))
     names = chart_names(list(infos.values()))
-    groups = [Group(name if several else "", tuple(_pair(pair, infos, names) for pair in members)) for name, members in by_group]
+    groups = _groups({name: [_pair(pair, infos, names) for pair in members] for name, members in by_group.items()})
     axis = Axis("accuracy of the first minus that of the second", comparison.margin, PAIR_LEGEND)
     return _differences("Differences in accuracy, pair by pair", groups, axis)
 
@@ -112,7 +106,7 @@ def _pair(pair: Pair, infos: Mapping[str, ArmInfo], names: Mapping[str, str]) ->
 
 
 def gains(tests: Mapping[str, Pair], margin: float) -> Markup:
-    """What each design gained (after minus before), by its name."""
+    """Return a chart of what each design gained (after minus before), by its name."""
     rows = tuple(ChartRow(name, pair.difference, signed(pair.difference, 3), pair.verdict.word) for name, pair in tests.items())
     axis = Axis("accuracy after minus before", margin, PLAIN_LEGEND)
     return _differences("What each design gained", [Group("", rows)], axis)
@@ -126,15 +120,15 @@ def _differences(title: str, groups: Sequence[Group], axis: Axis) -> Markup:
 # --- accuracy against cost ---
 
 _HIGH, _TOP = 300.0, 12.0
-"""Of the plot: its height and upper end. Labels are placed for the narrowest screen: on a wider one they are further apart."""
+"""Height and upper end of the plot. Labels are placed for the narrowest screen: on a wider one they are further apart."""
 MAX_LABEL = 18
 UNITS = {"cost_usd": "US dollars per trial", "tokens": "tokens per trial"}
 
 
 def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
-    """Accuracy against cost, with intervals both ways; the front is filled and joined, what it dominates is not.
+    """Return accuracy against cost, with intervals both ways; the front is filled and joined, dominated points are not.
 
-    `names`: arm → what stands beside its point; left out: its name without the profile.
+    `names`: arm → the label of its point; left out, its name without the profile.
     """
     points = [point for point in front.points if math.isfinite(point.cost.value)]
     across = scale((end for point in points for end in (point.cost.low, point.cost.high)), left=12, right=96)
@@ -149,9 +143,9 @@ def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
     drawn += plane.labels([(point, (names or {}).get(point.arm, _point_name(point, front))) for point in points])
     drawn.append(element("text", UNITS[front.unit], x="50%", y=_TOP + _HIGH + 34, text_anchor="middle", class_="axis"))
     drawn.append(legend(FRONT_LEGEND, _TOP + _HIGH + 56))
-    said = "; ".join(_point_in_words(point, front) for point in points)
+    described = "; ".join(_point_in_words(point, front) for point in points)
     title = f"Accuracy against cost, {front.suite}, {front.profile}"
-    return chart(title, f"Cost to the right, accuracy upwards. {said}.", _TOP + _HIGH + 64, *drawn)
+    return chart(title, f"Cost to the right, accuracy upwards. {described}.", _TOP + _HIGH + 64, *drawn)
 
 
 def _point_name(point: CostPoint, front: Front) -> str:
@@ -166,18 +160,18 @@ def _point_in_words(point: CostPoint, front: Front) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Plane:
-    """Where values of cost and accuracy lie."""
+    """The plane of cost and accuracy."""
 
     across: Scale
     up: Scale
 
     def y(self, accuracy: float) -> float:
-        """In pixels."""
+        """Return the place of an accuracy, in pixels."""
         share = (self.up.at(accuracy) - self.up.left) / (self.up.right - self.up.left)
         return round(_TOP + _HIGH * (1 - share), 2)
 
     def grid(self) -> Iterator[Markup]:
-        """Lines at the ticks of both scales."""
+        """Yield lines at the ticks of both scales."""
         yield gridlines(self.across, _TOP, _TOP + _HIGH)
         for tick in self.up.ticks:
             y = self.y(tick)
@@ -186,14 +180,14 @@ class _Plane:
             yield element("text", f"{self.up.label(tick)}{named}", x=0, y=y - 3, class_="tick")
 
     def errors(self, point: CostPoint) -> Iterator[Markup]:
-        """The intervals, both ways."""
+        """Yield the intervals, both ways."""
         x, y = percent(self.across.at(point.cost.value)), self.y(point.accuracy.value)
         left, right = percent(self.across.at(point.cost.low)), percent(self.across.at(point.cost.high))
         yield element("line", x1=left, x2=right, y1=y, y2=y, class_="error")
         yield element("line", x1=x, x2=x, y1=self.y(point.accuracy.low), y2=self.y(point.accuracy.high), class_="error")
 
     def staircase(self, points: Sequence[CostPoint]) -> Iterator[Markup]:
-        """Up to each point's cost, what the cheaper points of the front reach."""
+        """Yield the best accuracy of the front up to each cost, as stairs."""
         front = sorted((point for point in points if point.on_front), key=lambda point: point.cost.value)
         for left, right in pairwise(front):
             x1, x2 = percent(self.across.at(left.cost.value)), percent(self.across.at(right.cost.value))
@@ -202,14 +196,13 @@ class _Plane:
             yield element("line", x1=x2, x2=x2, y1=y1, y2=y2, class_="front")
 
     def labels(self, named: Sequence[tuple[CostPoint, str]]) -> Iterator[Markup]:
-        """Each name beside its point, where it covers least on the narrowest screen."""
+        """Yield each name beside its point, where it covers least on the narrowest screen."""
         taken = [self._dot(point) for point, _ in named]
         inside = Box(0, 0, NARROW, _TOP + _HIGH)
         for point, name in named:
             text = middle_cut(name, MAX_LABEL)
             places = self._places(point, CHAR * len(text))
-            chosen = place([box for box, _, _ in places], taken, inside)
-            box, ends, shift = places[chosen]
+            box, ends, shift = places[clearest([box for box, _, _ in places], taken, inside)]
             taken.append(box)
             where = element("text", text, x=shift, y=box.bottom - self.y(point.accuracy.value) - 3, text_anchor=ends, class_="halo")
             x = percent(self.across.at(point.cost.value))
@@ -220,7 +213,7 @@ class _Plane:
         return Box(x - 6, y - 6, x + 6, y + 6)
 
     def _places(self, point: CostPoint, wide: float) -> list[tuple[Box, str, float]]:
-        """Boxes around a point, each with the text's anchor and its shift from the point."""
+        """Return boxes around a point, each with the text's anchor and its shift from the point."""
         x, y = self.across.at(point.cost.value) / 100 * NARROW, self.y(point.accuracy.value)
         found = []
         for up in (-3.0, -17.0, 11.0, -31.0, 25.0):
@@ -233,24 +226,18 @@ class _Plane:
 
 
 def effects(found: Sequence[Effect]) -> Markup:
-    """What each change does to one metric, with its interval. Raises ValueError for effects on several metrics, or on none."""
+    """Return a chart of effects on one metric, with intervals. Raises ValueError for effects on several metrics, or on none."""
     metrics = {effect.metric for effect in found}
     if len(metrics) != 1:
         raise ValueError(f"a chart of effects shows one metric, not {len(metrics)}")
     (metric,) = metrics
     digits = METRICS[metric].digits
-    profiles = dict.fromkeys(effect.profile for effect in found)
-    groups = [
-        Group(
-            profile if len(profiles) > 1 else "",
-            tuple(
-                ChartRow(effect.term, effect.difference, signed(effect.difference, digits), effect.verdict.word)
-                for effect in found
-                if effect.profile == profile
-            ),
-        )
-        for profile in profiles
-    ]
+
+    def row(effect: Effect) -> ChartRow:
+        return ChartRow(effect.term, effect.difference, signed(effect.difference, digits), effect.verdict.word)
+
+    by_profile = group_by(found, lambda effect: effect.profile)
+    groups = _groups({profile: list(map(row, members)) for profile, members in by_profile.items()})
     margin = max(effect.margin for effect in found)
     axis = Axis(f"change of {METRICS[metric].label}", margin, PLAIN_LEGEND)
     return interval_rows(f"Effects on {METRICS[metric].label}", f"{_in_words(groups)}.", groups, axis)

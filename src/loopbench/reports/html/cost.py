@@ -12,37 +12,33 @@ from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.text.numbers import interval
 
 from .charts import UNITS, pareto
-from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, PageSection, Subsection
+from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, PageSection, Subsection, section_or_none, under_headings
+from .grouping import group_by
 from .names import chart_names
+
+TITLE = "Accuracy against cost"
 
 
 def cost_section(views: Views, arms: Sequence[ArmInfo]) -> PageSection | None:
-    """Accuracy against cost: the front, equal budgets, what a solved task costs. None where no cost is known of two arms."""
-    solved = {(found.arm, found.unit): found for found in views.per_solved}
-    fronts = [(front, (figure, _front(front, solved))) for front, figure in _figures(views, arms)]
-    return _section([*_by_group(fronts), *_budgets(views.budgets)])
+    """Return accuracy against cost: the front, equal budgets, cost per solved task; None if the cost of two arms is not known."""
+    solved = {(per_solved.arm, per_solved.unit): per_solved for per_solved in views.per_solved}
+    fronts = under_headings((_name(front), (figure, _front(front, solved))) for front, figure in _figures(views, arms))
+    return section_or_none("cost", TITLE, [*fronts, *_budgets(views.budgets)])
 
 
 def fronts_section(views: Views, arms: Sequence[ArmInfo]) -> PageSection | None:
-    """The charts alone; their numbers are those of the arms."""
-    return _section(_by_group([(front, (figure,)) for front, figure in _figures(views, arms)]))
+    """Return the charts alone; their numbers are in the table of arms."""
+    return section_or_none("cost", TITLE, under_headings((_name(front), (figure,)) for front, figure in _figures(views, arms)))
 
 
-def _section(blocks: Sequence[Block]) -> PageSection | None:
-    return PageSection("cost", "Accuracy against cost", tuple(blocks)) if blocks else None
+def _name(front: Front) -> str:
+    return f"{front.suite}, {front.profile}"
 
 
 def _figures(views: Views, arms: Sequence[ArmInfo]) -> list[tuple[Front, Figure]]:
     names = chart_names(arms)
     read = "Up and to the left is better. Lines are intervals; the dashed stair is the Pareto front."
     return [(front, Figure(pareto(front, names), read)) for front in views.fronts]
-
-
-def _by_group(fronts: Sequence[tuple[Front, tuple[Block, ...]]]) -> list[Block]:
-    """Under a heading each, where there are several."""
-    if len(fronts) == 1:
-        return list(fronts[0][1])
-    return [Subsection(f"{front.suite}, {front.profile}", blocks) for front, blocks in fronts]
 
 
 def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved]) -> Grid:
@@ -66,12 +62,9 @@ def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved]) -> Grid:
 
 
 def _budgets(budgets: Sequence[AtBudget]) -> list[Block]:
-    """One table per group and unit: arms by budgets."""
-    found: dict[tuple[str, str, str], list[AtBudget]] = {}
-    for budget in budgets:
-        found.setdefault((budget.suite, budget.profile, budget.unit), []).append(budget)
+    """Return one table per group and unit: arms by budgets."""
     grids: list[Block] = []
-    for (suite, profile, unit), members in found.items():
+    for (suite, profile, unit), members in group_by(budgets, lambda budget: (budget.suite, budget.profile, budget.unit)).items():
         digits = METRICS[unit].digits
         columns = ("arm", *(f"at most {budget.budget:,.{digits}f}" for budget in members))
         rows = tuple((arm, *(interval(budget.arms[arm], 3) for budget in members)) for arm in members[0].arms)
@@ -84,7 +77,7 @@ def _budgets(budgets: Sequence[AtBudget]) -> list[Block]:
 
 
 def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
-    """The pairs that are decided at a budget."""
+    """Return a table of the pairs that are decided at a budget, or None if none is."""
     rows = tuple(
         (f"at most {budget.budget:,.{digits}f}", pair.a, pair.verdict.word, pair.b, interval(pair.difference, 3))
         for budget in budgets
@@ -95,15 +88,15 @@ def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
     return Grid("Adjusted over pairs and budgets (Holm)", columns, rows) if rows else None
 
 
-def reliability_section(found: Sequence[Reliability]) -> PageSection | None:
-    """How the arms fare when they try again. None without repeats."""
-    if not found:
+def reliability_section(arms: Sequence[Reliability]) -> PageSection | None:
+    """Return the section on how arms do when they try again; None without repeats."""
+    if not arms:
         return None
-    most = max(arm.repeats for arm in found)
+    most = max(arm.repeats for arm in arms)
     ks = sorted({1, *((2,) if most > 1 else ()), most})
     columns = ("arm", "tasks", "repeats", *(f"pass@{k}" for k in ks), *(f"pass^{k}" for k in ks if k > 1), "consistency")
     rows = []
-    for arm in found:
+    for arm in arms:
         at = [interval(arm.pass_at[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks]
         hat = [interval(arm.pass_hat[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks if k > 1]
         rows.append((arm.arm, str(arm.tasks), str(arm.repeats), *at, *hat, interval(arm.consistency, 3)))
@@ -111,9 +104,9 @@ def reliability_section(found: Sequence[Reliability]) -> PageSection | None:
     return PageSection("reliability", "Trying again", (Grid(caption, columns, tuple(rows)),))
 
 
-def confidence_section(found: Sequence[Calibration]) -> PageSection | None:
-    """Whether the arms know when they are right. None where none reports confidence."""
-    if not found:
+def confidence_section(arms: Sequence[Calibration]) -> PageSection | None:
+    """Return the section on whether arms know when they are right; None if none reports confidence."""
+    if not arms:
         return None
     rows = tuple(
         (
@@ -124,7 +117,7 @@ def confidence_section(found: Sequence[Calibration]) -> PageSection | None:
             interval(arm.auroc, 3),
             f"{arm.aurc:.3f}",
         )
-        for arm in found
+        for arm in arms
     )
     columns = ("arm", "trials that report it", "Brier score", "calibration error", "AUROC", "area under risk-coverage")
     caption = "Lower is better, of AUROC higher; calibration error over ten bins"

@@ -1,9 +1,9 @@
-"""What a page is made of: sections of paragraphs, lists, tables, charts and traces. Text is text; only charts are Markup."""
+"""The parts of a page: sections of paragraphs, lists, tables, charts and traces. Text is plain text; only charts are Markup."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,11 +17,11 @@ UNKNOWN = "–"
 
 @dataclass(frozen=True, slots=True)
 class PageLink:
-    """To another place of the page; never to another page."""
+    """A link to another place on the same page."""
 
     text: str
     to: str
-    """The id there."""
+    """The id of that place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ Cell = str | PageLink | Code | Amount
 
 
 def cell_text(cell: Cell) -> str:
-    """What a cell says."""
+    """Return the text of a cell."""
     return cell if isinstance(cell, str) else cell.text
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """`kind` says how it is set: plain, quiet for what few need, strong for what matters, quote for what a task says."""
+    """A paragraph; `kind` sets its style: plain, quiet for details, strong for results, quote for the text of a task."""
 
     text: str
     kind: Literal["plain", "quiet", "strong", "quote"] = "plain"
@@ -73,7 +73,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """What the reader must know before all else."""
+    """A warning that the reader must see first."""
 
     title: str
     items: tuple[str, ...]
@@ -91,7 +91,7 @@ class Grid:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Per column, whether its cells are numbers, and stand to the right."""
+        """Return for each column whether its cells are numbers, which are aligned to the right."""
         return tuple(_is_numeric([cell_text(row[index]) for row in self.rows]) for index in range(len(self.columns)))
 
 
@@ -109,12 +109,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What is opened on demand."""
+    """Blocks that are shown only when the reader opens them."""
 
     summary: str
     blocks: tuple[Block, ...]
     id: str = ""
-    """An anchor, where something links here."""
+    """The anchor for links; empty if nothing links here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ class Piece:
     kind: str
     label: str
     text: str
-    parts_here: bool = False
-    """Here the two traces part."""
+    diverges_here: bool = False
+    """Whether the two trials diverge at this piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,38 +142,56 @@ class SideView:
 
     arm: str
     command: str
-    """Which prints all of it."""
-    ended: str
+    """The command that prints the whole trace."""
+    ending: str
     pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Two trials of one task."""
+    """Two trials of one task, beside each other."""
 
-    courses: tuple[SideView, SideView]
+    trials: tuple[SideView, SideView]
 
 
 Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code
 
 
 def kind_of(block: Block) -> str:
-    """Which of the template's macros sets a block."""
+    """Return the name by which the template knows a kind of block or cell."""
     return type(block).__name__.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """A part of the page that the table of contents names."""
+    """A part of the page that is listed in the table of contents."""
 
     id: str
     title: str
     blocks: tuple[Block, ...]
 
 
+def section_or_none(anchor: str, title: str, blocks: Sequence[Block]) -> PageSection | None:
+    """Return a section, or None if it would be empty."""
+    return PageSection(anchor, title, tuple(blocks)) if blocks else None
+
+
+def under_headings(parts: Iterable[tuple[str, Sequence[Block]]]) -> list[Block]:
+    """Return the blocks of each part below its heading, empty parts left out; a single part needs no heading."""
+    known = list(parts)
+    if len(known) == 1:
+        return list(known[0][1])
+    return [Subsection(heading, tuple(blocks)) for heading, blocks in known if blocks]
+
+
+def count_bar(count: int, whole: int) -> Cell:
+    """Return a count with a bar for its share of the whole; no bar for 0."""
+    return Amount(str(count), count / whole) if count else "0"
+
+
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A run among several: its own sections, folded."""
+    """One run among several: its sections, folded."""
 
     id: str
     title: str

@@ -10,6 +10,6 @@ PAGE = "report.html"
 
 
 def write_page(text: str, path: Path) -> Path:
-    """Whole or not at all. Raises OSError."""
+    """Write a page, whole or not at all, and return its path. Raises OSError."""
     write_whole(path, text.encode("utf-8"))
     return path

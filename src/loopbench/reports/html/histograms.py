@@ -1,4 +1,4 @@
-"""How many steps trials took, as a histogram per arm."""
+"""The chart of how many steps trials took, a histogram per arm."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import median
 
 from markupsafe import Markup
 
 from loopbench.metrics.comparison import ArmInfo
 from loopbench.metrics.record import Record
 
+from .grouping import group_by
 from .names import chart_names, group_name
 from .svg import LABEL_CHARS, chart, element, middle_cut, percent
 
 MAX_BINS = 40
 MAX_TICKS = 10
 _BARS, _LINE, _AXIS, _HEADING = 34.0, 18.0, 18.0, 26.0
-"""Heights: of the tallest bar, of an arm's name, of the ticks' labels, of a group's heading."""
+"""Heights of the tallest bar, of an arm's name, of the ticks' labels and of a group's heading."""
 _GAP = 6.0
 
 Bars = Mapping[int, tuple[int, int]]
@@ -27,12 +29,9 @@ Bars = Mapping[int, tuple[int, int]]
 
 
 def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
-    """How many steps the scored trials of each arm took: filled what was solved, in outline what was not."""
-    scored: dict[str, list[Record]] = {info.arm: [] for info in arms}
-    for record in records:
-        if record.status == "scored":
-            scored[record.arm].append(record)
-    known = {arm: histogram(found) for arm, found in scored.items() if found}
+    """Return a chart of how many steps the scored trials of each arm took: solved ones filled, the others in outline."""
+    scored = group_by((record for record in records if record.status == "scored"), lambda record: record.arm)
+    known = {info.arm: histogram(scored[info.arm]) for info in arms if info.arm in scored}
     frame = _Frame.around(list(known.values()))
     names = chart_names(arms)
     groups = [(name, [info for info in members if info.arm in known]) for name, members in groupby(arms, key=group_name)]
@@ -53,22 +52,20 @@ def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
 
 
 def histogram(records: Sequence[Record]) -> Bars:
-    """Of scored trials, by steps."""
+    """Return how many scored trials took each number of steps."""
     counted = Counter((record.steps, record.accuracy >= 1) for record in records)
     return {taken: (counted[taken, True], counted[taken, False]) for taken in sorted({taken for taken, _ in counted})}
 
 
 def in_words(bars: Bars) -> str:
-    """`median 6, most 14`."""
+    """Return the median and the maximum: `median 6, most 14`."""
     values = [taken for taken, counts in sorted(bars.items()) for _ in range(sum(counts))]
-    half = len(values) // 2
-    middle = values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
-    return f"median {middle:g}, most {values[-1]}"
+    return f"median {median(values):g}, most {values[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What all histograms of a chart have in common."""
+    """The scale that all histograms of a chart share."""
 
     width: int
     """Of a bin, in steps."""
@@ -84,15 +81,15 @@ class _Frame:
         return cls(width, empty.bins, max((sum(counts) for bars in known for counts in empty.binned(bars).values()), default=1))
 
     def binned(self, bars: Bars) -> dict[int, tuple[int, int]]:
-        """Number of the bin → trials solved, and not solved."""
-        made: dict[int, tuple[int, int]] = {}
+        """Return by bin how many trials were solved, and how many were not."""
+        bins: dict[int, tuple[int, int]] = {}
         for taken, (solved, missed) in bars.items():
-            before = made.get(taken // self.width, (0, 0))
-            made[taken // self.width] = (before[0] + solved, before[1] + missed)
-        return made
+            before = bins.get(taken // self.width, (0, 0))
+            bins[taken // self.width] = (before[0] + solved, before[1] + missed)
+        return bins
 
     def histogram(self, name: str, bars: Bars, y: float) -> Iterator[Markup]:
-        """From y on: the name, and a bar for each bin that holds a trial."""
+        """Yield the arm's name and a bar for each bin that holds a trial, from y on."""
         floor = y + _LINE + _BARS
         yield element("text", middle_cut(name, LABEL_CHARS - 12), x=0, y=y + 12, class_="label")
         yield element("text", in_words(bars), x="100%", y=y + 12, text_anchor="end", class_="numbers")
@@ -105,7 +102,7 @@ class _Frame:
                     yield element("rect", x=left, width=wide, y=base - high, height=high, class_=kind)
 
     def axis(self, floor: float) -> Iterator[Markup]:
-        """Labels of the bins under the last histogram of a group."""
+        """Yield the labels of the bins, below the last histogram of a group."""
         for slot in range(0, self.bins, math.ceil(self.bins / MAX_TICKS)):
             x = percent((slot + 0.5) * 100 / self.bins)
             yield element("text", str(slot * self.width), x=x, y=floor + 13, text_anchor="middle", class_="tick")

@@ -1,4 +1,4 @@
-"""Names of arms where there is little room."""
+"""Short names of arms, for charts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MAX_CHARS = 24
 
 
 def group_name(info: ArmInfo) -> str:
-    """Of the arms that an arm is compared with."""
+    """Return the name of the group in which an arm is compared: its suite and profile."""
     return f"{info.suite}, {info.profile}"
 
 
 def chart_names(arms: Sequence[ArmInfo]) -> dict[str, str]:
-    """Arm → its name on a chart: without the profile, and where that is long, with the options only in which it differs."""
+    """Return each arm's name on a chart: without the profile, and if still long, only with the options in which it differs."""
     names = {info.arm: _name(info, arms) for info in arms}
     wholes = {info.arm: short_name(info) for info in arms}
     shared = {name for name in names.values() if len({wholes[arm] for arm in names if names[arm] == name}) > 1}
@@ -39,5 +39,5 @@ def _differs(name: str, value: object, other: Mapping[str, object]) -> bool:
 
 
 def _text(options: Mapping[str, object]) -> str:
-    """As an arm's name writes them."""
+    """Return options as an arm's name writes them."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in sorted(options.items()))

@@ -1,32 +1,33 @@
-"""Sections on several runs at once: which loop is the highest where, and all pairs."""
+"""Sections on several runs at once: where each loop is the highest, and all pairs."""
 
 from __future__ import annotations
 
 from loopbench.experiments.compare.several_runs import SeveralRuns, Standing, notes, tables, verdicts
 
-from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, PageSection
+from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, PageSection, section_or_none
 from .verdict import WARNING
 
 _NOTES = {"highest": "highest", "not told apart": "not told apart", "lower": "", None: ""}
 
 
-def overview_section(found: SeveralRuns) -> PageSection:
-    """In how many columns each loop is the highest, and the matrix of (suite, profile) × loops."""
+def overview_section(runs: SeveralRuns) -> PageSection:
+    """Return the section that says where each loop is the highest, with the matrix of (suite, profile) × loops."""
     blocks: list[Block] = []
-    said = notes(found)
-    troubles = tuple(note.removeprefix(WARNING) for note in said[:-1])
-    if troubles:
-        title = "A run is invalid: its verdicts do not hold" if found.invalid else "Keep in mind"
-        blocks.append(Banner(title, troubles, "invalid" if found.invalid else "warning"))
-    blocks += [Items(tuple(f"{line}." for line in verdicts(found)), "verdicts"), _matrix(found), Items((said[-1],), "quiet")]
+    *warnings, reading = notes(runs)
+    if warnings:
+        title = "A run is invalid: its verdicts do not hold" if runs.invalid else "Keep in mind"
+        blocks.append(
+            Banner(title, tuple(note.removeprefix(WARNING) for note in warnings), "invalid" if runs.invalid else "warning")
+        )
+    blocks += [Items(tuple(f"{line}." for line in verdicts(runs)), "verdicts"), _matrix(runs), Items((reading,), "quiet")]
     return PageSection("overview", "Overview", tuple(blocks))
 
 
-def _matrix(found: SeveralRuns) -> Grid:
-    """A row per suite and profile, a column per loop; bars begin at 0."""
-    rows = tuple((found.title_of(column), *(_cell(column.places.get(loop)) for loop in found.loops)) for column in found.columns)
+def _matrix(runs: SeveralRuns) -> Grid:
+    """Return a table with a row per suite and profile and a column per loop; bars begin at 0."""
+    rows = tuple((runs.title_of(column), *(_cell(column.places.get(loop)) for loop in runs.loops)) for column in runs.columns)
     return Grid(
-        "Accuracy of each loop; the highest of a row, and those that are not told apart from it", ("compared", *found.loops), rows
+        "Accuracy of each loop; the highest of a row, and those that are not told apart from it", ("compared", *runs.loops), rows
     )
 
 
@@ -37,8 +38,7 @@ def _cell(standing: Standing | None) -> Cell:
     return Amount(f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]", value.value, _NOTES[standing.place])
 
 
-def pairs_section(found: SeveralRuns) -> PageSection | None:
-    """All pairs of all runs. None where nothing is compared."""
-    listed = tables(found)[1:]
-    blocks = tuple(Grid(f"{table.title}; p adjusted over all runs", table.columns, table.rows) for table in listed)
-    return PageSection("all-pairs", "All pairs", blocks) if blocks else None
+def pairs_section(runs: SeveralRuns) -> PageSection | None:
+    """Return the section on all pairs of all runs, or None if nothing is compared."""
+    grids = [Grid(f"{table.title}; p adjusted over all runs", table.columns, table.rows) for table in tables(runs)[1:]]
+    return section_or_none("all-pairs", "All pairs", grids)

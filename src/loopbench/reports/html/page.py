@@ -1,4 +1,4 @@
-"""Pages of HTML: one run, several runs, an optimization. Self-contained; the same bytes for the same run directory."""
+"""HTML pages of one run, several runs or an optimization: self-contained, and the same bytes for the same run directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -26,7 +26,7 @@ from loopbench.runs.store.files import RunError
 
 from .ablations import effects_section
 from .arms import arms_section, pairs_section
-from .causes import tasks_section, told, traces_section, why_section
+from .causes import find_losses, tasks_section, traces_section, why_section
 from .cost import confidence_section, cost_section, fronts_section, reliability_section
 from .document import Banner, Chapter, Page, PageSection, kind_of
 from .failures import errors_section, recovery_section, steps_section
@@ -41,84 +41,85 @@ MAX_UNBROKEN = 12
 TEMPLATES = files("loopbench.reports.html").joinpath("templates")
 
 
-def report_html(found: Results) -> str:
-    """The page of one run."""
-    return render(Page(run_name(found.folder), found.title, sections(found)))
+def report_html(results: Results) -> str:
+    """Return the page of one run."""
+    return render(Page(run_name(results.folder), results.title, sections(results)))
 
 
 def collection_html(found: SeveralRuns) -> str:
-    """Several runs on one page: an overview, then each run, folded."""
+    """Return the page of several runs: an overview, then each run, folded."""
     title = f"{len(found.runs)} runs, {len(found.loops)} loops"
-    overview = (overview_section(found), all_pairs_section(found))
+    overview = _present((overview_section(found), all_pairs_section(found)))
     chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(found.runs, 1))
     subtitle = "; ".join(dict.fromkeys(run.title for run in found.runs))
-    return render(Page(title, subtitle, tuple(section for section in overview if section is not None), chapters))
+    return render(Page(title, subtitle, overview, chapters))
 
 
 def _chapter(run: Results, name: str) -> Chapter:
-    """The heart of a run: its pairs stand in the overview, and all else on its own page."""
+    """Return the main sections of a run: its pairs are in the overview, and everything else on its own page."""
     infos = [arm.info for arm in run.comparison.arms]
-    made = (verdict_section(run), arms_section(run.comparison), fronts_section(run.views, infos))
-    called = run_name(run.folder)
-    whole = f"{run.title}. All of it: loopbench report {shlex.quote(called)}"
-    return Chapter(name, called, whole, tuple(_under(name, made)))
+    main = (verdict_section(run), arms_section(run.comparison), fronts_section(run.views, infos))
+    title = run_name(run.folder)
+    return Chapter(name, title, f"{run.title}. All of it: loopbench report {shlex.quote(title)}", _present(main, name))
 
 
-def _under(name: str, made: Iterable[PageSection | None]) -> Iterator[PageSection]:
-    return (replace(section, id=f"{name}-{section.id}") for section in made if section is not None)
+def _present(sections: Iterable[PageSection | None], prefix: str = "") -> tuple[PageSection, ...]:
+    """Return the sections that there are, with a prefix before their ids."""
+    present = [section for section in sections if section is not None]
+    return tuple(replace(section, id=f"{prefix}-{section.id}") if prefix else section for section in present)
 
 
 def optimization_html(found: OptimizationResult) -> str:
-    """The page of an optimization: what it gained, then the comparison on the test tasks."""
+    """Return the page of an optimization: what it gained, then the comparison on the test tasks."""
     test = () if found.test is None else sections(found.test, "test")
     tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
     return render(Page(run_name(found.folder), found.title, (*optimization_sections(found), *tested)))
 
 
 def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
-    """The verdict first; those that have nothing to say are left out. `prefix`: what all ids begin with."""
-    comparison, records, seen = found.comparison, found.records, found.views
+    """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
+    comparison, records, views = found.comparison, found.records, found.views
     ablation = ablated(found)
-    made = (
+    every = (
         verdict_section(found, None if ablation is None else conclusions(ablation)),
         None if ablation is None else effects_section(ablation),
         arms_section(comparison),
         pairs_section(comparison),
-        cost_section(seen, [arm.info for arm in comparison.arms]),
-        reliability_section(seen.reliability),
-        confidence_section(seen.confidence),
+        cost_section(views, [arm.info for arm in comparison.arms]),
+        reliability_section(views.reliability),
+        confidence_section(views.confidence),
         errors_section(comparison.arms),
         recovery_section(records, comparison.arms),
         steps_section(records, comparison.arms),
-        *_reasons(found, prefix),
+        *_loss_sections(found, prefix),
         manifest_section(found),
     )
-    return tuple(_under(prefix, made) if prefix else (section for section in made if section is not None))
+    return _present(every, prefix)
 
 
-def _reasons(found: Results, prefix: str) -> tuple[PageSection | None, ...]:
-    """What traces say; where they cannot be read, that."""
+def _loss_sections(found: Results, prefix: str) -> tuple[PageSection | None, ...]:
+    """Return the sections that are made from traces, or one that says why they cannot be read."""
     found = replace(found, folder=found.folder.resolve())
     try:
-        known = told(found, prefix)
-        return why_section(known), tasks_section(known.why), traces_section(known)
+        losses = find_losses(found, prefix)
+        return why_section(losses), tasks_section(losses.why), traces_section(losses)
     except RunError as error:
-        said = str(error).replace(str(found.folder), run_name(found.folder))  # where the run lies is no part of the page
-        return (PageSection("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (said,)),)),)
+        text = str(error).replace(str(found.folder), run_name(found.folder))  # the page does not depend on where the run is
+        return (PageSection("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (text,)),)),)
 
 
 # --- the page itself ---
 
 
 def render(document: Page) -> str:
-    """As HTML. Nothing can load from the network: the page says so, and allows no style and no script but its own."""
+    """Return a page as HTML. Its policy forbids loading anything, and any style or script but its own."""
     style, script = _file("page.css") + _file("chart.css"), _file("page.js")
     template = _environment().get_template("page.html.jinja")
-    return template.render(document=document, style=ours(style), script=ours(script), policy=_policy(style, script))
+    return template.render(document=document, style=trusted(style), script=trusted(script), policy=_policy(style, script))
 
 
-def ours(text: str) -> Markup:
-    """A file of this package, which stands on the page as it is."""
+def trusted(text: str) -> Markup:
+    """Return text of this package as markup that is not escaped."""
     return Markup(text)  # noqa: S704
 
 
@@ -145,29 +146,29 @@ def _file(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("loopbench.reports.html"),
         autoescape=True,
-        finalize=shown,
+        finalize=visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals |= {"kind_of": kind_of, "breakable": breakable, "unbroken": unbroken}
-    return made
+    environment.globals |= {"kind_of": kind_of, "breakable": breakable, "unbroken": unbroken}
+    return environment
 
 
-def shown(value: Any) -> Any:
-    """What an expression of the template gives: text with its control characters made visible; our own markup as it is."""
+def visible(value: Any) -> Any:
+    """Return what an expression of the template prints: text with visible control characters; our own markup unchanged."""
     return value if isinstance(value, Markup) else plain(str(value))
 
 
 def breakable(text: str) -> Markup:
-    """Text that may be broken within the name of an arm, or of an option."""
-    return ours(_BREAKS.sub(r"\1<wbr>", str(escape(plain(text)))))
+    """Return text that may be broken within the name of an arm or of an option."""
+    return trusted(_BREAKS.sub(r"\1<wbr>", str(escape(plain(text)))))
 
 
 def unbroken(text: str) -> str:
-    """A short heading of a column, on one line."""
+    """Return the heading of a column; a short one is kept on one line."""
     return text.replace(" ", "\u00a0") if len(text) <= MAX_UNBROKEN else text

@@ -1,4 +1,4 @@
-"""The section on where the numbers come from: the run's manifest."""
+"""The section on the origin of the numbers: the run's manifest."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .document import Cell, Code, Folded, Grid, PageSection
 DIGEST_CHARS = 12
 
 
-def manifest_section(found: Results) -> PageSection:
-    """Return what ran: suite, profiles, arms, versions, digests; the whole manifest is folded away."""
-    facts = Grid("The run", ("what", "value"), tuple(_facts(found)), is_sortable=False)
-    arms = _arms(found)
-    whole = json.dumps(found.manifest.to_json(), indent=2, ensure_ascii=False)
+def manifest_section(run: Results) -> PageSection:
+    """Return the section on suite, profiles, arms, versions and digests, with the whole manifest, folded."""
+    facts = Grid("The run", ("what", "value"), tuple(_facts(run)), is_sortable=False)
+    arms = _arms(run)
+    whole = json.dumps(run.manifest.to_json(), indent=2, ensure_ascii=False)
     return PageSection("manifest", "Manifest", (facts, arms, Folded(MANIFEST, (Code(whole),))))
 
 
-def _facts(found: Results) -> Iterator[tuple[Cell, ...]]:
-    manifest = found.manifest
+def _facts(run: Results) -> Iterator[tuple[Cell, ...]]:
+    manifest = run.manifest
     suite, settings = manifest.suite, manifest.settings
-    yield "run", run_name(found.folder)
+    yield "run", run_name(run.folder)
     yield "created", manifest.created
     yield "suite", f"{suite.name} {suite.version}, {suite.tasks} tasks, digest {suite.digest[:DIGEST_CHARS]}"
     for source in () if manifest.imported is None else manifest.imported.sources:
@@ -38,16 +38,16 @@ def _facts(found: Results) -> Iterator[tuple[Cell, ...]]:
         yield "fault profile", f"{name}, digest {digest[:DIGEST_CHARS]}"
     yield "repeats, seed", f"{settings.repeats}, {manifest.seed}"
     yield "level, margin", f"{settings.alpha:g}, {settings.margin:g}"
-    yield "digest of the records", Code(found.digest)
-    if found.wall_s is not None:
-        yield "took", f"{found.wall_s:,.1f} s"
+    yield "digest of the records", Code(run.digest)
+    if run.wall_s is not None:
+        yield "took", f"{run.wall_s:,.1f} s"
     packages = {name: version for name, version in manifest.packages.items() if version}
     yield "versions", ", ".join(f"{name} {version}" for name, version in packages.items())
     yield "machine", f"Python {manifest.python}, {manifest.platform}"
 
 
-def _arms(found: Results) -> Grid:
-    rows = tuple((arm.arm, arm.model, Code(_options(arm.options)), Code(arm.code[:DIGEST_CHARS])) for arm in found.manifest.arms)
+def _arms(run: Results) -> Grid:
+    rows = tuple((arm.arm, arm.model, Code(_options(arm.options)), Code(arm.code[:DIGEST_CHARS])) for arm in run.manifest.arms)
     return Grid("What each arm is made of", ("arm", "model", "options typed", "digest of its code"), rows)
 
 

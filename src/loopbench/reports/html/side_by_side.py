@@ -1,10 +1,10 @@
-"""Two trials of one task beside each other, from question to end, with the place marked where they part."""
+"""Two trials of one task beside each other, from question to end; the place where they diverge is marked."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.trajectory import TracedStep, course, unmatched
@@ -13,54 +13,52 @@ from loopbench.text.trace_text import Block, blocks
 from .document import Piece, SideBySide, SideView
 
 MAX_CHARS = 700
-"""Of one piece."""
+"""Longest text of one piece."""
 MAX_PIECES = 40
-"""Of one trial; those at either end, and around the place where the two part, are kept."""
+"""Most pieces of one trial; those at either end, and around the place where the two diverge, are kept."""
 _ENDS, _AROUND = 8, 10
 
 
-def side_by_side(traces: tuple[Mapping[str, Any], Mapping[str, Any]], run: str) -> SideBySide:
-    """Two traces of the same task. `run`: the name that `loopbench show` takes. Raises ValueError for what is no trace."""
-    first, second = (course(Trace.from_json(trace)) for trace in traces)
-    return SideBySide((_course(traces[0], first, second, run), _course(traces[1], second, first, run)))
+def side_by_side(traces: tuple[Trace, Trace], run: str) -> SideBySide:
+    """Return two traces of one task as a block. `run`: the run's name for `loopbench show`."""
+    first, second = map(course, traces)
+    return SideBySide((_side_view(traces[0], first, second, run), _side_view(traces[1], second, first, run)))
 
 
-def _course(trace: Mapping[str, Any], own: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
-    found = list(blocks(trace))
-    at = _place(trace, found, own[_parting(own, other)])
-    pieces = list(_pieces(found, at))
-    arm = str(trace["arm"])
-    trial = f"{arm}/{trace['task']}/{trace['repeat']}"
-    scores = ", ".join(f"{name} {value:g}" for name, value in trace["scores"].items())
-    return SideView(arm, show_command(run, trial), f"{trace['stop']}; {scores}", tuple(_shortened(pieces)))
+def _side_view(trace: Trace, own: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
+    shown, head = list(blocks(trace)), trace.head
+    pieces = list(_pieces(shown, _block_index(trace, shown, own[_divergence_index(own, other)])))
+    scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items())
+    command = show_command(run, f"{head.arm}/{head.task}/{head.repeat}")
+    return SideView(head.arm, command, f"{head.stop}; {scores}", tuple(_shortened(pieces)))
 
 
 def show_command(run: str, trial: str) -> str:
-    """To be pasted into a shell; `trial`: ARM/TASK/REPEAT."""
+    """Return a command for a shell that prints a trial. `trial`: ARM/TASK/REPEAT."""
     return f"loopbench show {shlex.quote(run)} {shlex.quote(trial)}"
 
 
-def _parting(own: Sequence[TracedStep], other: Sequence[TracedStep]) -> int:
-    """Index of the first step that the other course does not have, else of the first that stands elsewhere there; else the end."""
+def _divergence_index(own: Sequence[TracedStep], other: Sequence[TracedStep]) -> int:
+    """Return the index of the first step that the other trial lacks, else of the first at another place there, else of the last."""
     mine, theirs = ([step.signature for step in steps] for steps in (own, other))
     alone = unmatched(theirs, mine)
     moved = (place for place, (one, two) in enumerate(zip(mine, theirs, strict=False)) if one != two)
     return min(alone) if alone else next(moved, len(own) - 1)
 
 
-def _place(trace: Mapping[str, Any], found: Sequence[Block], step: TracedStep) -> int:
-    """Index of the block that tells of a step: behind its prompts."""
+def _block_index(trace: Trace, shown: Sequence[Block], step: TracedStep) -> int:
+    """Return the index of the block that shows a step, after its prompts."""
     if step.event is None:
-        return len(found) - 1
-    before = {**trace, "events": trace["events"][: step.event]}
+        return len(shown) - 1
+    before = replace(trace, events=trace.events[: step.event])
     start = len(list(blocks(before))) - 1  # without its end
-    return next((place for place in range(start, len(found)) if found[place].kind != "prompt"), len(found) - 1)
+    return next((place for place in range(start, len(shown)) if shown[place].kind != "prompt"), len(shown) - 1)
 
 
-def _pieces(found: Sequence[Block], at: int) -> Iterator[Piece]:
-    """Blocks as pieces; what was asked in one request is one, however many messages it has."""
+def _pieces(shown: Sequence[Block], at: int) -> Iterator[Piece]:
+    """Yield blocks as pieces; the messages of one request are one piece."""
     prompt: list[Block] = []
-    for place, block in enumerate(found):
+    for place, block in enumerate(shown):
         if block.kind == "head":
             continue  # the question stands above both
         if block.kind == "prompt":
@@ -69,7 +67,7 @@ def _pieces(found: Sequence[Block], at: int) -> Iterator[Piece]:
         if prompt:
             yield _prompt(prompt)
             prompt = []
-        yield Piece(block.kind, block.label, cut(block.text), parts_here=place == at)
+        yield Piece(block.kind, block.label, cut(block.text), diverges_here=place == at)
     if prompt:
         yield _prompt(prompt)
 
@@ -81,11 +79,11 @@ def _prompt(messages: Sequence[Block]) -> Piece:
 
 
 def _shortened(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """The pieces at the ends and around the mark; one in place of those left out says how many they are."""
+    """Yield the pieces at the ends and around the divergence; a note replaces those left out and says how many they are."""
     if len(pieces) <= MAX_PIECES:
         yield from pieces
         return
-    at = next((place for place, piece in enumerate(pieces) if piece.parts_here), 0)
+    at = next((place for place, piece in enumerate(pieces) if piece.diverges_here), 0)
     kept = {*range(_ENDS), *range(at - _AROUND, at + _AROUND), *range(len(pieces) - _ENDS, len(pieces))}
     left_out = 0
     for place, piece in enumerate(pieces):
@@ -99,7 +97,7 @@ def _shortened(pieces: Sequence[Piece]) -> Iterator[Piece]:
 
 
 def cut(text: str, most: int = MAX_CHARS) -> str:
-    """Its beginning and its end, where it is long."""
+    """Return the text, or its beginning and its end if it is long."""
     if len(text) <= most:
         return text
     half = most // 2

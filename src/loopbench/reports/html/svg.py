@@ -1,4 +1,4 @@
-"""The parts that charts are drawn with: SVG elements, scales, and rows of intervals on a common axis.
+"""The parts of charts: SVG elements, scales, and rows of intervals on a common axis.
 
 A chart is as wide as its place: positions along x are shares of the width, so that text and marks keep their size on a phone and on
 a desk. Colours are classes, which `chart.css` gives a colour in light and in dark.
@@ -7,7 +7,7 @@ a desk. Colours are classes, which `chart.css` gives a colour in light and in da
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
@@ -26,7 +26,7 @@ _LEFT, _RIGHT = 2.0, 98.0
 
 
 def element(name: str, *children: str, **attributes: str | float) -> Markup:
-    """One element; `class_` and `stroke_width` are written class and stroke-width. Text is escaped unless it is Markup."""
+    """Return an element; `class_` and `stroke_width` become class and stroke-width. Text is escaped unless it is Markup."""
     said = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"' for key, value in attributes.items())
     inner = "".join(child if isinstance(child, Markup) else escape(_plain(child)) for child in children)
     made = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
@@ -34,7 +34,7 @@ def element(name: str, *children: str, **attributes: str | float) -> Markup:
 
 
 def _plain(text: str) -> str:
-    """Without what XML cannot say, which a chart in a file of its own is."""
+    """Return text without characters that XML does not allow: a chart in a file of its own is XML."""
     return plain(text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})
 
 
@@ -43,12 +43,12 @@ def _value(value: str | float) -> str:
 
 
 def percent(value: float) -> str:
-    """A share of the width, in percent."""
+    """Return a share of the width as text, in percent."""
     return f"{round(value, 2):g}%"
 
 
 def chart(title: str, description: str, height: float, *drawn: str) -> Markup:
-    """A whole chart, `height` in pixels; title and description are what a screen reader says of it."""
+    """Return a whole chart, `height` in pixels; screen readers read its title and description."""
     return element(
         "svg",
         element("title", title),
@@ -63,14 +63,14 @@ def chart(title: str, description: str, height: float, *drawn: str) -> Markup:
 
 
 def standalone(drawn: str, width: int = 720) -> str:
-    """A chart as a file of its own: with its style, and a width in pixels."""
+    """Return a chart as a file of its own, with its style and a width in pixels."""
     style = files("loopbench.reports.html").joinpath("templates", "chart.css").read_text(encoding="utf-8")
     opened = str(drawn).replace(' width="100%"', f' width="{width}"', 1)
     return opened.replace("<title>", f"<style>{style}</style><title>", 1)
 
 
 def middle_cut(text: str, most: int) -> str:
-    """At most so many characters; what distinguishes long names stands at either end."""
+    """Return a text of at most so many characters, cut in the middle: the ends distinguish long names."""
     if len(text) <= most:
         return text
     head = (most - 1) // 2
@@ -82,7 +82,7 @@ def middle_cut(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to shares of the width, in percent."""
+    """The mapping from values to shares of the width, in percent."""
 
     low: float
     high: float
@@ -93,7 +93,7 @@ class Scale:
     right: float = _RIGHT
 
     def at(self, value: float) -> float:
-        """Values beyond the ends lie at them."""
+        """Return the place of a value; values beyond an end lie at that end."""
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.left + share * (self.right - self.left)
 
@@ -104,11 +104,11 @@ class Scale:
 MAX_TICKS = 7
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _BEYOND = 1e15
-"""Beyond such values, or where they are as good as equal, there is no scale to speak of."""
+"""Largest magnitude of a value on a scale; larger ones count as this."""
 
 
 def scale(values: Iterable[float], *, left: float = _LEFT, right: float = _RIGHT) -> Scale:
-    """From the least to the greatest value, rounded outwards to ticks of 1, 2, 2.5 or 5 × 10ⁿ."""
+    """Return a scale from the lowest to the highest value, rounded outwards to ticks of 1, 2, 2.5 or 5 × 10ⁿ."""
     known = [min(max(value, -_BEYOND), _BEYOND) for value in values if not math.isnan(value)] or [0.0, 1.0]
     low, high = min(known), max(known)
     if high - low <= 1e-9 * max(abs(low), abs(high), 1e-6):
@@ -128,17 +128,17 @@ def scale(values: Iterable[float], *, left: float = _LEFT, right: float = _RIGHT
 NARROW, CHAR = 328.0, 6.2
 """Width of a chart on the narrowest screen, and of a character, in pixels."""
 _MARGIN = 12.0
-"""So far a label may leave its chart."""
+"""How far a label may extend beyond its chart, in pixels."""
 
 
 def anchor(text: str, x: float) -> str:
-    """Of a label at x, in percent: its middle, unless it would leave the chart too far on the narrowest screen."""
+    """Return the anchor of a label at x percent: its middle, unless it would extend too far on the narrowest screen."""
     half, left = CHAR * len(text) / 2, x / 100 * NARROW
     return "start" if half > left + _MARGIN else "end" if half > NARROW - left + _MARGIN else "middle"
 
 
 def gridlines(found: Scale, top: float, bottom: float) -> Markup:
-    """A vertical line for each tick, its label under it; only every other label where they are too long to stand side by side."""
+    """Return a vertical line for each tick, with its label below; labels are skipped if they are too long to fit side by side."""
     made = []
     widest = max(len(found.label(tick)) for tick in found.ticks)
     every = math.ceil((widest + 1) * CHAR * len(found.ticks) / NARROW)
@@ -162,14 +162,14 @@ _SHAPES: dict[Mark, str] = {
 
 
 def mark(kind: Mark, x: float | str, y: float) -> Markup:
-    """A shape of its own for each kind, its middle at x (percent, or pixels as text) and y (pixels)."""
+    """Return the shape of a kind, its middle at x (percent, or pixels as text) and y (pixels)."""
     where = x if isinstance(x, str) else percent(x)
     shape = element("path", d=_SHAPES[kind], class_=f"mark {kind}")
     return element("svg", shape, x=where, y=y, overflow="visible", width=1, height=1)
 
 
 def legend(kinds: Sequence[tuple[Mark, str]], y: float) -> Markup:
-    """Marks and what they mean, in a line from the left."""
+    """Return marks and their meanings, in a line from the left."""
     made, x = [], 8.0
     for kind, meaning in kinds:
         made += [mark(kind, f"{x:g}", y - 4), element("text", meaning, x=x + 10, y=y, class_="tick")]
@@ -182,7 +182,7 @@ def legend(kinds: Sequence[tuple[Mark, str]], y: float) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class ChartRow:
-    """A name, and an estimate with its interval; None: nothing is known."""
+    """A name, and an estimate with its interval; None if nothing is known."""
 
     label: str
     """In full."""
@@ -191,7 +191,7 @@ class ChartRow:
     """The numbers."""
     mark: Mark = "dot"
     short: str = ""
-    """What stands on the chart; empty: the label, its middle left out where it is long."""
+    """The name on the chart; empty for the label, cut in the middle if it is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What the values are."""
+    """The meaning of the values."""
 
     name: str
     band: float | None = None
@@ -216,7 +216,7 @@ _HEADING, _LINE, _PLOT, _GAP = 26.0, 16.0, 14.0, 8.0
 
 
 def interval_rows(title: str, description: str, groups: Sequence[Group], axis: Axis) -> Markup:
-    """One row per interval on an axis common to all: names and numbers above, the interval below."""
+    """Return a chart with one row per interval on a common axis: names and numbers above, the interval below."""
     rows = [row for group in groups for row in group.rows]
     found = scale(_ends(rows, axis))
     drawn: list[Markup] = []
@@ -257,7 +257,7 @@ def _band(axis: Axis, found: Scale, bottom: float) -> list[Markup]:
 
 
 def _row(row: ChartRow, y: float, found: Scale) -> tuple[Markup, float]:
-    """The row drawn from y on, and where it ends."""
+    """Return the row drawn from y on, and the y where it ends."""
     label = middle_cut(row.short or row.label, LABEL_CHARS)
     apart = len(label) + len(row.text) > NARROW_CHARS
     made = [element("title", f"{row.label}: {row.text}"), element("text", label, x=0, y=y + 12, class_="label halo")]
@@ -291,21 +291,17 @@ class Box:
     bottom: float
 
     def overlap(self, other: Box) -> float:
-        """The area that both have."""
+        """Return the area that both share."""
         wide = min(self.right, other.right) - max(self.left, other.left)
         high = min(self.bottom, other.bottom) - max(self.top, other.top)
         return max(wide, 0.0) * max(high, 0.0)
 
 
-def place(candidates: Sequence[Box], taken: Sequence[Box], inside: Box) -> int:
-    """Which candidate overlaps least with what is there, and stays inside; the first of those that are equal."""
+def clearest(candidates: Sequence[Box], taken: Sequence[Box], inside: Box) -> int:
+    """Return the index of the candidate that stays inside and overlaps least with taken boxes; the first of equal ones."""
 
     def cost(box: Box) -> float:
         area = (box.right - box.left) * (box.bottom - box.top)
         return area - box.overlap(inside) + sum(map(box.overlap, taken))
 
-    return _least(candidates, cost)
-
-
-def _least(boxes: Sequence[Box], cost: Callable[[Box], float]) -> int:
-    return min(range(len(boxes)), key=lambda index: round(cost(boxes[index]), 6))
+    return min(range(len(candidates)), key=lambda index: round(cost(candidates[index]), 6))

@@ -7,86 +7,86 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import needed_in_words, notes
-from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 from loopbench.text.numbers import RELATIONS, Relation, dollars, interval, short_name, standing
 
-from .charts import grouped
-from .document import Banner, Block, Items, PageSection, Paragraph, Subsection
+from .document import Banner, Block, Items, PageSection, Paragraph, under_headings
+from .grouping import arms_by_group, group_by
 
 WARNING = "Warning: "
 BROKEN = ("This run is invalid", "The test is invalid")
-"""What notes begin with that stand in a banner."""
+"""Beginnings of notes that the page shows in a banner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """Another arm, seen from the one of the highest accuracy."""
+    """Another arm, compared to the one of the highest accuracy."""
 
     arm: ArmResult
-    stands: Relation
+    relation: Relation
     within_margin: bool
     needed: Needed | None
 
 
-def verdict_section(found: Results, conclusions: Sequence[str] | None = None) -> PageSection:
-    """Comes first: what holds, in words, and what to keep in mind. `conclusions`: in place of who has the highest accuracy."""
-    comparison = found.comparison
-    blocks: list[Block] = [*_banners(found)]
+def verdict_section(results: Results, conclusions: Sequence[str] | None = None) -> PageSection:
+    """Return the first section: the verdict in words, and warnings. `conclusions`: what to say instead of the highest accuracy."""
+    comparison = results.comparison
+    blocks: list[Block] = [*_banners(results)]
     if conclusions:
         blocks.append(Items(tuple(f"{line}." for line in conclusions), "verdicts"))
-    groups = {} if comparison.invalid or conclusions is not None else grouped(comparison.arms)
-    for name, arms in groups.items():
-        said = tuple(_said(arms, comparison))
-        blocks += [Subsection(name, said)] if len(groups) > 1 else said
-    blocks.append(Items(tuple(_reading(comparison)), "quiet"))
+    if not comparison.invalid and conclusions is None:
+        groups = arms_by_group(comparison.arms)
+        blocks += under_headings((name, list(_group_verdict(arms, comparison.pairs))) for name, arms in groups.items())
+    blocks.append(plain_notes(notes(comparison)))
     return PageSection("verdict", "Verdict", tuple(blocks))
 
 
-def _banners(found: Results) -> Iterator[Banner]:
-    comparison = found.comparison
-    if comparison.invalid:
-        yield Banner("This run is invalid: no verdict of it holds.", comparison.warnings, "invalid")
-    elif comparison.warnings:
-        yield Banner("Keep in mind", comparison.warnings)
-    if not found.is_complete:
-        left = found.scheduled - len(found.records)
-        yield Banner("This run is incomplete", (f"{left} of {found.scheduled} trials have no result yet.",))
+def warning_banners(invalid: str, warnings: tuple[str, ...]) -> list[Banner]:
+    """Return a banner with the warnings, if any. `invalid`: the title for an invalid run, empty for a valid one."""
+    if invalid:
+        return [Banner(invalid, warnings, "invalid")]
+    return [Banner("Keep in mind", warnings)] if warnings else []
 
 
-def _reading(comparison: Comparison) -> list[str]:
-    """The notes without what stands in a banner."""
-    return [note for note in notes(comparison) if not note.startswith((WARNING, *BROKEN))]
+def plain_notes(notes: Sequence[str]) -> Items:
+    """Return the notes that the page does not show in a banner."""
+    return Items(tuple(note for note in notes if not note.startswith((WARNING, *BROKEN))), "quiet")
 
 
-def _said(arms: Sequence[ArmResult], comparison: Comparison) -> Iterator[Block]:
-    """Of the arms of one suite and profile."""
-    known = [arm for arm in arms if arm.summary.accuracy is not None]
-    if not known:
+def _banners(results: Results) -> Iterator[Banner]:
+    comparison = results.comparison
+    yield from warning_banners("This run is invalid: no verdict of it holds." if comparison.invalid else "", comparison.warnings)
+    if not results.is_complete:
+        missing = results.scheduled - len(results.records)
+        yield Banner("This run is incomplete", (f"{missing} of {results.scheduled} trials have no result yet.",))
+
+
+def _group_verdict(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> Iterator[Block]:
+    """Yield the verdict on the arms of one suite and profile."""
+    scored = [arm for arm in arms if arm.summary.accuracy is not None]
+    if not scored:
         yield Paragraph("No trial was scored.")
-    for members in together(known, comparison.pairs):
-        yield from _group(members, comparison.pairs)
+    for members in compared_groups(scored, pairs):
+        yield from _highest(members, pairs)
 
 
-def together(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> list[list[ArmResult]]:
-    """Arms that pairs on accuracy join, directly or through others: those without a common task are not compared."""
+def compared_groups(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> list[list[ArmResult]]:
+    """Return the arms in groups that pairs on accuracy join, directly or through others: without a common task there is no pair."""
     group = {arm.info.arm: place for place, arm in enumerate(arms)}
     for pair in pairs:
         if pair.metric == PRIMARY and pair.a in group and pair.b in group:
             one, other = sorted((group[pair.a], group[pair.b]))
             group = {arm: one if place == other else place for arm, place in group.items()}
-    found: dict[int, list[ArmResult]] = {}
-    for arm in arms:
-        found.setdefault(group[arm.info.arm], []).append(arm)
-    return list(found.values())
+    return list(group_by(arms, lambda arm: group[arm.info.arm]).values())
 
 
-def _group(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> Iterator[Block]:
-    """Of scored arms that are compared."""
+def _highest(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> Iterator[Block]:
+    """Yield which of some compared arms has the highest accuracy, and how the others compare to it."""
     best = max(arms, key=_accuracy)
-    others = against(best, arms, pairs)
+    others = comparisons_with(best, arms, pairs)
     name, value = short_name(best.info), interval(best.summary.accuracy, 3)
     if not others:
         yield Paragraph(f"{name}: {value}.", "strong")
@@ -99,8 +99,8 @@ def _accuracy(arm: ArmResult) -> float:
     return -1.0 if arm.summary.accuracy is None else arm.summary.accuracy.value
 
 
-def against(best: ArmResult, arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> list[Against]:
-    """How `best` stands against each other arm that it was compared with, on accuracy."""
+def comparisons_with(best: ArmResult, arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> list[Against]:
+    """Return how `best` compares on accuracy to each other arm that it was compared with."""
     by_name = {arm.info.arm: arm for arm in arms}
     first = best.info.arm
     own = [pair for pair in pairs if pair.metric == PRIMARY and first in (pair.a, pair.b)]
@@ -111,25 +111,25 @@ def against(best: ArmResult, arms: Sequence[ArmResult], pairs: Sequence[Pair]) -
 
 
 def _lines(best: ArmResult, others: Sequence[Against]) -> Iterator[str]:
-    for stands, said in RELATIONS.items():
+    for relation, words in RELATIONS.items():
         names: dict[str, list[str]] = {}
         for other in others:
-            if other.stands == stands:
+            if other.relation == relation:
                 plan = "" if other.needed is None else f": {needed_in_words(other.needed)}"
                 names.setdefault(plan, []).append(_named(other))
         for plan, same in names.items():
-            yield f"{said.capitalize()} {', '.join(same)}{plan}."
+            yield f"{words.capitalize()} {', '.join(same)}{plan}."
     yield from _cheapest(best, others)
 
 
 def _named(other: Against) -> str:
     name = short_name(other.arm.info)
-    return f"{name} (within the margin)" if other.within_margin and other.stands in ("better", "worse") else name
+    return f"{name} (within the margin)" if other.within_margin and other.relation in ("better", "worse") else name
 
 
 def _cheapest(best: ArmResult, others: Sequence[Against]) -> Iterator[str]:
-    """Of the arms that are not shown to be worse, the one that costs least."""
-    rivals = [best, *(other.arm for other in others if other.stands != "better")]
+    """Yield which arm costs least, of those that are not shown to be worse, if it is not `best`."""
+    rivals = [best, *(other.arm for other in others if other.relation != "better")]
     unit: Unit = "cost_usd" if all(_cost(arm, "cost_usd") for arm in rivals) else "tokens"
     if len(rivals) < 2 or any(_cost(arm, unit) is None for arm in rivals):
         return
@@ -140,8 +140,8 @@ def _cheapest(best: ArmResult, others: Sequence[Against]) -> Iterator[str]:
 
 
 def _cost(arm: ArmResult, unit: Unit) -> float | None:
-    found = arm.summary.means[unit]
-    return None if found is None else found.value
+    mean = arm.summary.means[unit]
+    return None if mean is None else mean.value
 
 
 def _amount(value: float, unit: Unit) -> str:

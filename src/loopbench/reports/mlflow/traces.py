@@ -23,7 +23,8 @@ from mlflow.tracing.constant import SpanAttributeKey, TraceMetadataKey, TraceTag
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
-from loopbench.protocol import StopReason, render_value
+from loopbench.metrics.trace import ModelExchange, Note, ToolRun, Trace
+from loopbench.protocol import Message, StopReason, render_value
 from loopbench.protocol.digest import digest
 from loopbench.runs.store.traces import Traces
 
@@ -98,14 +99,14 @@ def _trace_id(run_id: str, record: Record) -> str:
     return f"tr-{digest([run_id, *record.key, record.attempt, record.trace_digest])[:32]}"
 
 
-def _trace_info(trace_id: str, trace: Mapping[str, Any], record: Record) -> TraceInfo:
+def _trace_info(trace_id: str, trace: Trace, record: Record) -> TraceInfo:
     tags = {f"loopbench.{name}": str(getattr(record, name)) for name in ("arm", "task", "repeat", "status", "stop")}
     source = AssessmentSource(source_type="CODE", source_id="loopbench")
     assessments: list[Any] = []
     if record.status == "scored":
         assessments.append(Feedback(name=PRIMARY, value=record.accuracy, source=source, trace_id=trace_id))
-    if trace.get("expected") is not None:
-        expected = clean(trace["expected"], MAX_PREVIEW)
+    if trace.head.expected is not None:
+        expected = clean(trace.head.expected, MAX_PREVIEW)
         assessments.append(Expectation(name="expected", value=expected, source=source, trace_id=trace_id))
     return TraceInfo(
         trace_id=trace_id,
@@ -113,7 +114,7 @@ def _trace_info(trace_id: str, trace: Mapping[str, Any], record: Record) -> Trac
         request_time=int(record.started_at * 1000),
         execution_duration=int(record.seconds * 1000),
         state=TraceState.ERROR if _failure(record) else TraceState.OK,
-        request_preview=clean(trace.get("query", ""), MAX_PREVIEW),
+        request_preview=clean(trace.head.query, MAX_PREVIEW),
         response_preview="" if record.answer is None else clean(record.answer, MAX_PREVIEW),
         tags={key: clean(value, MAX_NAME) for key, value in (tags | {TraceTagKey.TRACE_NAME: record.task}).items()},
         assessments=assessments,
@@ -141,59 +142,56 @@ class _Step:
     events: Sequence[Mapping[str, Any]] = ()
 
 
-def trace_spans(trace_id: str, trace: Mapping[str, Any], record: Record) -> list[Span]:
+def trace_spans(trace_id: str, trace: Trace, record: Record) -> list[Span]:
     """A trial's trace as spans: the trial, below it each model call and tool call in order.
 
     The journal keeps the order of events and only delays from 1 ms on: shorter ones are drawn as 1 µs.
     """
     start = clock = int(record.started_at * 1e9)
-    shown: dict[str, list[Any]] = {}
+    shown: dict[tuple[str, str], tuple[Message, ...]] = {}
     spans: list[Span] = []
     notes: list[dict[str, Any]] = []
-    for event in trace["events"]:
-        if event["event"] == "note":
-            notes.append({"name": event["kind"], "time_unix_nano": clock, "attributes": {"note": _json(event)}})
+    for event in trace.events:
+        if isinstance(event, Note):
+            notes.append({"name": event.kind, "time_unix_nano": clock, "attributes": {"note": _json(event.to_json())}})
             continue
-        step = _asked(event, shown) if event["event"] == "ask" else _called(event)
-        end = clock + max(int(event.get("seconds", 0) * 1e9), 1000)
+        step = _model_call(event, shown) if isinstance(event, ModelExchange) else _tool_call(event)
+        end = clock + (max(int(event.seconds * 1e9), 1000) if isinstance(event, ModelExchange) else 1000)
         spans.append(_span(trace_id, _ROOT + 1 + len(spans), step, (clock, end)))
         clock = end
     names = ("stop", "status", "scores", "expected", "details", "repeat")
-    more = {f"loopbench.{name}": trace.get(name) for name in names}
-    root = _Step(record.arm, SpanType.AGENT, trace.get("query"), trace.get("answer"), _failure(record), more, notes)
+    more = {f"loopbench.{name}": getattr(trace.head, name) for name in names}
+    root = _Step(record.arm, SpanType.AGENT, trace.head.query, trace.head.answer, _failure(record), more, notes)
     return [_span(trace_id, _ROOT, root, (start, max(clock, start + int(record.seconds * 1e9)))), *spans]
 
 
-def _asked(event: Mapping[str, Any], shown: dict[str, list[Any]]) -> _Step:
-    """A model call, with all its messages: the trace holds those that were new.
+def _model_call(event: ModelExchange, shown: dict[tuple[str, str], tuple[Message, ...]]) -> _Step:
+    """Return a model call with all its messages: the trace holds those that were new.
 
     The model's name is left to the run: MLflow prices a span that bears one, with LiteLLM, which fetches a list of prices.
     """
-    scope = f"{event['role']}/{event.get('scope', '')}"
-    shown[scope] = messages = shown.get(scope, [])[: event["same"]] + list(event["messages"])
-    inputs = {"messages": messages} | ({"tool_choice": event["tool_choice"]} if "tool_choice" in event else {})
-    message: dict[str, Any] = {"role": "assistant", "content": event.get("reply", "")}
-    if event.get("calls"):
-        message["tool_calls"] = [
-            {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
-            for call in event["calls"]
-        ]
-    used, made = event.get("tokens", (0, 0))
+    key = (event.role, event.scope)
+    shown[key] = (*shown.get(key, ())[: event.same], *event.messages)
+    inputs: dict[str, Any] = {"messages": [message.as_dict() for message in shown[key]]}
+    if event.tool_choice is not None:
+        inputs["tool_choice"] = event.tool_choice
+    used, made = event.tokens or (0, 0)
+    known = {"fault": event.fault or None, "move": event.move, "scope": event.scope or None}
     more = {
         SpanAttributeKey.MESSAGE_FORMAT: "openai",
         SpanAttributeKey.CHAT_USAGE: {"input_tokens": used, "output_tokens": made, "total_tokens": used + made},
-        **{f"loopbench.{name}": event[name] for name in ("fault", "move", "scope") if name in event},
+        **{f"loopbench.{name}": value for name, value in known.items() if value is not None},
     }
-    failed = event.get("error")
-    error = f"{failed['kind']}: {failed['message']}" if failed else event.get("wire_error", "")
-    outputs = None if failed else {"choices": [{"index": 0, "message": message}]}
-    return _Step(event["role"], SpanType.CHAT_MODEL, inputs, outputs, error, more)
+    error = f"{event.error.kind}: {event.error.message}" if event.error else event.wire_error or ""
+    message = Message("assistant", event.reply or "", event.native_calls).as_dict()
+    outputs = None if event.error else {"choices": [{"index": 0, "message": message}]}
+    return _Step(event.role, SpanType.CHAT_MODEL, inputs, outputs, error, more)
 
 
-def _called(event: Mapping[str, Any]) -> _Step:
-    error = "" if event["status"] == "success" else str(event.get("error_type", event["status"]))
-    more = {"loopbench.fault": event["fault"]} if "fault" in event else None
-    return _Step(event["tool"], SpanType.TOOL, event["arguments"], event.get("data"), error, more)
+def _tool_call(event: ToolRun) -> _Step:
+    error = "" if event.ok else event.error_type or event.status
+    more = {"loopbench.fault": event.fault} if event.fault else None
+    return _Step(event.call.tool, SpanType.TOOL, event.call.arguments, event.data, error, more)
 
 
 _ROOT = 1

@@ -21,6 +21,7 @@ from typing import Any
 import zstandard
 
 from loopbench.metrics.record import Record
+from loopbench.metrics.trace import Trace, TraceError
 from loopbench.models.draws import unit
 
 from .files import RunError, append_whole, own_file, read_manifest_json
@@ -197,8 +198,8 @@ def referenced_end(trials: Path) -> int:
 # --- reading ---
 
 
-def read_trace(folder: Path, record: Record) -> dict[str, Any]:
-    """The trace of one trial. Raises RunError if there is none. `Traces` reads many."""
+def read_trace(folder: Path, record: Record) -> Trace:
+    """Read the trace of one trial. Raises RunError if it has none. `Traces` reads many."""
     return Traces(folder).read(record)
 
 
@@ -211,19 +212,19 @@ class Traces:
         self._held_bytes = 0
         self._decompressor = zstandard.ZstdDecompressor()
 
-    def read(self, record: Record) -> dict[str, Any]:
-        """Read the trace of one trial. Raises RunError if there is none, or the file, which may come from anywhere, is damaged."""
+    def read(self, record: Record) -> Trace:
+        """Read the trace of one trial. Raises RunError if it has none, or the file, which may come from anywhere, is damaged."""
         if record.trace_at is None:
             name = f"{record.arm}/{record.task}/{record.repeat}"
             raise RunError(f"{self.folder}: trial {name} has no trace: {why_untraced(self.folder, record)}")
         path, place = self.folder / TRACES, record.trace_at[0]
         try:
-            trace = json.loads(self._line(path, record.trace_at))
+            trace = Trace.from_json(json.loads(self._line(path, record.trace_at)))
+        except TraceError as error:
+            raise RunError(f"{path}: trial {record.name}: {error}") from None
         except (OSError, ValueError, RecursionError, zstandard.ZstdError) as error:
             raise RunError(f"{path}: no trace at {place}: {' '.join(str(error).split())}") from None
-        if not isinstance(trace, dict) or not isinstance(trace.get("events"), list):
-            raise RunError(f"{path}: no trace at {place}")
-        if (trace.get("arm"), trace.get("task"), trace.get("repeat")) != record.key:
+        if (trace.head.arm, trace.head.task, trace.head.repeat) != record.key:
             raise RunError(f"{path}: the trace at {place} is that of another trial")
         return trace
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from loopbench.metrics.record import RECORDING
-from loopbench.metrics.trace import GARBAGE, NEVER_RAN, TracedCall
+from loopbench.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent, TraceHead
 from loopbench.models.cassette import RecordingError
 from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
@@ -47,7 +47,7 @@ class Recorder(Observer):
     """Hears all that happens in one trial: counts it, and keeps it as the trace's events."""
 
     def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
+        self.events: list[TraceEvent] = []
         self.steps = 0
         self.calls = Counter[str]()
         self.tool_calls = 0
@@ -69,40 +69,29 @@ class Recorder(Observer):
     # --- what the metered model and toolbox tell ---
 
     def exchange(self, request: Request, reply: Reply | None, error: ModelError | None, seconds: float, fault: str | None) -> None:
-        role = request.role.value
-        self.calls[role] += 1
-        event = self._asked(request, role)
-        if fault is not None:
-            event["fault"] = fault
-        if seconds >= 0.001:
-            event["seconds"] = round(seconds, 3)
+        self.calls[request.role.value] += 1
+        event = self._asked(request, fault or "", round(seconds, 3) if seconds >= 0.001 else 0.0)
         if reply is not None:
-            self._replied(event, request, reply)
+            event = self._replied(event, request, reply)
         elif error is not None:
-            self._failed(event, request, error)
+            event = self._failed(event, request, error)
         self.events.append(event)
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
-        self.tool_calls += seen.error_type not in NEVER_RAN
-        key = TracedCall(call.name, call.arguments).key
-        self.repeated_calls += key in self._gave
-        if seen.ok and fault != GARBAGE:
-            self._gave.add(key)
-        if seen.error_type is not None and seen.error_type not in NEVER_RAN:
+        run = ToolRun(TracedCall(call.name, call.arguments), seen.status, seen.data, seen.error_type, fault or "")
+        self.tool_calls += not run.never_ran
+        self.repeated_calls += run.call.key in self._gave
+        if run.gave:
+            self._gave.add(run.call.key)
+        if seen.error_type is not None and not run.never_ran:
             self.errors[f"tool.{seen.error_type}"] += 1
-        event: dict[str, Any] = {"event": "tool", "tool": call.name, "arguments": call.arguments, "status": seen.status}
-        if seen.error_type is not None:
-            event["error_type"] = seen.error_type
-        event["data"] = seen.data
-        if fault is not None:
-            event["fault"] = fault
-        self.events.append(event)
+        self.events.append(run)
         self._digested.append((_AT_ONCE, call.name, call.arguments, seen.status, seen.error_type, seen.data))
 
     # --- what the loop tells ---
 
     def note(self, kind: str, **data: Any) -> None:
-        self.events.append({**data, "event": "note", "kind": kind})
+        self.events.append(Note(kind, data))
 
     def chunk(self, chunk: Chunk) -> None:
         """Streams are recorded by their whole replies."""
@@ -113,55 +102,54 @@ class Recorder(Observer):
         """sha256 of moves and observations: the run's course, without times and wording of prompts."""
         return sha256(_encoded(_in_order(self._digested)))
 
-    def line(self, head: Mapping[str, Any]) -> bytes:
-        """The whole trace as one line of JSON, without secrets; `head` begins with what names the trial, which is kept as it is."""
-        names = {key: head[key] for key in TRIAL_NAMES}
-        rest = {key: value for key, value in head.items() if key not in names} | {"events": self.events}
+    def line(self, head: TraceHead) -> bytes:
+        """Return the whole trace as one line of JSON, without secrets; what names the trial is kept as it is."""
+        rest = Trace(head, tuple(self.events)).to_json()
+        names = {name: rest.pop(name) for name in TRIAL_NAMES}
         return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
 
     # --- the parts of an exchange ---
 
-    def _asked(self, request: Request, role: str) -> dict[str, Any]:
-        """The request; messages that the last request of this scope and role showed already are only counted."""
+    def _asked(self, request: Request, fault: str, seconds: float) -> ModelExchange:
+        """Return the request; messages that the last request of this scope and role showed already are only counted."""
+        role = request.role.value
         key = f"{role}/{request.scope}"
         before = self._shown.get(key, ())
         same = len(before)
         if request.messages[:same] != before:
             same = next(n for n, old in enumerate(before) if request.messages[n : n + 1] != (old,))
         self._shown[key] = request.messages
-        event: dict[str, Any] = {"event": "ask", "role": role}
-        if request.scope:
-            event["scope"] = request.scope
-        event["same"] = same
-        event["messages"] = [message.as_dict() for message in request.messages[same:]]
-        if request.tool_choice is not None:
-            event["tool_choice"] = request.tool_choice
-        return event
+        return ModelExchange(
+            role, same, request.messages[same:], request.scope, tool_choice=request.tool_choice, fault=fault, seconds=seconds
+        )
 
-    def _replied(self, event: dict[str, Any], request: Request, reply: Reply) -> None:
+    def _replied(self, event: ModelExchange, request: Request, reply: Reply) -> ModelExchange:
         self.provider_failure = None
-        self._asked_again(event, reply.failed_attempts)
+        self.retries.update(reply.failed_attempts)
         usage = reply.usage or Usage()
         self.usage += usage
         self.steps += request.role in STEP_ROLES
-        event["reply"] = reply.text
-        if reply.calls:
-            event["calls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.calls]
-        event["tokens"] = [usage.input_tokens, usage.output_tokens]
+        event = replace(
+            event,
+            failed_attempts=tuple(reply.failed_attempts),
+            reply=reply.text,
+            native_calls=reply.calls,
+            tokens=(usage.input_tokens, usage.output_tokens),
+        )
         if request.codec is None:
             self._note_move(request, reply.text)
-            return
+            return event
         try:
             move = request.codec.parse(reply)
         except WireError as error:
             self.errors["wire"] += 1
-            event["wire_error"] = str(error)
             self._note_move(request, "wire")
-            return
-        event["move"] = move_to_json(move)
-        self._note_move(request, event["move"])
+            return replace(event, wire_error=str(error))
+        plain_move = move_to_json(move)
+        self._note_move(request, plain_move)
         if isinstance(move, Act) and self.tools is not None:
             self._check_calls(move)
+        return replace(event, move=plain_move)
 
     def _check_calls(self, move: Act) -> None:
         """Calls that cannot run are errors of the model, wherever a design notices them."""
@@ -176,26 +164,22 @@ class Recorder(Observer):
                 except ToolArgumentError:
                     self.errors["call.invalid_arguments"] += 1
 
-    def _failed(self, event: dict[str, Any], request: Request, error: ModelError) -> None:
+    def _failed(self, event: ModelExchange, request: Request, error: ModelError) -> ModelExchange:
         self.usage += Usage(estimate_input(request), 0, estimated=True) if isinstance(error, ContextOverflow) else Usage()
         kind = "context_overflow" if isinstance(error, ContextOverflow) else "provider"
         if isinstance(error, RecordingError):
             kind = RECORDING
         elif isinstance(error, ProviderError):
             kind = f"provider.{error.kind}"
-            self._asked_again(event, error.failed_attempts)
+            self.retries.update(error.failed_attempts)
+            event = replace(event, failed_attempts=tuple(error.failed_attempts))
             if not error.injected:
                 self.provider_failure = error
                 if error.is_transient or error.kind == "auth":
                     self.provider_trouble = error
         self.errors[kind] += 1
-        event["error"] = {"kind": kind, "message": str(error)}
         self._note_move(request, kind)
-
-    def _asked_again(self, event: dict[str, Any], failed: Sequence[str]) -> None:
-        if failed:
-            self.retries.update(failed)
-            event["failed_attempts"] = list(failed)
+        return replace(event, error=RequestError(kind, str(error)))
 
     def _note_move(self, request: Request, what: Any) -> None:
         self._digested.append((_AT_ONCE if request.scope else _IN_TURN, str(request.role), request.scope, what))

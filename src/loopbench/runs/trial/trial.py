@@ -14,6 +14,7 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
+from loopbench.metrics.trace import TraceHead
 from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script
@@ -337,26 +338,26 @@ class _Run:
         except Exception as error:  # our bug or the suite's, never the loop's: the trial is errored, not wrong
             return {}, f"scorer {task.scorer}: {type(error).__name__}: {error}"
 
-    def _trace_head(self, record: Record) -> dict[str, Any]:
+    def _trace_head(self, record: Record) -> TraceHead:
         task = self.trial.task
-        return {
-            "arm": record.arm,
-            "task": record.task,
-            "repeat": record.repeat,
-            "query": task.query.full_text,
-            "expected": task.expected,
-            **self._found(),
-            "answer": record.answer,
-            "stop": record.stop,
-            "status": record.status,
-            "reason": record.reason,
-            "scores": record.scores,
-            "details": brief(self.outcome.details),
-        }
+        return TraceHead(
+            arm=record.arm,
+            task=record.task,
+            repeat=record.repeat,
+            query=task.query.full_text,
+            expected=task.expected,
+            end_state=self._found(),
+            answer=record.answer,
+            stop=record.stop,
+            status=record.status,
+            reason=record.reason,
+            scores=record.scores,
+            details=brief(self.outcome.details),
+        )
 
-    def _found(self) -> dict[str, Any]:
-        """Return the end state, if the answer's scores depend on it."""
+    def _found(self) -> dict[str, Any] | None:
+        """Return the end state; None if the answer's scores do not depend on it."""
         task = self.trial.task
         if task.end_state is not None:
-            return {"end_state": {"expected": task.end_state, "found": json_safe(self.end_state)}}
-        return {"end_state": {"found": json_safe(self.end_state)}} if reads_state(task.scorer) else {}
+            return {"expected": task.end_state, "found": json_safe(self.end_state)}
+        return {"found": json_safe(self.end_state)} if reads_state(task.scorer) else None

@@ -14,7 +14,7 @@ Finding = TypeVar("Finding")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answer(Generic[Finding]):
+class Conclusion(Generic[Finding]):
     """An answer that prints as its verdict; `finding` has everything behind it."""
 
     title: str
@@ -25,7 +25,7 @@ class Answer(Generic[Finding]):
 
     def __repr__(self) -> str:
         """Return the title and the verdicts, a line each."""
-        return "\n".join(plain(line) for line in (self.title, *self.verdicts))
+        return "\n".join(" ".join(plain(line).split()) for line in (self.title, *self.verdicts))
 
     def _repr_html_(self) -> str:
         """Return the verdicts and the tables for a notebook; every text is escaped."""

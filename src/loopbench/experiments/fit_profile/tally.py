@@ -1,0 +1,227 @@
+"""Counts what traces show: at how many points each kind of fault could strike, and how many it struck, by task."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from loopbench.models.faults import CALLING, FLAKY_ATTEMPTS
+from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
+from loopbench.protocol import Message
+
+from .decision_points import REFUSED, REPEATED, TOOL, Attempt, DecisionPoint, ReadTrial, Shape
+from .replies import Hint, provider_fault
+
+TROUBLES = frozenset({"ToolUnavailable", "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "OSError"})
+"""Errors that are a tool's own trouble whether or not the same call is seen to work."""
+HANGS = "TimeoutError"
+
+ALL, PLAIN, NO_TOOL, EXTRA, BARE = "all", "plain", "no tool", "extra call", "no arguments"
+FIRST, FIRST_ANSWER, OPEN_FIRST = "first call", "first answer", "open first"
+LATER, END, OPEN_LATER = "later call", "end", "open later"
+OPEN_REPEAT = "open repeat"
+Counts = defaultdict[str, float]
+
+
+# --- latencies ---
+
+_BIN_STEP = 1.02
+"""Latencies are kept to within 2 %."""
+_MAX_S = 86_400.0
+"""The longest latency that a profile can have."""
+
+
+def latency_bin(seconds: float) -> int:
+    """Return the number of the bin of a latency; 0 for less than a millisecond."""
+    return 0 if seconds < 0.001 else 1 + int(math.log(min(seconds, _MAX_S) / 0.001) / math.log(_BIN_STEP))
+
+
+def latency_of_bin(size: int) -> float:
+    """Return the latency in the middle of a bin."""
+    return 0.0 if size == 0 else min(0.001 * _BIN_STEP ** (size - 0.5), _MAX_S)
+
+
+# --- counts ---
+
+
+class Tally:
+    """What the traces read so far come to, by task."""
+
+    def __init__(self, *, paired: bool) -> None:
+        self.paired = paired
+        self.trials = 0
+        self.arms: set[str] = set()
+        self.points: dict[str, Counts] = {}
+        """Task → how many points of which sort."""
+        self.struck: dict[str, Counts] = {}
+        """Task → how many points each kind of fault struck."""
+        self.refused: Counter[tuple[str, str, Shape, Hint, bool]] = Counter()
+        """Task, tool, arguments, what was said of it, whether anybody tried → calls that could not run."""
+        self.troubles: Counter[tuple[str, str, Shape, str, int, bool]] = Counter()
+        """Task, tool, arguments, error, failures in a row, whether it worked later → calls that ran and failed."""
+        self.called: dict[str, set[int]] = defaultdict(set)
+        """Task → up to two of its trials (repeats, where arms are paired) that began with a call."""
+        self.silent: dict[str, Counter[int]] = defaultdict(Counter)
+        """Task → trial, or repeat → answers given without any call."""
+        self.shapes: dict[str, set[Shape]] = defaultdict(set)
+        """Tool → arguments with which it worked."""
+        self.exists: set[str] = set()
+        self.seconds: Counter[tuple[str, int]] = Counter()
+        """Task, size of the latency → first attempts."""
+        self.cleared: Counter[tuple[str, int]] = Counter()
+        self.accepted = 0
+        self.overflowed: int | None = None
+        self.forced = Counter[bool]()
+        """Whether a request that forces a tool was accepted."""
+        self.settled = 0
+        self.retries = 0
+        self.unexplained = 0.0
+        """Refused calls that tell no kind."""
+        self.own_errors = Counter[str]()
+        """Errors of tools that are their answer to the call, not a trouble."""
+
+    def add(self, course: ReadTrial) -> None:
+        """Take one trial."""
+        self.trials += 1
+        self.arms.add(course.arm)
+        points = self.points.setdefault(course.task, defaultdict(float))
+        struck = self.struck.setdefault(course.task, defaultdict(float))
+        points[EXTRA] += course.extra_calls
+        for point in course.points:
+            self._count(course.task, point, points, struck)
+            if point.is_first and point.states_calls is not None:
+                self._began(course.task, course.repeat if self.paired else self.trials, calling=point.states_calls)
+        for tool, shape in course.worked:
+            self.shapes[tool].add(shape)
+        self.exists |= course.exists
+        for trouble in course.troubles:
+            key = (course.task, trouble.tool, trouble.shape, trouble.error, min(trouble.strikes, _MAX_STRIKES), trouble.worked)
+            self.troubles[key] += 1
+        for kind, count in course.retries.items():
+            if fault := provider_fault(kind):
+                struck[fault] += count
+                points[ALL] += count
+                self.retries += count
+        self._abilities(course.attempts)
+
+    def _count(self, task: str, point: DecisionPoint, points: Counts, struck: Counts) -> None:
+        first, stumble = point.attempts[0], point.attempts[0].stumble
+        points[ALL] += 1
+        points[PLAIN] += first.is_plain
+        self.seconds[task, latency_bin(first.seconds)] += 1
+        if (cleared := point.cleared()) is not None and not (stumble == TOOL and cleared[1] == FLAKY_ATTEMPTS):
+            self.cleared[cleared] += 1
+        if point.role in CALLING:
+            points[_sort(point)] += 1
+            points[BARE] += point.states_calls is True and not point.has_arguments
+        if stumble == REPEATED:
+            struck[_REPEATED_AS[point.states_calls]] += 1
+        elif stumble == REFUSED:
+            call = next(call for call in first.calls if call.is_refused)
+            self.refused[task, call.tool, call.shape, call.hint, bool(call.runs)] += 1
+        elif stumble != TOOL and stumble:
+            struck[stumble] += 1
+
+    def _began(self, task: str, unit: int, *, calling: bool) -> None:
+        if not calling:
+            self.silent[task][unit] += 1
+        elif len(self.called[task]) < 2:
+            self.called[task].add(unit)
+
+    def _abilities(self, attempts: Sequence[Attempt]) -> None:
+        """What was accepted and refused of requests that force a tool, or are long."""
+        beside: dict[str, int] = {}
+        for attempt in attempts:
+            text = _text_tokens(attempt.messages)
+            if attempt.input_tokens is not None:
+                beside.setdefault(attempt.role, max(0, attempt.input_tokens - text))
+            size = text + beside.get(attempt.role, 0)
+            overflow = attempt.error == "context_overflow"
+            if overflow:
+                self.overflowed = size if self.overflowed is None else min(size, self.overflowed)
+            elif not attempt.error:
+                self.accepted = max(self.accepted, size)
+            refused = attempt.error == "provider.refused" or (
+                attempt.error == "provider.bad_request" and "tool_choice" in attempt.error_text
+            )
+            if attempt.forced and (refused or not attempt.error):
+                self.forced[not refused] += 1
+            elif attempt.error and not overflow and not provider_fault(attempt.error):
+                self.settled += 1
+
+    def settle(self) -> None:
+        """Once tools are known by the calls that worked: which mistake a refused call is, and whose trouble an error is."""
+        for (task, tool, shape, hint, tried), count in self.refused.items():
+            kind = self.mistake(tool, shape, hint, tried=tried)
+            if kind:
+                self.struck[task][kind] += count
+            else:
+                self.unexplained += count
+        passing = {error for (_, _, _, error, _, worked) in self.troubles if worked}
+        for (task, tool, shape, error, strikes, worked), count in self.troubles.items():
+            kind = self.mistake(tool, shape, "", tried=True) if tool in self.shapes else ""
+            if not kind and error == HANGS:
+                kind = "tool.hangs"
+            elif not kind and (error in passing or error in TROUBLES):
+                kind = "tool.flaky" if worked and strikes == FLAKY_ATTEMPTS else "tool.raises"
+            if kind:
+                self.struck[task][kind] += count
+            else:
+                self.own_errors[error] += count
+        for task in self.points:
+            self._sort_silent(task)
+
+    def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
+        """What is wrong with a call, by the calls of that tool that worked, else by what was said of it; "" where neither tells."""
+        if hint == "unknown" or (tool not in self.exists and not tried):
+            return "decision.unknown_tool"
+        shapes = self.shapes.get(tool)
+        if not shapes:
+            return _BY_HINT[hint]
+        given, taken = dict(shape), [dict(known) for known in shapes]
+        if not set.intersection(*(set(known) for known in taken)) <= given.keys():
+            return "decision.missing_argument"
+        if not given.keys() <= set().union(*taken):
+            return "decision.extra_argument"
+        if any(all(known.get(name) != kind for known in taken) for name, kind in given.items()):
+            return "decision.wrong_type"
+        return _BY_HINT[hint]
+
+    def _sort_silent(self, task: str) -> None:
+        """An answer without any call is `no_tool` where another trial of the task began with a call.
+
+        A trial says nothing of its own task: trials are counted, called or not, only where there is such another one.
+        """
+        points, called, silent = self.points[task], self.called[task], self.silent[task]
+        struck = sum(count for unit, count in silent.items() if called - {unit})
+        self.struck[task]["decision.no_tool"] += struck
+        points[NO_TOOL] = struck + (points[FIRST] if len(called) > 1 else 0)
+        if called or len(silent) < 2:  # a single trial leaves open whether the task needs a tool
+            points[FIRST if called else OPEN_FIRST] += points[FIRST_ANSWER]
+            points[FIRST_ANSWER] = 0
+
+
+_MAX_STRIKES = 9
+_REPEATED_AS = {True: "decision.repeated_call", False: "decision.never_finish", None: OPEN_REPEAT}
+_BY_HINT: Mapping[Hint, str] = {
+    "unknown": "decision.unknown_tool",
+    "missing": "decision.missing_argument",
+    "extra": "decision.extra_argument",
+    "type": "decision.wrong_type",
+    "": "",
+}
+
+
+def _sort(point: DecisionPoint) -> str:
+    states = point.states_calls
+    if states is None:
+        return OPEN_FIRST if point.is_first else OPEN_LATER
+    if point.is_first:
+        return FIRST if states else FIRST_ANSWER
+    return LATER if states else END
+
+
+def _text_tokens(messages: Sequence[Message]) -> int:
+    calls = sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for message in messages for call in message.calls)
+    return calls + sum(MESSAGE_OVERHEAD + estimate_tokens(message.content) for message in messages)

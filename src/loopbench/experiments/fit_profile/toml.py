@@ -1,0 +1,84 @@
+"""The profile file that a fit writes, in TOML, and what `loopbench profile` reads back from its comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.models.profiles import FAULT_KINDS
+
+from .estimates import RateEstimate
+from .fit import Fitted
+
+
+def to_toml(fitted: Fitted) -> str:
+    """A profile file that `load_profile` reads; where each value comes from stands beside it."""
+    profile, notes = fitted.profile, fitted.notes
+    lines = [
+        _comment(f"Fitted by `loopbench profile fit` to {fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"),
+        _comment(f"In brackets: {100 * (1 - fitted.alpha):g} % intervals, clustered by task. Rates are per point reached."),
+        _assigned("name", profile.name),
+        _assigned("description", profile.description),
+        _assigned("forget", profile.forget, notes),
+        _assigned("bluff", profile.bluff, notes),
+        _assigned("patience", profile.patience, notes),
+        _assigned("latency_s", profile.latency_s, notes),
+        _assigned("slow_s", profile.slow_s, notes),
+        "",
+        "[rates]",
+    ]
+    if "rates" in notes:
+        lines.append(_comment(notes["rates"]))
+    for kind, found in fitted.rates.items():
+        rate, said = profile.rates.get(kind), _said(found)
+        lines.append(_comment(f'"{kind}": {said}') if rate is None else f"{_quoted(kind)} = {rate!r}  {_comment(said)}")
+    lines += ["", "[clears]"] + ([_comment(notes["clears"])] if "clears" in notes else [])
+    lines += [_assigned(name, value) for name, value in profile.clears.model_dump().items()]
+    lines += ["", "[abilities]"] + ([_comment(notes["abilities"])] if "abilities" in notes else [])
+    abilities = profile.abilities.model_dump()
+    lines += [_assigned(name, value, notes) for name, value in abilities.items() if value is not None]
+    lines += [_comment(f"context_tokens: {notes['context_tokens']}")] if abilities["context_tokens"] is None and notes else []
+    return "\n".join(lines) + "\n"
+
+
+def _said(found: RateEstimate) -> str:
+    """Interval, counts and note in words."""
+    parts = [found.note] if found.note else []
+    if found.interval is not None:
+        low, high = found.interval.low, found.interval.high
+        counts = f"{round(found.count, 2):g} of {found.points:.0f} points"
+        between = f"[{low:.4f}, {high:.4f}], {counts}" if found.count else f"0 of {found.points:.0f} points, at most {high:.4f}"
+        parts.insert(0, between)
+    return "; ".join(parts) or "no point at which it could strike"
+
+
+def _assigned(name: str, value: Any, notes: Mapping[str, str] | None = None) -> str:
+    written = str(value).lower() if isinstance(value, bool) else _quoted(value) if isinstance(value, str) else repr(value)
+    note = (notes or {}).get(name)
+    return f"{name} = {written}" + (f"  {_comment(note)}" if note else "")
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string."""
+    return '"' + "".join(_ESCAPES.get(char) or _escaped(char) for char in text) + '"'
+
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\"}
+
+
+def _escaped(char: str) -> str:
+    return char if char.isprintable() and char != "\x7f" else f"\\U{ord(char):08x}"
+
+
+def _comment(text: str) -> str:
+    """On one line, whatever a run's names hold."""
+    return "# " + "".join(char if char.isprintable() else " " for char in text)
+
+
+_REMARK = re.compile(r'^(?:# )?"([a-z_.]+)"(?:: | = [^#]*# )(.*)$', re.MULTILINE)
+
+
+def remarks(text: str) -> dict[str, str]:
+    """Kind of fault → what a fitted profile's file says of its rate."""
+    return {kind: said for kind, said in _REMARK.findall(text) if kind in FAULT_KINDS}

@@ -1,0 +1,88 @@
+"""A file of another tool: read within bounds, never unpacked to the disk, never run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from .zip_file import ZipArchive
+
+MAX_FILE_BYTES = 1 << 30
+"""The largest file that is read whole; archives are read member by member."""
+ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
+"""Suffixes of files that hold one trial per line, so never one JSON value."""
+ZIP_MAGIC = b"PK\x03\x04"
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Open a user's file for reading. Raises ValueError for a pipe or a device, and OSError."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError("not a regular file")
+    return path.open("rb")
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Parse one JSON value. Raises ValueError, also for a value that is nested too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+class ForeignFile:
+    """One open file, as the formats see it: its name, its bytes, its JSON, or its archive."""
+
+    def __init__(self, path: Path, stream: BufferedReader) -> None:
+        self.path = path
+        self.suffix = path.suffix.lower()
+        self._stream = stream
+
+    def _rewound(self) -> BufferedReader:
+        self._stream.seek(0)
+        return self._stream
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.file_digest(self._rewound(), "sha256").hexdigest()
+
+    @cached_property
+    def is_zip(self) -> bool:
+        return self._rewound().read(len(ZIP_MAGIC)) == ZIP_MAGIC
+
+    def archive(self) -> ZipArchive:
+        """Open the file as a zip archive. Raises ValueError if it is not a readable one."""
+        return ZipArchive(self._rewound())
+
+    def content(self) -> bytes:
+        """Return all bytes. Raises ValueError if there are more than MAX_FILE_BYTES."""
+        raw = self._rewound().read(MAX_FILE_BYTES + 1)
+        if len(raw) > MAX_FILE_BYTES:
+            raise ValueError(f"more than {MAX_FILE_BYTES} bytes")
+        return raw
+
+    @cached_property
+    def json_object(self) -> Mapping[str, Any]:
+        """The JSON object that the file holds. Raises ValueError if it does not hold one."""
+        raw = self.content()
+        try:
+            data = parse_json(raw)
+        except ValueError as error:
+            raise ValueError(f"not JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise ValueError("not a JSON object")
+        return data
+
+    @cached_property
+    def top_level(self) -> Mapping[str, Any]:
+        """The same for recognizing a format: empty if the file is an archive, a file of rows, or not a JSON object."""
+        if self.is_zip or self.suffix in ROWS:
+            return {}
+        try:
+            return self.json_object
+        except ValueError:
+            return {}

@@ -1,0 +1,377 @@
+"""Logs of Inspect (UK AI Security Institute), `.eval` and `.json`: format version 2, as inspect-ai 0.3 writes it.
+
+Inspect counts the calls, tokens and dollars of model-graded scorers with a sample's own; here they are separated if the log holds
+events. A sample that ended in an error has no score, and Inspect's means leave it out silently (its issue 4286): here it is
+errored, and visible.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from loopbench.protocol import StopReason
+from loopbench.protocol.digest import digest
+from loopbench.protocol.redact import redact
+
+from ..foreign_file import ForeignFile, parse_json
+from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
+from ..values import (
+    amount,
+    answer_of,
+    count,
+    cut,
+    list_at,
+    listed,
+    located,
+    mapping,
+    metadata_label,
+    name_of,
+    names_in_a_line,
+    object_at,
+    objects_at,
+    one_line,
+    other_scores,
+    score,
+    shown,
+)
+from ..zip_file import ZipArchive
+
+HEADER, STARTED = "header.json", "_journal/start.json"
+SAMPLES, SHELL = "samples/", "/sample.json"
+MAX_LABEL_CHARS = 80
+"""Longest solver arguments in an arm's name; longer ones are among its options only."""
+ATTACHMENT = "attachment://"
+"""Stands for a long text, followed by its name among the sample's attachments."""
+_WHOLE = re.compile(rf"{SAMPLES}.+_epoch_\d+\.json", re.DOTALL)
+_CHUNK = re.compile(rf"({SAMPLES}.+)/(events|messages|attachments)/(\d{{1,15}})\.json", re.DOTALL)
+_STOPS: Mapping[str, StopReason] = {
+    "message": StopReason.MAX_STEPS,
+    "turn": StopReason.MAX_STEPS,
+    "time": StopReason.TIMEOUT,
+    "working": StopReason.TIMEOUT,
+    "token": StopReason.BUDGET,
+    "cost": StopReason.BUDGET,
+    "context": StopReason.CONTEXT_OVERFLOW,
+}
+"""Inspect's limit → stop; a limit of another kind was set by an operator or by code."""
+
+
+def recognizes(file: ForeignFile) -> bool:
+    return file.is_zip or file.suffix == ".eval" or isinstance(file.top_level.get("eval"), dict)
+
+
+def read_log(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
+    """Read a log of either kind. Raises ValueError in one line that says where it is not one."""
+    if not file.is_zip and file.suffix != ".eval":
+        data = file.json_object
+        return _log(data, (mapping(sample, "a sample") for sample in list_at(data, "samples")), reading)
+    archive = file.archive()
+    if HEADER not in archive and STARTED not in archive:
+        raise ValueError(f"a zip file, but not a log of Inspect: it has no {HEADER}")
+    return _log(_object_in(archive, HEADER if HEADER in archive else STARTED), _archived_samples(archive), reading)
+
+
+FORMAT = Format("inspect", recognizes, read_log)
+
+
+# --- archives ---
+
+
+def _object_in(archive: ZipArchive, name: str) -> Mapping[str, Any]:
+    return mapping(_parsed(archive, name), name)
+
+
+def _parsed(archive: ZipArchive, name: str) -> Any:
+    raw = archive.read(name)
+    with located(name):
+        return parse_json(raw)
+
+
+def _archived_samples(archive: ZipArchive) -> Iterator[Mapping[str, Any]]:
+    """Yield samples one after the other, whole or joined from chunks."""
+    starts: dict[tuple[str, str], list[int]] = {}
+    for match in filter(None, map(_CHUNK.fullmatch, archive.names)):
+        starts.setdefault((match[1], match[2]), []).append(int(match[3]))
+    for name in archive.names:
+        if _WHOLE.fullmatch(name):
+            yield _object_in(archive, name)
+        elif name.startswith(SAMPLES) and name.endswith(SHELL):
+            yield _from_chunks(archive, name.removesuffix(SHELL), starts)
+
+
+def _from_chunks(archive: ZipArchive, folder: str, starts: Mapping[tuple[str, str], Sequence[int]]) -> Mapping[str, Any]:
+    """Join a sample whose long parts are members of their own, each named by the index of its first item."""
+
+    def parts(kind: str) -> list[Any]:
+        members = [f"{folder}/{kind}/{start}.json" for start in sorted(starts.get((folder, kind), ()))]
+        return [item for name in members for item in listed(_parsed(archive, name), name)]
+
+    sample = dict(_object_in(archive, f"{folder}{SHELL}"))
+    if (name := f"{folder}/metadata.json") in archive:
+        sample["metadata"] = _object_in(archive, name)
+    attachments = {str(index): text for index, text in enumerate(parts("attachments"))}
+    return sample | {"events": parts("events"), "messages": parts("messages"), "attachments": attachments}
+
+
+# --- one log ---
+
+
+def _log(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]], reading: ReadingOptions) -> ForeignLog:
+    spec = object_at(header, "eval")
+    arm = _arm(spec, object_at(header, "plan"))
+    trials: list[ForeignTrial] = []
+    asked = {name_of(one, "a sample's id"): "" for one in list_at(object_at(spec, "dataset"), "sample_ids")}
+    accuracy = _Accuracy(reading.scorer)
+    for sample in samples:
+        task = name_of(sample.get("id"), "a sample's id")
+        epoch = count(sample.get("epoch"), f"sample {task}: epoch") or 1
+        with located(f"sample {task}, epoch {epoch}"):
+            trials.append(_trial(sample, (arm.name, task, epoch - 1), accuracy, reading))
+            asked[task] = _digest_of_question(sample)
+    return ForeignLog(
+        suite=name_of(spec.get("task"), "eval.task"),
+        arms=(arm,),
+        trials=tuple(trials),
+        asked=asked,
+        by=f"inspect_ai {cut(str(object_at(spec, 'packages').get('inspect_ai', '')), 20)}".strip(),
+        scorer=accuracy.name(),
+        due_repeats=count(object_at(spec, "config").get("epochs"), "epochs") or 1,
+        unfinished="" if header.get("status") == "success" else f"the log ends with status {cut(str(header.get('status')), 20)}",
+    )
+
+
+def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
+    """Return the arm: the solver with the arguments that were passed to it and to the task, and the model."""
+    steps = "+".join(_short(step.get("solver")) for step in objects_at(plan, "steps", "a step of the plan"))
+    loop = _short(name_of(spec.get("solver") or steps or spec.get("task"), "eval.solver"))
+    model = name_of(spec.get("model"), "eval.model")
+    options = {
+        cut(name, MAX_LABEL_CHARS): value if isinstance(value, bool | int | float) else cut(redact(str(value)), MAX_LABEL_CHARS)
+        for key in ("task_args_passed", "solver_args_passed")
+        for name, value in object_at(spec, key).items()
+        if isinstance(value, str | bool | int | float)
+    }
+    inside = ", ".join(f"{name}={value}" for name, value in options.items())
+    label = f"{loop}({inside})" if inside and len(inside) <= MAX_LABEL_CHARS else loop
+    return ForeignArm(
+        name_of(f"{label}/{model}", "the arm"), loop, {name: answer_of(value) for name, value in options.items()}, model
+    )
+
+
+def _short(name: Any) -> str:
+    """Return a solver's name, without the package if it is Inspect's own."""
+    return cut(str(name), MAX_LABEL_CHARS).removeprefix("inspect_ai/")
+
+
+# --- one sample ---
+
+
+def _trial(sample: Mapping[str, Any], key: TrialKey, accuracy: _Accuracy, reading: ReadingOptions) -> ForeignTrial:
+    """Return a sample as a trial. Raises ValueError for what is not a sample."""
+    scores = {name: mapping(one, f"the score {shown(name)}") for name, one in _scores(sample).items()}
+    given = accuracy.of(scores)
+    value = score(given.get("value"), reading.scale)
+    status, reason = _status(sample, value, given)
+    events = list(_own_events(list_at(sample, "events")))
+    usage = _usage(sample, events)
+    return ForeignTrial(
+        *key,
+        status=status,
+        reason=reason,
+        score=value if status == "scored" else None,
+        scores=other_scores({name: one.get("value") for name, one in scores.items() if one is not given}),
+        stop=_stop(sample) if status == "scored" or sample.get("error") else None,
+        answer=_answer(sample, given),
+        steps=_steps(sample, usage),
+        tool_calls=sum(event.get("event") == "tool" for event in events) if events else None,
+        **asdict(usage),
+        seconds=_seconds(sample),
+        cluster="" if reading.cluster is None else metadata_label(object_at(sample, "metadata"), reading.cluster),
+        attempt=len(list_at(sample, "error_retries")),
+    )
+
+
+# --- its score ---
+
+
+@dataclass(slots=True)
+class _Accuracy:
+    """Which score of a log is the accuracy: the one that the user wants, or the only one."""
+
+    wanted: str | None
+    """`NAME`, or `NAME/KEY` for a scorer that gives several values."""
+    used: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+    """All scorers of the samples."""
+
+    def of(self, scores: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return a sample's score; empty if it has none. Raises ValueError if it is not clear which score is meant."""
+        self.seen.update(scores)
+        if self.wanted is None and len(scores) > 1:
+            raise ValueError(_choose(scores))
+        name = next(iter(scores), "") if self.wanted is None else self.wanted
+        if name in scores:
+            if isinstance(values := scores[name].get("value"), Mapping):
+                parts = names_in_a_line([f"{name}/{part}" for part in values])
+                raise ValueError(f"{name} gives several values; say which is the accuracy: --scorer {parts}")
+            self.used.add(name)
+            return scores[name]
+        scorer, _, part = name.rpartition("/")
+        whole = scores.get(scorer, {})
+        values = whole.get("value")
+        if not isinstance(values, Mapping) or part not in values:
+            return {}
+        self.used.add(name)
+        return {**whole, "value": values[part]}
+
+    def name(self) -> str:
+        """Return the score's name; empty if no sample has it. Raises ValueError if there are several, or not the wanted one."""
+        if self.wanted is not None and self.seen and not self.used:
+            raise ValueError(f"no score by {shown(self.wanted)}; there are scores by {names_in_a_line(sorted(self.seen))}")
+        if len(self.used) > 1:
+            raise ValueError(_choose(self.used))
+        return next(iter(self.used), "")
+
+
+def _choose(names: Iterable[str]) -> str:
+    return f"scores by {names_in_a_line(sorted(names))}; say which is the accuracy: --scorer {min(names)}"
+
+
+def _scores(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the scores by scorer; very old logs have one without a name."""
+    if sample.get("score") is not None:
+        return {"score": sample["score"]}
+    return object_at(sample, "scores")
+
+
+def _status(sample: Mapping[str, Any], value: float | None, given: Mapping[str, Any]) -> tuple[Status, str]:
+    """Return the status and its reason. An error beside a score (`score_on_error`) is the agent's own failure, and counts."""
+    error, invalid = object_at(sample, "error"), object_at(sample, "invalidation")
+    if invalid:
+        return "excluded", one_line(f"invalidated: {invalid.get('reason') or 'no reason given'}")
+    if value is not None:
+        return "scored", one_line(error.get("message") or "")
+    if error:
+        return "errored", one_line(error.get("message") or "an error without a message")
+    return "errored", one_line(f"not scored: {given.get('reason') or 'the log says no more'}")
+
+
+def _stop(sample: Mapping[str, Any]) -> str:
+    if sample.get("error"):
+        return StopReason.CRASHED
+    limit = object_at(sample, "limit")
+    return _STOPS.get(str(limit.get("type")), StopReason.TERMINATED) if limit else StopReason.FINISHED
+
+
+def _answer(sample: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """Return what the scorer took for the answer, else the last reply's text."""
+    extracted = given.get("answer")
+    return answer_of(object_at(sample, "output").get("completion") if extracted is None else extracted)
+
+
+# --- what it took ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """What the solver's own model calls took; None: unknown."""
+
+    lm_calls: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+def _own_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield all events but the scorers', also nested ones, which sub-agents of earlier versions have."""
+    judging: set[str] = set()
+    depth = 0
+    """Open steps of scorers: versions before about 0.3.90 wrote steps where there are spans now."""
+    left = [iter(events)]
+    while left:
+        event = next(left[-1], None)
+        if event is None:
+            left.pop()
+            continue
+        event = mapping(event, "an event")
+        is_scorer = event.get("type") in ("scorers", "scorer")
+        if event.get("event") == "span_begin" and (is_scorer or str(event.get("parent_id")) in judging):
+            judging.add(str(event.get("id")))
+        elif event.get("event") == "step" and is_scorer:
+            depth = max(depth + (1 if event.get("action") == "begin" else -1), 0)
+        elif not depth and str(event.get("span_id")) not in judging:
+            yield event
+            left.append(iter(list_at(event, "events")))
+
+
+def _usage(sample: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> _Usage:
+    """Add up the model calls that the log holds; if it holds none, the sample's totals, which include the scorers' calls."""
+    calls = [event for event in events if event.get("event") == "model" and not event.get("error") and not event.get("pending")]
+    totals = [mapping(usage, "model_usage") for usage in object_at(sample, "model_usage").values()]
+    if not calls and (totals or not events):
+        return _sum(totals) if totals else _Usage()
+    usages = [object_at(object_at(call, "output"), "usage") for call in calls]
+    if not all(usages):
+        return _Usage(lm_calls=len(calls))
+    free = {"total_cost": 0.0}
+    charged = [{**usage, **(free if call.get("cache") == "read" else {})} for call, usage in zip(calls, usages, strict=True)]
+    return replace(_sum(charged), lm_calls=len(calls))
+
+
+def _sum(usages: Sequence[Mapping[str, Any]]) -> _Usage:
+    """Add up usages. Inspect's input tokens are those that no cache served or stored; ours are all."""
+
+    def total(name: str) -> int:
+        return sum(count(usage.get(name), name) or 0 for usage in usages)
+
+    cached = total("input_tokens_cache_read")
+    costs = [amount(usage.get("total_cost"), "total_cost") for usage in usages]
+    known = [cost for cost in costs if cost is not None]
+    return _Usage(
+        input_tokens=total("input_tokens") + cached + total("input_tokens_cache_write"),
+        output_tokens=total("output_tokens"),
+        cached_tokens=cached,
+        cost_usd=math.fsum(known) if len(known) == len(costs) else None,
+    )
+
+
+def _steps(sample: Mapping[str, Any], usage: _Usage) -> int | None:
+    """Return the solver's turns; if unknown its model calls, else the assistant's messages."""
+    turns = count(sample.get("turn_count"), "turn_count")
+    if turns is not None:
+        return turns
+    replies = sum(message.get("role") == "assistant" for message in objects_at(sample, "messages", "a message"))
+    return usage.lm_calls if usage.lm_calls is not None else replies or None
+
+
+def _seconds(sample: Mapping[str, Any]) -> float | None:
+    """Return the seconds, without waits for limits and retries if that is known."""
+    working = amount(sample.get("working_time"), "working_time")
+    return amount(sample.get("total_time"), "total_time") if working is None else working
+
+
+# --- its question ---
+
+
+def _digest_of_question(sample: Mapping[str, Any]) -> str:
+    """Digest the question and its right answer, without ids of messages, which differ from run to run."""
+    texts = object_at(sample, "attachments")
+    choices = sorted(map(str, list_at(sample, "choices")))  # shuffled ones are the same question
+    target = None if choices else sample.get("target")
+    return digest(_content([sample.get("input"), choices, target], texts))
+
+
+def _content(value: Any, texts: Mapping[str, Any]) -> Any:
+    if isinstance(value, str) and value.startswith(ATTACHMENT):
+        return texts.get(value.removeprefix(ATTACHMENT), value)
+    if isinstance(value, list):
+        return [_content(item, texts) for item in value]
+    if isinstance(value, dict):
+        kept = {name: item for name, item in value.items() if item is not None and name not in ("id", "source")}
+        return {name: _content(item, texts) for name, item in kept.items()}
+    return str(value) if isinstance(value, float) else value

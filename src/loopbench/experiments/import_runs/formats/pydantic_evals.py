@@ -1,0 +1,159 @@
+"""Reports of pydantic-evals, as `EvaluationReportAdapter.dump_json(report)` writes them, or `model_dump_json` of earlier versions.
+
+A case that raised is among the report's failures and in none of its means: here it is errored, and seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loopbench.protocol import StopReason
+from loopbench.protocol.digest import digest
+
+from ..foreign_file import ForeignFile
+from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, TrialKey
+from ..values import (
+    amount,
+    answer_of,
+    count,
+    located,
+    mapping,
+    metadata_label,
+    name_of,
+    names_in_a_line,
+    object_at,
+    objects_at,
+    one_line,
+    other_scores,
+    score,
+    share,
+    shown,
+    without_floats,
+)
+
+ALL_ASSERTIONS = "assertions"
+"""In the place of an evaluator's name: 1 where all assertions of a case hold, else 0."""
+COUNTS = {
+    "lm_calls": "requests",
+    "tool_calls": "tool_calls",
+    "tokens": "total_tokens",
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cached_tokens": "cache_read_tokens",
+}
+"""Count of a trial → metric of a case that holds it."""
+_RUN = re.compile(r"(.*) \[(\d{1,6})/\d{1,6}\]", re.DOTALL)
+"""A case of a report with `repeat=`: its name, which run it is, of how many."""
+
+
+def recognizes(file: ForeignFile) -> bool:
+    return isinstance(file.top_level.get("cases"), list)
+
+
+def read_report(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
+    """Read a report. Raises ValueError in one line that says where it is not one."""
+    data = file.json_object
+    arm = name_of(data.get("name"), "the report's name")
+    cases, failures = objects_at(data, "cases", "a case"), objects_at(data, "failures", "a failure")
+    scorer = _scorer(cases, reading.scorer)
+    trials: list[ForeignTrial] = []
+    asked: dict[str, str] = {}
+    for case in (*cases, *failures):
+        task, repeat = _task(case)
+        with located(f"case {shown(case.get('name'))}"):
+            key = (arm, task, repeat)
+            trials.append(_failed(case, key, reading) if "error_message" in case else _completed(case, key, scorer, reading))
+            digested = digest([without_floats(case.get("inputs")), without_floats(case.get("expected_output"))])
+            if asked.setdefault(task, digested) != digested:
+                raise ValueError(f"two cases of the name {shown(task)} ask different things")
+    suite = name_of(data.get("dataset_name") or "dataset", "dataset_name")  # reports of earlier versions do not name it
+    return ForeignLog(suite, (ForeignArm(arm, model=_model(data)),), tuple(trials), asked, scorer=scorer)
+
+
+FORMAT = Format("pydantic-evals", recognizes, read_report)
+
+
+def _model(data: Mapping[str, Any]) -> str:
+    """Return the model that the experiment's metadata names: the report has no other place for it."""
+    model = object_at(data, "experiment_metadata").get("model")
+    return name_of(model, "model") if isinstance(model, str) and model.strip() else "unknown"
+
+
+def _task(case: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the case's own name, and which run of it this is, 0-based."""
+    name = name_of(case.get("name"), "a case's name")
+    run = _RUN.fullmatch(name)
+    if case.get("source_case_name") is None or run is None:
+        return name, 0
+    return name_of(case["source_case_name"], "source_case_name"), max(int(run[2]) - 1, 0)
+
+
+def _scorer(cases: Sequence[Mapping[str, Any]], wanted: str | None) -> str:
+    """Return the evaluator whose result is the accuracy: `wanted`, or the only one that gives numbers or truth values."""
+    known = sorted({name for case in cases for kind in ("scores", "assertions") for name in object_at(case, kind)})
+    labels = sorted({name for case in cases for name in object_at(case, "labels")})
+    failed = sorted({str(one.get("name")) for case in cases for one in _evaluator_failures(case)})
+    if wanted is not None:
+        if cases and wanted not in {*known, *labels, *failed, ALL_ASSERTIONS}:
+            raise ValueError(f"no evaluator {shown(wanted)}; there are {names_in_a_line([*known, *labels]) or 'none'}")
+        return wanted
+    if len(known) > 1:
+        hint = f"--scorer {known[0]}, or --scorer {ALL_ASSERTIONS} where all assertions are to hold"
+        raise ValueError(f"results of {names_in_a_line(known)}; say which is the accuracy: {hint}")
+    if not known and cases:
+        raise ValueError("no evaluator gave a number or a truth value, so there is no accuracy")
+    return known[0] if known else ""
+
+
+def _evaluator_failures(case: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return objects_at(case, "evaluator_failures", "an evaluator's failure")
+
+
+def _completed(case: Mapping[str, Any], key: TrialKey, scorer: str, reading: ReadingOptions) -> ForeignTrial:
+    values = _values(case)
+    value = score(_all_hold(case) if scorer == ALL_ASSERTIONS and scorer not in values else values.get(scorer), reading.scale)
+    metrics = object_at(case, "metrics")
+    counts: dict[str, Any] = {field: count(metrics.get(metric), metric) for field, metric in COUNTS.items()}
+    steps = count(metrics.get("steps"), "steps")
+    return ForeignTrial(
+        *key,
+        status="errored" if value is None else "scored",
+        reason=_why_not(case, scorer) if value is None else "",
+        score=value,
+        scores={} if value is None else other_scores({name: one for name, one in values.items() if name != scorer}),
+        answer=answer_of(case.get("output")),
+        steps=counts["lm_calls"] if steps is None else steps,
+        **counts,
+        cost_usd=amount(metrics.get("cost"), "cost"),
+        seconds=amount(case.get("task_duration"), "task_duration"),
+        confidence=share(metrics.get("confidence"), "confidence"),
+        cluster=metadata_label(case.get("metadata"), reading.cluster),
+    )
+
+
+def _failed(case: Mapping[str, Any], key: TrialKey, reading: ReadingOptions) -> ForeignTrial:
+    reason = one_line(case.get("error_message") or "an error without a message")
+    cluster = metadata_label(case.get("metadata"), reading.cluster)
+    return ForeignTrial(*key, status="errored", reason=reason, stop=StopReason.CRASHED, cluster=cluster)
+
+
+def _values(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what each evaluator gave: numbers, truth values and labels alike."""
+    return {
+        name: mapping(result, f"the result {shown(name)}").get("value")
+        for kind in ("labels", "scores", "assertions")
+        for name, result in object_at(case, kind).items()
+    }
+
+
+def _all_hold(case: Mapping[str, Any]) -> bool | None:
+    """Tell whether all assertions hold; None if an evaluator failed, or there are no assertions."""
+    held = [mapping(one, "an assertion").get("value") is True for one in object_at(case, "assertions").values()]
+    return all(held) if held and not _evaluator_failures(case) else None
+
+
+def _why_not(case: Mapping[str, Any], scorer: str) -> str:
+    failures = [one for one in _evaluator_failures(case) if scorer in (one.get("name"), ALL_ASSERTIONS)]
+    return one_line(f"not scored: {failures[0].get('error_message')}" if failures else f"not scored by {scorer}")

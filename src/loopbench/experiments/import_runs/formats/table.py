@@ -1,0 +1,299 @@
+"""Tables of trials, a row each: CSV, TSV, or JSON lines with the same columns."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.protocol import StopReason
+from loopbench.protocol.digest import digest
+
+from ..foreign_file import ROWS, ForeignFile, parse_json
+from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
+from ..values import (
+    amount,
+    answer_of,
+    count,
+    is_nothing,
+    label_of,
+    located,
+    name_of,
+    names_in_a_line,
+    one_line,
+    score,
+    share,
+    shown,
+)
+
+_NAMES = """
+arm            arm agent loop design variant system solver
+task           task task_id sample sample_id case case_id example example_id item instance_id question_id id
+repeat         repeat epoch run trial replicate iteration
+score          score accuracy correct is_correct success solved passed pass reward
+steps          steps n_steps num_steps turns n_turns num_turns
+lm_calls       lm_calls llm_calls model_calls n_calls requests calls
+tool_calls     tool_calls n_tool_calls
+tokens         tokens total_tokens n_tokens
+input_tokens   input_tokens prompt_tokens tokens_in
+output_tokens  output_tokens completion_tokens tokens_out
+cost_usd       cost_usd cost usd dollars price total_cost
+seconds        seconds duration duration_s latency latency_s time time_s elapsed elapsed_s runtime
+confidence     confidence
+status         status
+stop           stop stop_reason
+reason         reason error error_message
+cluster        cluster template
+model          model model_name
+answer         answer output prediction response
+asked          question input prompt
+suite          suite dataset benchmark
+"""
+COLUMNS: Mapping[str, tuple[str, ...]] = {meaning: tuple(names) for meaning, *names in map(str.split, _NAMES.strip().splitlines())}
+"""What a column means → the names that it may have, the preferred ones first."""
+NEEDED = ("task", "score")
+_STATUSES: Mapping[str, Status] = {
+    "scored": "scored",
+    "ok": "scored",
+    "errored": "errored",
+    "error": "errored",
+    "excluded": "excluded",
+}
+COUNTS = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens")
+AMOUNTS = ("cost_usd", "seconds")
+_DELIMITERS = (",", "\t", ";")
+BLANK = "the score is blank"
+SUITE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row; `line` is where it ends in the file."""
+
+    line: int
+    cells: Mapping[str, Any]
+    """Cells by the names of their columns; later by what the columns mean."""
+
+
+def recognizes(file: ForeignFile) -> bool:
+    return file.suffix in ROWS
+
+
+def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
+    """Read a table. Raises ValueError in one line that says where, line included, it is not a table of trials."""
+    text, default_arm = _decoded(file.content()), file.path.stem
+    names, table = _json_lines(text) if file.suffix in (".jsonl", ".ndjson") else _csv(text)
+    columns = _columns(names, reading)
+    rows = [_Row(row.line, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
+    trials, asked = list[ForeignTrial](), dict[str, str]()
+    for row, key in zip(rows, _keys(rows, default_arm), strict=True):
+        with located(f"line {row.line}"):
+            trials.append(_trial(row.cells, key, columns, reading))
+            task, question = key[1], row.cells.get("asked")
+            digested = "" if is_nothing(question) else digest(str(question))
+            known = asked.get(task) or digested
+            if digested and known != digested:
+                raise ValueError(f"task {shown(task)} asks something else than in an earlier line")
+            asked[task] = known
+    unused = [name for name in names if name not in columns.values()]
+    notes = (f"columns left out: {names_in_a_line(unused)}",) if unused else ()
+    return ForeignLog(_suite(rows), _arms(rows, default_arm), tuple(trials), asked, notes=notes)
+
+
+FORMAT = Format("csv", recognizes, read_table)
+
+
+# --- rows ---
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return raw.decode("utf-16")
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"line {raw[: error.start].count(10) + 1}: not UTF-8 text") from None
+
+
+def _csv(text: str) -> tuple[Sequence[str], list[_Row]]:
+    """Return the names of the columns and the rows."""
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    names: list[str] = []
+    rows: list[_Row] = []
+    try:
+        for cells in lines:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if not names:
+                names = [cell.strip() for cell in cells]
+                if double := next((name for name in names if names.count(name) > 1), None):
+                    raise ValueError(f"two columns are called {shown(double)}")
+            elif len(cells) != len(names):
+                raise ValueError(f"line {lines.line_num}: {len(cells)} cells, and the first line names {len(names)} columns")
+            else:
+                rows.append(_Row(lines.line_num, dict(zip(names, cells, strict=True))))
+    except csv.Error as error:
+        raise ValueError(f"line {lines.line_num}: {error}") from None
+    return names, rows
+
+
+def _delimiter(text: str) -> str:
+    """Return what separates the cells of the first line: comma, tab or semicolon."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return max(_DELIMITERS, key=first.count)
+
+
+def _json_lines(text: str) -> tuple[Sequence[str], list[_Row]]:
+    """Return the names of all fields and the rows."""
+    rows = []
+    for line, raw in enumerate(text.split("\n"), 1):
+        if not raw.strip():
+            continue
+        with located(f"line {line}"):
+            cells = parse_json(raw)
+            if not isinstance(cells, dict):
+                raise ValueError("not a JSON object")
+            rows.append(_Row(line, cells))
+    return list(dict.fromkeys(name for row in rows for name in row.cells)), rows
+
+
+# --- columns ---
+
+
+def _columns(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
+    """Return the name of the column for each meaning."""
+    if not names:
+        raise ValueError("the table is empty")
+    by_word = {_word(name): name for name in reversed(names)}
+    found = {meaning: by_word[word] for meaning, words in COLUMNS.items() for word in reversed(words) if word in by_word}
+    for meaning, wanted, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
+        if wanted is not None:
+            if _word(wanted) not in by_word:
+                raise ValueError(f"{option}: no column {shown(wanted)}; there are {names_in_a_line(names)}")
+            found[meaning] = by_word[_word(wanted)]
+    scores = [by_word[word] for word in COLUMNS["score"] if word in by_word]
+    if reading.scorer is None and len(scores) > 1:
+        raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {scores[0]}")
+    for meaning in NEEDED:
+        if meaning not in found:
+            raise ValueError(f"no column of the {meaning}: {_or(COLUMNS[meaning])}; there are {names_in_a_line(names)}")
+    if "arm" not in found and "model" in found:
+        found["arm"] = found["model"]
+    return found
+
+
+def _word(name: str) -> str:
+    return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
+
+
+def _or(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+# --- trials ---
+
+
+def _arm(row: _Row, default: str) -> str:
+    return name_of(row.cells["arm"], "the arm") if "arm" in row.cells else default
+
+
+def _keys(rows: Iterable[_Row], default_arm: str) -> list[TrialKey]:
+    """Return each row's arm, task and repeat. Repeats are 0-based: in the order of their column, or counted if there is none.
+
+    If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds.
+    """
+    cells: dict[tuple[str, str], dict[str, int]] = {}
+    named: list[tuple[str, str, str]] = []
+    for row in rows:
+        with located(f"line {row.line}"):
+            cell = (_arm(row, default_arm), name_of(row.cells["task"], "the task"))
+            lines = cells.setdefault(cell, {})
+            name = name_of(_integral(row.cells["repeat"]), "the repeat") if "repeat" in row.cells else str(len(lines))
+            if name in lines:
+                raise ValueError(f"arm, task and repeat {shown(name)} are in line {lines[name]} already")
+            lines[name] = row.line
+            named.append((*cell, name))
+    everywhere = _numbered({name for lines in cells.values() for name in lines})
+    if len(everywhere) == max(map(len, cells.values()), default=0):
+        return [(arm, task, everywhere[name]) for arm, task, name in named]
+    within = {cell: _numbered(lines) for cell, lines in cells.items()}
+    return [(arm, task, within[arm, task][name]) for arm, task, name in named]
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    """Number names: those that are numbers by size, then words."""
+    return {name: number for number, name in enumerate(sorted(names, key=_order))}
+
+
+def _integral(value: Any) -> Any:
+    """Return 1 for 1.0: data frames write whole numbers so if their column has a gap."""
+    text = str(value).strip()
+    return text.removesuffix(".0") if re.fullmatch(r"\d{1,9}\.0", text) else value
+
+
+def _order(name: str) -> tuple[int, int, str]:
+    return (0, int(name), "") if re.fullmatch(r"\d{1,15}", name, re.ASCII) else (1, 0, name)
+
+
+def _trial(cells: Mapping[str, Any], key: TrialKey, columns: Mapping[str, str], reading: ReadingOptions) -> ForeignTrial:
+    value = score(cells["score"], reading.scale)
+    status = _status(cells.get("status"), value)
+    reason = "" if is_nothing(cells.get("reason")) else one_line(cells["reason"])
+    numbers: dict[str, Any] = {name: count(cells.get(name), columns.get(name, name)) for name in COUNTS}
+    numbers |= {name: amount(cells.get(name), columns.get(name, name)) for name in AMOUNTS}
+    return ForeignTrial(
+        *key,
+        status=status,
+        reason=reason or (BLANK if status == "errored" and value is None else ""),
+        score=value if status == "scored" else None,
+        stop=_stop(cells.get("stop"), status, cells.get("status")),
+        answer=None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
+        confidence=share(cells.get("confidence"), columns.get("confidence", "")),
+        cluster="" if is_nothing(cells.get("cluster")) else label_of(cells["cluster"], columns["cluster"]),
+        **numbers,
+    )
+
+
+def _status(said: Any, value: float | None) -> Status:
+    """Return the status in the table; if it has none, a trial with a blank score is errored."""
+    if is_nothing(said):
+        return "errored" if value is None else "scored"
+    status = _STATUSES.get(str(said).strip().lower())
+    if status is None:
+        raise ValueError(f"status {shown(said)} is none of {', '.join(_STATUSES)}")
+    if status == "scored" and value is None:
+        raise ValueError(f"status {shown(said)}, and {BLANK}")
+    return status
+
+
+def _stop(said: Any, status: str, status_said: Any) -> str | None:
+    """Return the stop. If the table says that a trial is errored, something ended it; a blank score alone says less."""
+    if is_nothing(said):
+        return StopReason.CRASHED if status == "errored" and not is_nothing(status_said) else None
+    try:
+        return StopReason(str(said).strip().lower())
+    except ValueError:
+        raise ValueError(f"stop {shown(said)} is none of {', '.join(StopReason)}") from None
+
+
+def _arms(rows: Iterable[_Row], default: str) -> tuple[ForeignArm, ...]:
+    """Return the arms in the order of the table."""
+    models: dict[str, set[str]] = {}
+    for row in rows:
+        known = models.setdefault(_arm(row, default), set())
+        if not is_nothing(row.cells.get("model")):
+            known.add(name_of(row.cells["model"], "the model"))
+    one = {arm: next(iter(known)) if len(known) == 1 else "several" if known else "unknown" for arm, known in models.items()}
+    return tuple(ForeignArm(arm, model=model) for arm, model in one.items())
+
+
+def _suite(rows: Iterable[_Row]) -> str:
+    """Return the suite of the column, or a name that the next table gets too: a gate asks for equal ones."""
+    names = sorted({name_of(row.cells["suite"], "the suite") for row in rows if "suite" in row.cells})
+    if len(names) > 1:
+        raise ValueError(f"suites {names_in_a_line(names)} in one table; import one at a time")
+    return names[0] if names else SUITE

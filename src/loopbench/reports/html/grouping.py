@@ -1,0 +1,33 @@
+"""Put arms, effects and counts in order: by group, by key, by frequency."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from loopbench.metrics.comparison import ArmResult
+
+from .names import group_name
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+Kind = TypeVar("Kind", bound=str)
+
+
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items by their key, both in the order in which they come."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def arms_by_group(arms: Sequence[ArmResult]) -> dict[str, list[ArmResult]]:
+    """Return arms by suite and profile, in their order."""
+    return group_by(arms, lambda arm: group_name(arm.info))
+
+
+def by_frequency(counts: Counter[Kind]) -> list[Kind]:
+    """Return the kinds that were counted, the most frequent first, equally frequent ones by name."""
+    return sorted(counts, key=lambda kind: (-counts[kind], kind))

@@ -1,0 +1,74 @@
+"""The template loop, ready to be altered in one place, and the check's failures as a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from loopbench.checks.loop import check_loop
+from loopbench.checks.loop.template_loop import TemplateLoop
+from loopbench.protocol import (
+    SILENT,
+    Capabilities,
+    Chunk,
+    Loop,
+    Model,
+    Observation,
+    Observer,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    Toolbox,
+    ToolCall,
+)
+
+
+def not_kept(loop: Loop) -> dict[str, str]:
+    """Law → counterexample, of the laws that do not hold."""
+    return {finding.law: finding.detail for finding in check_loop(loop) if finding.status == "failed"}
+
+
+class Changed:
+    """A model or its requests, changed on the way."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, model: Model, change: Callable[[Request], Request] = lambda request: request) -> None:
+        self.model = model
+        self.change = change
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    async def complete(self, request: Request) -> Reply:
+        return await self.model.complete(self.change(request))
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=await self.complete(request))
+
+
+class Within(Toolbox):
+    """Tools round tools."""
+
+    def __init__(self, tools: Toolbox) -> None:
+        super().__init__(tools)
+        self.tools = tools
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        return await self.tools.call(call, validate=validate)
+
+
+class Own(TemplateLoop):
+    """The template, to be broken in one place."""
+
+    __slots__ = ()
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return await super().run(query, self.tools(tools), self.model(model), observer)
+
+    def tools(self, tools: Toolbox) -> Toolbox:
+        return tools
+
+    def model(self, model: Model) -> Model:
+        return model

@@ -1,0 +1,165 @@
+"""For each law there is a loop that breaks it and no other."""
+
+from __future__ import annotations
+
+import re
+from typing import Self
+
+import pytest
+
+from loopbench.checks.loop import LAWS, check_loop
+from loopbench.checks.loop.check import NOT_CHECKED
+from tests.checks.loop.altered_loops import Own, not_kept
+from tests.checks.loop.broken_prompts import (
+    Alike,
+    Anonymous,
+    Careful,
+    Closed,
+    Doubtful,
+    Foresighted,
+    Gossip,
+    Handing,
+    Impressed,
+    Laconic,
+    Misnamed,
+    Quiet,
+    Speechless,
+)
+from tests.checks.loop.broken_runs import (
+    Apologetic,
+    Beggar,
+    Boaster,
+    Brittle,
+    Busybody,
+    Careless,
+    Deaf,
+    Doubling,
+    Endless,
+    Generous,
+    Itself,
+    Late,
+    Litterer,
+    Mean,
+    Mumbler,
+    Nameless,
+    Orphaning,
+    Overconfident,
+    Peeking,
+    Racing,
+    Renamed,
+    Retrying,
+    Shared,
+    Silent,
+    Sleepy,
+    Spendthrift,
+    Stripping,
+    Stubborn,
+    SystemLast,
+    Terse,
+    Text,
+    Twice,
+    Unfrozen,
+    Vague,
+    speaking,
+)
+
+BROKEN: tuple[tuple[str, type[Own], str], ...] = (
+    ("contract", Nameless, "name is ''"),
+    ("step limit", Generous, "tool steps were run; at most 1"),
+    ("step limit", Mean, "a plan of 1 calls: 1 were made, and the run stopped as max_steps"),
+    ("budget", Spendthrift, "returned an Outcome with stop max_steps"),
+    ("budget", Beggar, "1 further model calls"),
+    ("no state", Shared, "at the same time as others"),
+    ("tool errors", Terse, "the frobnicator is jammed"),
+    ("finishing", Busybody, "add was called after the model had answered"),
+    ("finishing", Mumbler, "the answer is ''; 8 is right"),
+    ("once", Twice, "add 2 times instead of 1 was run"),
+    ("cancellation", Deaf, "returned an Outcome with stop max_steps"),
+    ("cancellation", Stubborn, "did not end within"),
+    ("cancellation", Litterer, "1 asyncio tasks are still running"),
+    ("gold", Peeking, "a request holds the expected answer"),
+    ("codecs", speaking(Stripping()), "came back as"),
+    ("codecs", speaking(Careless()), "raised KeyError"),
+    ("stops", Boaster, "declared and never reached .*: forced"),
+    ("stops", Silent, "stopped as max_steps, which `stops` does not declare"),
+    ("order", Doubling, "two requests of scope '' are in flight together"),
+    ("order", Racing, "with replies in another order .* the set of requests differs"),
+    ("outcome", Brittle, "raised LookupError"),
+    ("provider error", Apologetic, "answered 'Sorry.'"),
+    ("provider error", Retrying, "1 further model calls"),
+    ("context overflow", Vague, "stopped as max_steps"),
+    ("conversation", SystemLast, "message 2 is a system message|message 3 is a system message"),
+    ("conversation", Orphaning, "does not stand open before it"),
+    ("prompts", Doubtful, "request 1 differs in its messages; with its own prompts a loop asks what it asked before"),
+    ("prompts", Closed, "a request of 'decide' does not show its changed instructions"),
+    ("prompts", Impressed, "with_predictors changed the loop itself; it must give another"),
+    ("prompts", Handing, "with_predictors gave a dict; it must give a Handing"),
+    ("prompts", Quiet, "Request.examples says 0 messages more"),
+    ("prompts", Careful, "beside those that Request.examples announces, request 1 differs in its messages"),
+    ("prompts", Anonymous, "no request says whose it is"),
+    ("prompts", Misnamed, "a request is predictor 'other''s, which is none of decide"),
+    ("prompts", Laconic, "the outputs of a call of 'decide' lack reply"),
+    ("prompts", Foresighted, "the inputs of a call of 'decide' are others once the run is over"),
+    ("prompts", Alike, "predictors 'decide' and 'answer' have the same fields"),
+    ("prompts", Speechless, "predictors is empty"),
+    ("prompts", Gossip, "a request of predictor 'decide' shows the instructions of 'summarize'"),
+)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("law", "design", "said"), BROKEN, ids=[design.__name__ for _, design, _ in BROKEN])
+def test_a_loop_that_breaks_one_law_is_told_so_and_of_no_other(law, design, said):
+    broken = not_kept(design())
+    assert broken.keys() == {law}, broken
+    assert re.search(said, broken[law])
+    assert "\n" not in broken[law]
+
+
+def test_a_run_without_end_is_given_up():
+    broken = not_kept(Endless())
+    assert broken.keys() == {"step limit", "outcome"}
+    assert "never readable: the run made more than 200 calls; it must end by itself" in broken["step limit"]
+
+
+def test_a_loop_that_blocks_is_told_so_and_is_checked_no_further():
+    _, second, *others = check_loop(Sleepy())
+    assert (second.law, second.status) == ("waiting", "failed")
+    assert re.search(r"stood still for 0\.\d\d s in each of 3 runs; await, or use a thread", second.detail)
+    assert {(finding.status, finding.detail) for finding in others} == {("not applicable", NOT_CHECKED)}
+
+
+def test_every_law_can_fail():
+    assert {law for law, _, _ in BROKEN} | {"waiting"} == {law.name for law in LAWS}
+
+
+def test_the_template_that_these_loops_are_made_of_breaks_none():
+    assert not not_kept(Own())
+
+
+@pytest.mark.parametrize(
+    ("design", "said"),
+    [
+        (Renamed, "with_step_limit gave a TemplateLoop; it must give a Renamed"),
+        (Unfrozen, "a run changed runs; the configuration is frozen"),
+        (Itself, "with_step_limit changed limit of the loop itself"),
+        (Text, "run() returned a str, not an Outcome"),
+        (Late, "stops holds timeout, which only the harness sets"),
+        (Overconfident, "confidence is 1.5"),
+    ],
+)
+def test_what_is_no_loop_is_told_so(design, said):
+    assert said in not_kept(design())["contract"]
+
+
+def test_an_attribute_that_raises_is_a_finding_and_no_crash_of_the_check():
+    class Falling(Own):
+        def with_step_limit(self, tool_steps: int) -> Self:
+            raise RuntimeError("no limits here")
+
+    broken = not_kept(Falling())
+    assert len(broken) > 10
+    assert set(broken.values()) == {"the loop raised RuntimeError: no limits here"}
+
+
+def test_requests_without_a_codec_are_told_so():
+    assert "has no codec" in not_kept(speaking(None)())["codecs"]

@@ -1,0 +1,88 @@
+"""The moves, replies and conversations that the laws are tried with."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.checks.loop.contract import illegal
+from loopbench.checks.loop.random_moves import any_move, any_reply
+from loopbench.checks.loop.template_loop import ObjectCodec
+from loopbench.models.native import NATIVE
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Inexpressible,
+    Message,
+    Move,
+    NativeCall,
+    Reply,
+    ToolCall,
+    WireError,
+)
+
+
+@given(st.integers())
+@settings(max_examples=200, deadline=None)
+def test_moves_and_replies_are_of_all_kinds_and_the_same_for_a_seed(seed):
+    one, other = random.Random(seed), random.Random(seed)
+    assert repr(any_move(one))[:30] == repr(any_move(other))[:30]  # beyond, an object may show its address
+    assert any_reply(random.Random(seed), Reply("{}")) == any_reply(random.Random(seed), Reply("{}"))
+
+
+def test_among_the_moves_are_many_that_a_format_can_say():
+    rng = random.Random(0)
+    moves = [any_move(rng) for _ in range(400)]
+    said = {type(move).__name__ for move in moves if can_say(move)}
+    assert said == {"Act", "Answer"}
+    assert {type(move).__name__ for move in moves} == {"Act", "Answer", "Understanding", "Tasks", "Completion", "Recovery", "Text"}
+
+
+def can_say(move: Move) -> bool:
+    try:
+        NATIVE.render(move)
+    except Inexpressible:
+        return False
+    return True
+
+
+def test_among_the_replies_are_readable_and_unreadable_ones():
+    rng = random.Random(0)
+    codec = ObjectCodec()
+    sound = codec.render(Act("Add.", (ToolCall("add", {"a": 1}),)))
+    kinds = {reads(codec, any_reply(rng, sound)) for _ in range(300)}
+    assert kinds == {True, False}
+
+
+def reads(codec: ObjectCodec, reply: Reply) -> bool:
+    try:
+        return isinstance(codec.parse(reply), Act | Answer)
+    except WireError:
+        return False
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Message]:
+    """A system message, then texts and calls with their results in any order."""
+    made = [Message("system", "Be brief.")] if draw(st.booleans()) else []
+    made.append(Message("user", "Well?"))
+    for _ in range(draw(st.integers(0, 4))):
+        ids = draw(st.lists(st.sampled_from(["", "a", "b", "c"]), max_size=3))
+        made.append(Message("assistant", "Hm.", tuple(NativeCall(name, "add", "{}") for name in ids)))
+        made += [Message("tool", "3", call_id=name) for name in draw(st.permutations(ids))]
+    return made
+
+
+@given(conversations(), st.data())
+def test_a_legal_conversation_is_no_more_once_a_result_is_lost_doubled_or_moved(messages, data):
+    assert illegal(messages) == ""
+    results = [index for index, message in enumerate(messages) if message.role == "tool"]
+    if results:
+        at = data.draw(st.sampled_from(results))
+        result = messages[at]
+        assert illegal([*messages[:at], *messages[at + 1 :]])
+        assert illegal([*messages[:at], result, *messages[at:]])
+        assert illegal([result, *messages[:at], *messages[at + 1 :]])
+    assert illegal([*messages, Message("system", "Be long.")])

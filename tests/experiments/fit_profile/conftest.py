@@ -1,0 +1,22 @@
+"""Runs under known rates; what loops log under faults does not matter here."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from loopbench.runs.trial.setting import FinishedTrial
+from tests.experiments.fit_profile.helpers import LOOPS, known, run
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What loops warn of under faults is no matter here."""
+    caplog.set_level(logging.ERROR, "loopbench.loops")
+
+
+@pytest.fixture(scope="module", params=LOOPS)
+def disturbed(request) -> list[FinishedTrial]:
+    """A run under known rates; the same draws meet each loop."""
+    return run([request.param], known(), size=40)

@@ -1,0 +1,255 @@
+"""Points, and what struck them: single traces made by hand, and traces from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES, UNTELLABLE
+from loopbench.experiments.fit_profile.fit import fit
+from loopbench.experiments.fit_profile.toml import to_toml
+from loopbench.metrics.trace import Trace
+from loopbench.models.profiles import Abilities, Profile
+from loopbench.models.scripted import PROVIDER_FAULTS
+from tests.experiments.fit_profile.helpers import (
+    answer,
+    ask,
+    calling,
+    counts,
+    fit_json,
+    fitted_to,
+    holds,
+    ran,
+    read_back,
+    refused,
+    run,
+    trace,
+)
+
+
+def test_an_attempt_after_a_failure_is_no_new_point():
+    again = (refused("provider.rate_limit"), calling(a=1), ran(a=1), answer())
+    assert counts(trace(*again)) == {"provider.rate_limit": (1, 2)}
+    unreadable = ask("{", wire_error="no JSON")
+    assert counts(trace(unreadable, unreadable, calling(a=1), ran(a=1), answer())) == {"wire.truncated": (1, 2)}
+    assert counts(trace(calling(a=1), ran(a=1, error="ToolUnavailable"), calling(a=1), ran(a=1), answer())) == {
+        "tool.raises": (1, 1)
+    }
+
+
+def test_a_tool_that_fails_is_told_from_a_call_that_cannot_work():
+    flaky = [calling(a=1), ran(a=1, error="Busy")] * 2 + [calling(a=1), ran(a=1), answer()]
+    assert counts(trace(*flaky)) == {"tool.flaky": (1, 1)}
+    hangs = [calling(a=1), ran(a=1, error="TimeoutError"), answer()]
+    assert counts(trace(*hangs)) == {"tool.hangs": (1, 1)}
+    wrong = [calling(a=1), ran(a=1, error="ZeroDivisionError"), answer()]
+    found = fit_json([trace(*wrong)]).rates["tool.raises"]
+    assert found.count == 0
+    assert "ZeroDivisionError 1" in found.note
+    typed = [calling(a={"about": 1}), ran(a={"about": 1}, error="TypeError"), calling(a=1), ran(a=1), answer()]
+    assert counts(trace(*typed)) == {"decision.wrong_type": (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [
+        (calling("add_v2", a=1, b=2), "unknown_tool"),
+        (calling(a=1), "missing_argument"),
+        (calling(a=1, b=2, c=3), "extra_argument"),
+        (calling(a=1, b="two"), "wrong_type"),
+    ],
+)
+def test_a_call_that_nobody_ran_is_read_by_those_that_worked(bad, kind):
+    good = (calling(a=1, b=2), ran(a=1, b=2), answer())
+    assert counts(trace(bad, *good)) == {f"decision.{kind}": (1, 1)}
+
+
+def test_a_call_made_again_is_a_fault_only_while_its_result_is_shown():
+    result = "a result of some length"
+    first = (calling(a=1), ran(a=1, data=result))
+    shown = {"messages": [{"role": "user", "content": f"You saw: {result}"}]}
+    again = calling(a=1)
+    ends = counts(trace(*first, again | shown, ran(a=1, data=result), answer()))
+    assert ends == {"decision.never_finish": (1, 1)}
+    goes_on = counts(trace(*first, again | shown, ran(a=1, data=result), calling(a=2), ran(a=2), answer()))
+    assert goes_on == {"decision.repeated_call": (1, 1)}
+    assert counts(trace(*first, again, ran(a=1, data=result), answer())) == {}
+
+
+def test_an_answer_without_a_call_tells_something_only_beside_another_trial():
+    silent, other = trace(answer()), trace(calling(a=1), ran(a=1), answer(), repeat=1)
+    assert counts(silent) == {}
+    assert counts(silent, other) == {"decision.no_tool": (1, 1)}
+    assert counts(silent, trace(answer(), repeat=1)) == {}
+    assert counts(silent, other | {"repeat": 0}, paired=True) == {}
+    assert counts(silent, other, other | {"repeat": 2}, paired=True) == {"decision.no_tool": (1, 3)}
+
+
+def test_slow_replies_and_the_usual_latency():
+    usual = [trace(calling(a=1) | {"seconds": 0.5}, ran(a=1), answer() | {"seconds": 0.5}, task=f"t{n}") for n in range(20)]
+    late = 0.5 * SLOW_TIMES + SLOW_FROM_S + 4
+    found = fit_json([*usual, trace(calling(a=1) | {"seconds": late}, ran(a=1), task="late")])
+    assert (found.rates["provider.slow"].count, found.rates["provider.slow"].points) == (1, 41)
+    assert found.profile.latency_s == pytest.approx(0.5, rel=0.03)
+    assert found.profile.slow_s == pytest.approx(late - 0.5, rel=0.03)
+    endless = fit_json([*usual, trace(calling(a=1) | {"seconds": 1e308}, ran(a=1), task="late")])
+    assert endless.profile.slow_s == pytest.approx(86_400, rel=0.03)
+    untimed = fit_json(usual, timed=False)
+    assert untimed.rates["provider.slow"].interval is None
+    assert untimed.profile.latency_s == 0
+
+
+@pytest.mark.parametrize("fault", PROVIDER_FAULTS)
+def test_a_providers_failure_is_told_by_its_kind_and_text(fault):
+    kind, _, text = PROVIDER_FAULTS[fault]
+    assert counts(trace(refused(f"provider.{kind}", text), calling(a=1), ran(a=1), answer())) == {fault: (1, 2)}
+
+
+def test_the_clients_own_retries_count():
+    assert counts(trace(calling(a=1), ran(a=1), answer(), retries={"rate_limit": 1, "auth": 3})) == {"provider.rate_limit": (1, 3)}
+
+
+def test_what_the_client_overcame_gives_the_rate_of_an_attempt():
+    """Requests tried again until they are answered, each attempt refused with the same chance."""
+    draws = np.random.default_rng(0).negative_binomial(2, 0.6, 300)  # refusals before a trial's two answers
+    course = (calling(a=1), ran(a=1), answer())
+    found = fit_json([trace(*course, task=f"t{n}", retries={"rate_limit": int(count)}) for n, count in enumerate(draws)])
+    assert holds(found.rates["provider.rate_limit"], 0.4)
+
+
+def test_abilities_are_no_chance():
+    forced = refused("provider.refused", "tool_choice is not supported", tool_choice="required")
+    long = {"messages": [{"role": "user", "content": "x" * 8_000}]}
+    found = fit_json([trace(calling(a=1), ran(a=1), forced, refused("context_overflow") | long, answer())])
+    assert all(rate.count == 0 for rate in found.rates.values())
+    assert found.profile.abilities.tool_choice is False
+    assert found.profile.abilities.context_tokens is not None
+    assert 10 <= found.profile.abilities.context_tokens < 2_020
+    accepted = forced | {"tool_choice": "required", "reply": "7", "move": {"move": "answer", "value": "7"}}
+    del accepted["error"]
+    assert fit_json([trace(forced, accepted)]).profile.abilities.tool_choice is True
+
+
+def test_limits_of_a_scripted_run_come_out():
+    limited = Profile(name="short", abilities=Abilities(context_tokens=560))
+    found = fitted_to(run(["bare"], limited, size=20, repeats=1)).profile
+    assert found.abilities.context_tokens == pytest.approx(560, abs=60)
+    assert not found.rates
+
+
+def test_few_points_are_said_and_what_no_trace_tells_stays_out():
+    found = fit_json([trace(calling(a=1), ran(a=1), answer())])
+    assert "fewer than 30 points" in found.rates["wire.empty"].note
+    for kind in UNTELLABLE:
+        assert found.rates[kind].interval is None
+        assert "a trace cannot tell" in found.rates[kind].note
+        assert f'# "{kind}": a trace cannot tell' in to_toml(found)
+    assert (found.profile.forget, found.profile.bluff) == (0, 0)
+
+
+def test_rates_that_add_up_to_more_than_a_point_holds_are_scaled():
+    broken = [trace(refused("provider.timeout"), ask("", wire_error="no JSON", role="answer"), task=f"t{n}") for n in range(9)]
+    silent = [trace(refused("provider.server"), role="x", task=f"s{n}") for n in range(9)]
+    found = fit_json([*broken, *silent])
+    assert sum(found.profile.rates.values()) <= 1
+
+
+# --- traces from anywhere ---
+
+
+def test_traces_are_read_one_by_one():
+    alive = 0
+
+    class Counted(Trace):
+        def __init__(self, trace: Trace) -> None:
+            nonlocal alive
+            super().__init__(trace.head, trace.events)
+            alive += 1
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    def made() -> Iterator[tuple[Trace, dict[str, int]]]:
+        for number in range(50):
+            assert alive <= 1
+            yield Counted(Trace.from_json(trace(calling(a=1), ran(a=1), answer(), repeat=number))), {}
+
+    assert fit(made()).trials == 50
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+SOUND = trace(
+    calling(a=1) | {"seconds": 0.2, "scope": "s", "calls": [{"id": "", "name": "add", "arguments": "{}"}], "tool_choice": "auto"},
+    ran(a=1, error="UnknownTool"),
+    ask("{", wire_error="no JSON"),
+    refused("provider.server"),
+    {"event": "note", "kind": "x"},
+    answer(),
+    retries={"server": 1},
+)
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in inner:
+        yield from places(value, (*path, key))
+
+
+def replaced(data: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    copy = data.copy()
+    copy[path[0]] = replaced(data[path[0]], path[1:], value)
+    return copy
+
+
+@given(st.sampled_from(list(places(SOUND))), JSON)
+def test_a_trace_with_anything_in_it_is_fitted_or_refused_in_one_line(path, value):
+    told = ""
+    try:
+        found = fit_json([replaced(SOUND, path, value), SOUND])
+    except ValueError as error:
+        told = str(error)
+    if told:
+        assert len(told.splitlines()) == 1
+        assert "trace" in told
+    else:
+        assert read_back(found) == found.profile
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (trace({"event": "ask"}), "event 0 of the trace: role is missing"),
+        ({**trace(), "events": [7]}, "event 0 of the trace is not an object"),
+        (trace(answer() | {"same": 3}), "trace a/t1/0: event 0: same: 3 of 0 messages"),
+        (trace(ran() | {"status": None}), "event 0 of the trace: status is not text"),
+        (trace(answer() | {"seconds": float("nan")}), "event 0 of the trace: seconds is not a number from 0 on"),
+        (trace(retries={"server": -1}), "trace a/t1/0: retries are not counts by kind"),
+        ({"arm": 1, "events": []}, "the trace's arm is not text"),
+        ([], "the trace has no list of events"),
+    ],
+)
+def test_what_is_no_trace_is_told(bad, said):
+    with pytest.raises(ValueError, match="trace") as told:
+        fit_json([bad])
+    assert said in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"alpha": 0}, "alpha"), ({"alpha": 1.5}, "alpha"), ({"name": "Ä b"}, "name"), ({}, "no traces")]
+)
+def test_bad_options_and_no_traces_are_told(options, said):
+    with pytest.raises(ValueError, match=said):
+        fit([], **options)

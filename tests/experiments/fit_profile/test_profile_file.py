@@ -1,0 +1,184 @@
+"""The profile's file, and the run directory that it is fitted to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.fit_profile.estimates import RateEstimate
+from loopbench.experiments.fit_profile.fit import Fitted, fit_run
+from loopbench.experiments.fit_profile.toml import remarks, to_toml
+from loopbench.metrics.statistics import Interval
+from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
+from loopbench.runs.store.files import RunError, write_manifest_json
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.trial.setting import FinishedTrial
+from tests.experiments.fit_profile.helpers import (
+    fitted_to,
+    known,
+    read_back,
+    run,
+)
+
+UNIT = st.floats(0, 1)
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+NOTES = st.text(st.characters())
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> Profile:
+    rates = draw(st.dictionaries(st.sampled_from(list(FAULT_KINDS)), st.floats(0, 0.03)))
+    feedback = draw(UNIT)
+    after = draw(st.floats(0, 1 - feedback))
+    return Profile(
+        name=draw(st.from_regex(r"[a-z0-9][a-z0-9._-]*", fullmatch=True)),
+        description=draw(ANY_TEXT),
+        rates=rates,
+        clears=Clears(feedback=feedback, after=after, never=1 - feedback - after, attempts=draw(st.integers(1, 100))),
+        forget=draw(UNIT),
+        bluff=draw(UNIT),
+        patience=draw(st.integers(1, 100)),
+        latency_s=draw(st.floats(0, 86_400)),
+        slow_s=draw(st.floats(0, 86_400)),
+        abilities=Abilities(context_tokens=draw(st.none() | st.integers(1, 10**9)), tool_choice=draw(st.booleans())),
+    )
+
+
+@st.composite
+def estimates(draw: st.DrawFn) -> RateEstimate:
+    points = draw(st.floats(0, 1e6))
+    interval = draw(st.none() | st.builds(lambda value: Interval(value, value / 2, min(1.0, 2 * value), 7), UNIT))
+    return RateEstimate(draw(st.floats(0, points)), points, interval, draw(NOTES))
+
+
+@given(
+    profiles(),
+    st.fixed_dictionaries({kind: estimates() for kind in FAULT_KINDS}),
+    st.dictionaries(st.sampled_from(["forget", "clears", "rates", "abilities", "context_tokens", "latency_s"]), NOTES),
+    st.lists(NOTES, max_size=3),
+)
+def test_any_fitted_profile_reads_back_from_its_file(profile, rates, notes, arms):
+    notes = {"context_tokens": "", **notes} if notes else notes
+    fitted = Fitted(profile, rates, 3, 2, tuple(arms), 0.05, notes)
+    assert read_back(fitted) == profile
+    assert json.loads(json.dumps(fitted.as_dict()))["profile"]["name"] == profile.name
+
+
+def test_the_file_says_where_its_rates_come_from(disturbed):
+    found = fitted_to(disturbed)
+    text = to_toml(found)
+    assert read_back(found) == found.profile
+    said = remarks(text)
+    assert set(said) == set(FAULT_KINDS)
+    interval = found.rates["tool.raises"].interval
+    assert interval is not None
+    assert said["tool.raises"].startswith(f"[{interval.low:.4f}, {interval.high:.4f}], {found.rates['tool.raises'].count:g} of")
+    assert "at most" in said["provider.server"]
+
+
+# --- a run directory ---
+
+
+def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tuple[str, str]], **config: Any) -> Path:
+    """A run directory; `arms`: name → model and profile."""
+    listed = [
+        {"arm": name, "loop": name, "options": {}, "model": model, "profile": profile} for name, (model, profile) in arms.items()
+    ]
+    manifest = {
+        "created": "2026-01-01T00:00:00+00:00",
+        "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02} | config,
+        "seed": 0,
+        "versions": {},
+        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": 1},
+        "profiles": {},
+        "arms": listed,
+        "packages": {},
+        "python": "3.11",
+        "platform": "Linux",
+    }
+    write_manifest_json(folder, manifest)
+    with Journal(folder) as journal:
+        for item in done:
+            journal.append(item.record, item.trace)
+    return folder
+
+
+def test_a_run_is_fitted_by_arm(tmp_path):
+    done = run(["bare", "finish"], known(), size=10)
+    folder = written(tmp_path, done, {"bare": ("scripted", "known"), "finish": ("scripted", "known")})
+    both, one = fit_run(folder), fit_run(folder, arms=["fin"])
+    assert (both.trials, both.arms, both.profile.name) == (40, ("bare", "finish"), "fitted-known")
+    assert (one.trials, one.arms) == (20, ("finish",))
+    of_finish = [item for item in done if item.record.arm == "finish"]
+    assert one.rates == fitted_to(of_finish).rates
+    with (folder / "trials.jsonl").open("ab") as file:
+        file.write(b'{"torn')
+    assert fit_run(folder, arms=["finish"]) == one
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "several profiles cannot be pooled (clean, known); choose with --profile or --arm"),
+        ({"arms": ["i"]}, "'i' matches 2 arms; this run has bare(in), finish"),
+        ({"arms": ["x"]}, "'x' is no arm; this run has bare(in), finish"),
+        ({"profile": "stubborn"}, "no such arm"),
+        ({"model": "openai/x"}, "no such arm"),
+    ],
+)
+def test_arms_are_not_pooled_silently(tmp_path, options, said):
+    folder = written(tmp_path, [], {"bare(in)": ("scripted", "clean"), "finish": ("scripted", "known")})
+    with pytest.raises(RunError) as told:
+        fit_run(folder, **options)
+    assert said in str(told.value)
+
+
+def test_models_are_not_pooled_and_give_the_profile_its_name(tmp_path):
+    done = run(["bare"], known(), size=3, repeats=1)
+    folder = written(tmp_path, done, {"bare": ("openai/GPT-4o mini", "clean"), "other": ("scripted", "clean")})
+    with pytest.raises(RunError, match=r"several models cannot be pooled .*; choose with --model or --arm"):
+        fit_run(folder)
+    assert fit_run(folder, arms=["bare"]).profile.name == "gpt-4o-mini"
+    assert fit_run(folder, model="openai/GPT-4o mini", name="mine").profile.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "timed"),
+    [
+        ("openai/x", {}, True),
+        ("openai/x", {"cassette": "rec", "cassette_mode": "record"}, True),
+        ("openai/x", {"cassette": "rec", "cassette_mode": None}, False),
+        ("openai/x", {"cassette": "rec", "cassette_mode": "replay-or-record"}, False),
+        ("scripted", {}, False),
+        ("scripted", {"real_time": True}, True),
+    ],
+)
+def test_latency_is_fitted_only_where_it_is_the_models(tmp_path, model, config, timed):
+    done = run(["bare"], known(), size=3, repeats=1)
+    found = fit_run(written(tmp_path, done, {"bare": (model, "clean")}, **config))
+    assert (found.rates["provider.slow"].interval is not None) is timed
+    assert ("not measured" in found.notes["latency_s"]) is not timed
+
+
+def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
+    folder = written(tmp_path, [], {"bare": ("scripted", "known")})
+    with pytest.raises(RunError, match="no traces"):
+        fit_run(folder)
+    done = run(["bare"], known(), size=1, repeats=1)[0]
+    with Journal(folder) as journal:
+        journal.append(done.record, done.trace.replace(b'"role":', b'"roll":', 1))
+    with pytest.raises(RunError, match="event 0 of the trace: role is missing"):
+        fit_run(folder)
+    (folder / "trials.jsonl").write_bytes(b"[]\n")
+    record = done.record.to_json()
+    lines: list[Any] = [[], record | {"arm": []}]
+    for line in lines:
+        (folder / "trials.jsonl").write_text(json.dumps(line) + "\n")
+        with pytest.raises(RunError, match=r"trials\.jsonl:1: no record"):
+            fit_run(folder)

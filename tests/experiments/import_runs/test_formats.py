@@ -1,0 +1,90 @@
+"""A format is one file in `formats/`: nothing else has to know of it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.import_runs import ImportRequest, formats, import_files
+from loopbench.experiments.import_runs.foreign_file import ForeignFile, open_file
+from loopbench.experiments.import_runs.importing import FORMATS_PACKAGE
+from loopbench.runs.store.records import read_records
+
+STARS = """
+from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format
+
+
+def recognizes(file):
+    return file.suffix == ".stars"
+
+
+def read(file, reading):
+    tasks = file.content().decode().split()
+    trials = tuple(ForeignTrial("me", task, 0, score=1.0) for task in tasks)
+    return ForeignLog("sky", (ForeignArm("me"),), trials, dict.fromkeys(tasks, ""))
+
+
+FORMAT = Format("stars", recognizes, read)
+"""
+
+
+@pytest.fixture
+def with_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One more file in the folder of formats."""
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / "stars.py").write_text(STARS)
+    package = importlib.import_module(FORMATS_PACKAGE)
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
+    formats.cache_clear()
+    yield
+    formats.cache_clear()
+    sys.modules.pop(f"{FORMATS_PACKAGE}.stars", None)
+
+
+def test_the_formats_are_the_files_of_the_folder() -> None:
+    assert list(formats()) == ["inspect", "pydantic-evals", "csv"]
+
+
+@pytest.mark.usefixtures("with_stars")
+@pytest.mark.parametrize(("name", "format_"), [("night.stars", None), ("night.txt", "stars")])
+def test_a_new_format_is_one_new_file(tmp_path: Path, name: str, format_: str | None) -> None:
+    path = tmp_path / name
+    path.write_text("vega deneb")
+    folder = import_files([path], ImportRequest(format=format_), tmp_path / "run").folder
+    assert [(record.arm, record.task, record.accuracy) for record in read_records(folder)] == [
+        ("me", "vega", 1.0),
+        ("me", "deneb", 1.0),
+    ]
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "night.stars"
+    path.write_text("vega")
+    with pytest.raises(ValueError, match=r"night\.stars: no format 'stars'; say what it is: --format inspect\|pydantic-evals\|csv"):
+        import_files([path], ImportRequest(format="stars"), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.eval", b"", "inspect"),
+        ("a.docx", b"PK\x03\x04", "inspect"),
+        ("a.json", b'{"eval": {}}', "inspect"),
+        ("a.txt", b'{"cases": []}', "pydantic-evals"),
+        ("a.jsonl", b'{"eval": {}}', "csv"),
+        ("a.TSV", b"", "csv"),
+        ("a.json", b"[1]", None),
+        ("a.json", b"\xff", None),
+    ],
+)
+def test_at_most_one_format_recognizes_a_file(tmp_path: Path, name: str, content: bytes, expected: str | None) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with open_file(path) as stream:
+        found = [one.name for one in formats().values() if one.recognizes(ForeignFile(path, stream))]
+    assert found == ([expected] if expected else [])

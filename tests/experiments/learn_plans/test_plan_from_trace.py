@@ -1,0 +1,308 @@
+"""A plan out of a trace: laws over traces made up, then each rule by example."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets.task import Task
+from loopbench.experiments.learn_plans.learn import kind_of, write_suite
+from loopbench.experiments.learn_plans.plan_from_trace import Kind, Made, Unlearnable, draft_of, made_calls, plan_of
+from loopbench.metrics.trace import Trace, TraceError, TraceEvent
+from loopbench.protocol import Plan, Query, Ref, Tool, refs
+from loopbench.protocol.digest import canonical_json
+from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.traces import TRACES, TraceWriter
+from tests.experiments.learn_plans.helpers import (
+    Card,
+    learned,
+    slow,
+    suite_of,
+)
+
+# --- traces of any kind ---
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just("$ref"), inner, max_size=3),
+    max_leaves=8,
+)
+results_ = (
+    st.text(max_size=20)
+    | json_values.map(lambda value: json.dumps(value, ensure_ascii=False))
+    | st.just("x... (truncated, 99 characters in all)")
+)
+tool_events = st.fixed_dictionaries(
+    {
+        "event": st.just("tool"),
+        "tool": st.sampled_from(["search", "Step 1: call search.", '"', ""]),
+        "arguments": st.dictionaries(st.text(max_size=5), json_values, max_size=3),
+        "status": st.sampled_from(["success", "success", "error"]),
+        "data": results_,
+    },
+    optional={"fault": st.sampled_from(["tool.slow", "tool.lies", "tool.huge"])},
+)
+ASK = {"event": "ask", "role": "decide", "messages": []}
+half_events = st.dictionaries(
+    st.sampled_from(["event", "status", "tool", "arguments", "data"]), json_values | st.sampled_from(["tool", "success"])
+)
+events = st.lists(tool_events | half_events | st.just(ASK) | st.just(7), max_size=8)
+questions = st.text(max_size=30) | st.just("Step 1: call search. Step 1 of plan 1. 7 and 12")
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=events, question=questions, any_order=st.booleans(), kind=st.sampled_from(["json", "text", "other"]))
+def test_any_trace_gives_a_plan_with_goals_that_tell_it_apart_or_a_reason_why_not(events, question, any_order, kind: Kind):
+    query = Query(question, question)
+    try:
+        made = made_calls(read_events(*events))
+    except (TraceError, Unlearnable):
+        return
+    draft = draft_of(made, query, {"search": kind}, any_order=any_order)
+    plan = plan_of(draft.steps, 1, query)
+    assert len({canonical_json([call.tool, call.arguments]) for call in made}) == len(made) == len(plan.calls)
+    goals = [call.goal for call in plan.calls]
+    for one, other in itertools.permutations(goals, 2):
+        assert one not in other
+    assert not any(goal in question for goal in goals)
+    for call, was in zip(plan.calls, made, strict=True):
+        assert call.tool == was.tool
+        assert not (any_order and call.after)
+        draft = draft.with_literals(call.id, "why not")
+    assert draft.references == 0
+    assert [dict(step.arguments) for step in draft.steps] == [dict(call.arguments) for call in made]
+
+
+@settings(slow, max_examples=40)
+@given(
+    events=st.lists(tool_events | st.just(ASK), max_size=5),
+    answer=json_values,
+    check=st.booleans(),
+    torn=st.booleans(),
+)
+def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, events, answer, check, torn):
+    """Whatever stands in the files, each task gets a plan that a file can hold, or a reason."""
+    folder = tmp_path_factory.mktemp("any")
+    trace = json.dumps({"arm": "a", "task": "t0", "repeat": 0, "events": events})[: 20 if torn else None].encode()
+    writer = TraceWriter(folder / TRACES, 0)
+    (place,) = writer.append([trace])
+    writer.close()
+    line = record(task="t0", answer=answer, trace_at=place, tool_calls=1).to_json()
+    (folder / TRIALS).write_text(f"{json.dumps(line)}\n")
+    suite = suite_of([(Plan((), 1), answer), (Plan((), 1), 1)])
+    found = learned(folder, suite, check=check)
+    assert set(found.left) | {lesson.task for lesson in found.lessons} == {"t0", "t1"}
+    assert found.left["t1"] == f"not run in {folder.name}; it keeps the plan that it had"
+    json.dumps(found.as_dict(), allow_nan=False)
+    if found.lessons:
+        write_suite(found, folder / "suite.jsonl")
+        assert [Task.from_dict(json.loads(line)) for line in (folder / "suite.jsonl").read_text().splitlines()] == list(found.tasks)
+
+
+# --- each rule by example ---
+
+
+def read_events(*events: Any) -> tuple[TraceEvent, ...]:
+    return Trace.from_json({"events": list(events)}).events
+
+
+def event(tool: str, data: Any, /, status: str = "success", **arguments: Any) -> dict[str, Any]:
+    text = data if isinstance(data, str) else json.dumps(data)
+    return {"event": "tool", "tool": tool, "arguments": arguments, "status": status, "data": text}
+
+
+FOUND = {"items": [{"id": "item-17", "price": 1250}, {"id": "item-99", "price": 80}], "total": 2}
+
+
+def draft(*events: Mapping[str, Any], question: str = "What does it cost?", any_order: bool = False, **kinds: Kind):
+    return draft_of(made_calls(read_events(*events)), Query(question), kinds, any_order=any_order)
+
+
+def last(*events: Mapping[str, Any], **more: Any) -> Any:
+    """Arguments of the last call, and why values of it were kept."""
+    made = draft(*events, **more)
+    return dict(made.steps[-1].arguments), [(kept.argument, kept.why) for kept in made.kept if kept.call == made.steps[-1].id]
+
+
+def test_a_value_in_one_place_becomes_a_reference_at_any_depth():
+    use = event("use", "ok", filter={"ids": ["item-17", "item-99"], "most": 1250.0}, note="mine")
+    arguments, kept = last(ASK, event("find", FOUND, text="a"), ASK, use)
+    expected = {"ids": [Ref("c1", ("items", 0, "id")), Ref("c1", ("items", 1, "id"))], "most": Ref("c1", ("items", 0, "price"))}
+    assert arguments == {"filter": expected, "note": "mine"}
+    assert kept == []
+
+
+def test_a_scalar_result_is_referred_to_as_a_whole():
+    assert last(ASK, event("a", "4711"), ASK, event("b", "ok", n=4711))[0] == {"n": Ref("c1")}
+    assert last(ASK, event("a", "plain text"), ASK, event("b", "ok", n="plain text"))[0] == {"n": Ref("c1")}
+
+
+@pytest.mark.parametrize(
+    ("first", "value", "question", "why"),
+    [
+        ({"a": "item-17", "b": "item-17"}, "item-17", "Which?", "in 2 places"),
+        ({"a": "item-17"}, "item-17", "What of Item-17?", "in the question too"),
+        ({"a": 1250}, 1250, "Is it 1,250 in all?", "in the question too"),
+        ({"a": 1250}, 1250, "Less than $1250.", "in the question too"),
+        ({"a": 7}, 7, "Which?", "too common a value"),
+        ({"a": 7.0}, 7, "Which?", "too common a value"),
+        ({"a": "DE"}, "DE", "Which?", "too common a value"),
+        ("The order 4711 is late.", 4711, "Which?", "inside of a text"),
+        ("The order A-4711 is late.", "A-4711", "Which?", "inside of a text"),
+        ({"A-4711": 1}, "A-4711", "Which?", "inside of a text"),
+        ({"a": 4711}, "4711", "Which?", "inside of a text"),
+    ],
+)
+def test_what_is_ambiguous_or_common_stays_literal_and_is_listed(first, value, question, why):
+    arguments, kept = last(ASK, event("a", first), ASK, event("b", "ok", n=value), question=question)
+    assert arguments == {"n": value}
+    assert kept == [("n", why)]
+
+
+@pytest.mark.parametrize("value", [True, None, "", "elsewhere", 8080])
+def test_what_stands_in_no_result_or_says_nothing_is_not_listed(value):
+    first = {"a": True, "b": None, "c": ""}
+    assert last(ASK, event("a", first), ASK, event("b", "ok", n=value)) == ({"n": value}, [])
+
+
+def test_a_value_that_a_result_only_repeats_from_its_arguments_came_from_where_it_stood_first():
+    details = event("details", {"id": "item-17", "stock": 40}, id="item-17")
+    arguments, _ = last(ASK, event("find", FOUND), ASK, details, ASK, event("book", "ok", id="item-17", count=40))
+    assert arguments == {"id": Ref("c1", ("items", 0, "id")), "count": Ref("c2", ("stock",))}
+
+
+def test_calls_of_one_reply_do_not_see_each_other_and_have_no_order():
+    made = draft(ASK, event("a", {"x": "item-17"}), event("b", "ok", id="item-17"), ASK, event("c", "ok"), ASK, event("d", "ok"))
+    assert [step.after for step in made.steps] == [(), (), ("c1", "c2"), ("c3",)]
+    assert made.steps[1].arguments == {"id": "item-17"}
+
+
+def test_a_call_comes_after_those_of_the_turn_before_unless_it_refers_to_them_or_any_order_will_do():
+    events = ASK, event("a", {"x": "item-17"}), event("b", "ok"), ASK, event("c", "ok", id="item-17")
+    made = draft(*events)
+    assert plan_of(made.steps, 1, Query("?")).calls[-1].after == ("c2",)
+    free = draft(*events, any_order=True)
+    assert [call.after for call in plan_of(free.steps, 1, Query("?")).calls] == [(), (), ()]
+
+
+def test_errors_and_repeats_are_left_out():
+    made = made_calls(read_events(
+        ASK, event("a", "no", "error", n=1), ASK, event("a", "one", n=1), ASK, event("a", "one", n=1.0), ASK, event("b", "two"),
+    ))  # fmt: skip
+    assert [(call.tool, call.text) for call in made] == [("a", "one"), ("b", "two")]
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ([event("a", "one"), event("a", "two")], "called a twice alike and got different results"),
+        ([{**event("a", "one"), "fault": "tool.lies"}], "the only result of a call of a was spoiled by a fault"),
+        ([event("a", "one", key="[redacted]")], "a secret stands among the arguments"),
+        ([event("a", "one", key="sk-proj-0123456789abcdef")], "a secret stands among the arguments"),
+        ([7], "event 0 of the trace is not an object"),
+        ([{**event("a", "one"), "arguments": "n=1"}], "cannot be read"),
+    ],
+)
+def test_what_no_plan_can_say_is_a_reason(events, reason):
+    with pytest.raises((TraceError, Unlearnable), match=reason):
+        made_calls(read_events(*events))
+
+
+def test_a_fault_that_only_takes_time_spoils_nothing_and_a_spoiled_call_that_came_out_later_counts():
+    late = [{**event("a", "one"), "fault": "tool.slow"}, {**event("b", "x"), "fault": "tool.garbage"}, event("b", "two")]
+    assert [call.text for call in made_calls(read_events(*late))] == ["one", "two"]
+
+
+@pytest.mark.parametrize("text", ['{"id": "item-17", "key": "[redacted]"}', "item-17... (truncated, 30000 characters in all)"])
+def test_nothing_refers_to_a_result_that_was_cut_or_redacted(text):
+    assert last(ASK, event("a", text), ASK, event("b", "ok", id="item-17")) == ({"id": "item-17"}, [])
+
+
+def test_receipts_of_the_tunnel_are_no_part_of_a_result():
+    assert last(ASK, event("a", '{"id": "item-17"} [r:12ab34.cd56]'), ASK, event("b", "ok", id="item-17"))[0] == {
+        "id": Ref("c1", ("id",))
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value", "expected"),
+    [
+        ('{"id": "item-17"}', "text", "item-17", "item-17"),
+        ('{"id": "item-17"}', "other", "item-17", "item-17"),
+        ('{"id":"item-17"}', "json", "item-17", "item-17"),  # not as a value is written: it is a text
+        ("4711", "text", "4711", Ref("c1")),
+    ],
+)
+def test_references_only_walk_what_is_no_text(text, kind: Kind, value, expected):
+    assert last(ASK, event("a", text), ASK, event("b", "ok", id=value), a=kind)[0] == {"id": expected}
+
+
+def typed(annotation: Any) -> Tool:
+    def tool():
+        """A tool."""
+
+    tool.__annotations__["return"] = annotation
+    return Tool.from_function(tool)
+
+
+class Line(TypedDict):
+    text: str
+
+
+class Pair(NamedTuple):
+    first: str
+    second: int
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kind"),
+    [
+        (dict, "json"), (dict[str, int], "json"), (list[str], "json"), (int, "json"), (dict | None, "json"), (Any, "json"),
+        ("NowhereDefined", "json"), (str, "text"), (Card, "other"), (set[str], "other"), (float | int, "json"), (None, "json"),
+        (tuple[str, ...], "json"), (Sequence[Mapping[str, Any]], "json"), (Line, "json"), (Pair, "json"), (object, "json"),
+        (inspect.Signature.empty, "json"), (TypeVar("T"), "json"), (str | None, "json"), (Literal["a", "b"], "text"),
+        (Literal["a", 1], "json"), (Annotated[str, "a name"], "text"), (Annotated[list[Card], "all"], "other"),
+        (list[Card], "other"), (Card | None, "other"), (dict[str, list[Card]], "other"), (dict[int, str], "other"),
+        (datetime.date, "other"), (Decimal, "other"), (bytes, "other"), (Path, "other"), (Colour, "other"), (Iterable, "other"),
+    ],
+)  # fmt: skip
+def test_what_a_tool_gives_is_read_off_its_return_type(annotation, kind):
+    assert kind_of(typed(annotation)) == kind
+
+
+def test_goals_tell_of_tool_and_arguments_and_hold_nothing_that_a_format_escapes():
+    made = draft(ASK, event("find", FOUND, text='"rød" <b>\n\\'), ASK, event("use", "ok", id="item-17", filter={"a": 1}, most=3))
+    assert [call.goal for call in plan_of(made.steps, 1, Query("?")).calls] == [
+        "Step 1: call find with text ' rød b '.",
+        "Step 2: call use with id from step 1, filter as an object, most 3.",
+    ]
+    long = draft(ASK, event("find", FOUND, text="x" * 1000))
+    assert len(plan_of(long.steps, 1, Query("?")).calls[0].goal) == 160
+
+
+def test_a_goal_that_the_question_holds_is_said_in_other_words():
+    made = draft(ASK, event("find", "ok"))
+    plan = plan_of(made.steps, 1, Query("Step 1: call find.", "Step 1 of plan 1."))
+    assert plan.calls[0].goal == "Step 1 of plan 2."
+
+
+def test_made_calls_are_what_a_plan_is_drafted_of():
+    """The two halves by hand: calls in, plan out."""
+    calls = (Made("a", {}, '{"id": "item-17"}', 1), Made("b", {"id": "item-17"}, "ok", 2))
+    plan = plan_of(draft_of(calls, Query("?"), {}).steps, Ref("c2"), Query("?"))
+    assert [*refs(plan.calls[1].arguments)] == [Ref("c1", ("id",))]

@@ -1,0 +1,48 @@
+"""One finished comparison, logged once, that the tests of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from mlflow import MlflowClient
+
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.reports import mlflow as tracking
+from loopbench.runs.config import CompareConfig
+from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, Silent, served
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory) -> Results:
+    """A finished run of four arms, in a folder whose name needs quoting."""
+    runs = tmp_path_factory.mktemp("tracking") / "the runs é 100%"
+    config = CompareConfig(loops=LOOPS, suite="arithmetic", tasks=12, profiles=PROFILES, runs=runs, mlflow=False)
+    experiment = prepare(config)
+    assert compare.run(experiment, Silent()) == ""
+    return results(experiment.folder)
+
+
+@pytest.fixture(scope="session")
+def uri(run) -> str:
+    return tracking.default_uri(run.folder.parent)
+
+
+@pytest.fixture(scope="session")
+def tracked(run, uri) -> tracking.Tracked:
+    return tracking.log_run(run, uri, "loopbench")
+
+
+@pytest.fixture(scope="session")
+def client(uri, tracked) -> MlflowClient:
+    return MlflowClient(tracking_uri=uri)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory) -> Iterator[str]:
+    """The address of a server with a store of its own."""
+    folder = tmp_path_factory.mktemp("server")
+    with served(f"sqlite:///{folder}/server.db", folder) as address:
+        yield address

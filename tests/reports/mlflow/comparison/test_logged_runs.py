@@ -1,0 +1,230 @@
+"""What a logged comparison holds: its runs, parameters, artifacts, traces; and logging it again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow.parquet as pq
+import pytest
+
+from loopbench.experiments.ablate import ablation
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.import_runs import ImportRequest, import_files
+from loopbench.metrics.summary import METRICS
+from loopbench.reports import mlflow as tracking
+from loopbench.reports.html.page import report_html
+from loopbench.reports.mlflow.notes import arm_note, files
+from loopbench.runs.config import CompareConfig
+from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, Silent, children, models, traces
+
+# MLflow's own, at its first store
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+
+
+def test_the_parent_run_holds_the_comparison(run, client, tracked):
+    parent = client.get_run(tracked.parent_run_id)
+    assert parent.info.run_name == run.folder.name
+    assert parent.info.status == "FINISHED"
+    assert (parent.info.end_time - parent.info.start_time) / 1000 == pytest.approx(run.wall_s, abs=0.01)
+    tags = parent.data.tags
+    assert tags["loopbench.run"] == run.folder.name
+    assert tags["loopbench.digest"] == run.digest
+    assert tags["loopbench.complete"] == "true"
+    assert tags["loopbench.suite_digest"] == run.manifest.suite.digest
+    assert tags["mlflow.note.content"] == tracking.note(run)
+    assert parent.data.metrics["scored"] == len(run.records)
+    assert not [key for key in parent.data.metrics if ".vs." in key]  # hundreds of charts in front of the arms'
+    assert all(metric.step == 0 for metric in parent.data._metric_objs)
+    shown = {file.path for file in client.list_artifacts(tracked.parent_run_id)}
+    assert shown == {"manifest.json", "comparison.json", "charts", "report.html"}
+
+
+def test_artifacts_are_the_run_s_own_files(run, client, tracked, tmp_path):
+    for name, known in (("manifest.json", run.manifest.to_json()), ("comparison.json", run.to_json())):
+        got = client.download_artifacts(tracked.parent_run_id, name, str(tmp_path))
+        assert json.loads(Path(got).read_text(encoding="utf-8")) == json.loads(json.dumps(known))
+    page = client.download_artifacts(tracked.parent_run_id, "report.html", str(tmp_path))
+    assert Path(page).read_text(encoding="utf-8") == report_html(run)
+    assert (run.folder.parent / "mlartifacts").is_dir()
+
+
+def test_charts_are_pictures_that_need_nothing_else(run, client, tracked, tmp_path):
+    """MLflow shows a picture as `<img>`: one that is no XML, or asks for a file, is shown as a broken one."""
+    folder = Path(client.download_artifacts(tracked.parent_run_id, "charts", str(tmp_path)))
+    groups = len(PROFILES)
+    costs = {f"cost{number}.svg" for number in range(1, groups + 1)}
+    assert {path.name for path in folder.iterdir()} == {"accuracy.svg", "pairs.svg", "steps.svg", *costs}
+    for path in folder.iterdir():
+        root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert float(root.attrib["width"]) > 100
+        assert root.findtext("{http://www.w3.org/2000/svg}style", "").startswith(".chart")
+        assert "href" not in path.read_text(encoding="utf-8")
+
+
+def test_each_arm_is_a_nested_run_with_its_numbers(run, client, tracked):
+    logged = children(client, tracked)
+    assert sorted(logged) == sorted(arm.info.arm for arm in run.comparison.arms)
+    for arm in run.comparison.arms:
+        child, summary = logged[arm.info.arm], arm.summary
+        metrics = child.data.metrics
+        assert child.info.run_name == arm.info.arm
+        assert child.info.status == "FINISHED"
+        for name in METRICS:
+            interval = summary.means[name]
+            expected = None if interval is None else (interval.value, interval.low, interval.high)
+            got = tuple(metrics.get(f"{name}{end}") for end in ("", "_low", "_high"))
+            assert got == (expected or (None, None, None))
+        assert metrics["n"] == 12
+        assert all(metric.step == 0 for metric in child.data._metric_objs)  # else MLflow draws lines of one point
+        assert child.data.tags["mlflow.note.content"] == arm_note(arm, run.comparison.pairs)
+        assert metrics["scored"] == summary.scored
+        assert {k.removeprefix("stops."): v for k, v in metrics.items() if k.startswith("stops.")} == dict(summary.stops)
+        assert {k.removeprefix("errors."): v for k, v in metrics.items() if k.startswith("errors.")} == dict(summary.errors)
+        assert metrics["faults.landed"] == summary.faults.landed
+        assert metrics["false_success"] == summary.false_success
+        if summary.recovery is not None:
+            assert metrics["recovery"] == summary.recovery.value
+
+
+def test_factors_are_parameters(run, client, tracked):
+    logged = children(client, tracked)
+    for made in run.manifest.arms:
+        params = logged[made.arm].data.params
+        assert (params["loop"], params["model"], params["profile"]) == ("bare", "scripted", made.profile)
+        assert params["suite"] == "arithmetic"
+        assert params["seed"] == "0"
+        assert params["repeats"] == "1"
+        assert params["max_tool_steps"] == str(run.manifest.suite.max_tool_steps)
+        assert params["version.mlflow"] == "3.17.2"
+        assert params["config.max_consecutive_errors"] == "3"
+    typed = [child.data.params for child in logged.values() if "option.max_steps" in child.data.params]
+    assert len(typed) == len(PROFILES)
+    for params in typed:
+        assert params["option.max_steps"] == params["config.max_steps"] == "3"
+        assert params["config.instructions"] == 'Say "yes", é.'
+
+
+def test_trials_are_one_parquet_file_per_arm(run, client, tracked, tmp_path):
+    for name, child in children(client, tracked).items():
+        path = client.download_artifacts(child.info.run_id, "trials.parquet", str(tmp_path))
+        table = pq.read_table(path)
+        frame = table.to_pandas()
+        records = [record for record in run.records if record.arm == name]
+        assert len(frame) == len(records)
+        assert frame["accuracy"].mean() == child.data.metrics["accuracy"]
+        assert frame["lm_calls"].mean() == pytest.approx(child.data.metrics["lm_calls"])
+        assert table.equals(tracking.trials_table(records))
+
+
+def test_the_suite_under_its_faults_is_an_input_under_our_digest(run, client, tracked):
+    digests = set()
+    for child in children(client, tracked).values():
+        (given,) = client.get_run(child.info.run_id).inputs.dataset_inputs
+        whole, profile = run.manifest.suite.digest, child.data.params["profile"]
+        source = json.loads(given.dataset.source)
+        assert source["sha256"] == whole
+        assert given.dataset.name == {"clean": "arithmetic", "flaky-tools": "arithmetic, flaky-tools"}[profile]
+        assert source.get("profile_sha256") == {"clean": None}.get(profile, run.manifest.profiles[profile])
+        assert (given.dataset.digest == whole[:36]) == (profile == "clean")
+        digests.add(given.dataset.digest)
+    assert len(digests) == len(PROFILES)
+
+
+def test_what_others_produced_can_be_logged(uri, client, tmp_path):
+    table = tmp_path / "scores.csv"
+    table.write_text("arm,task,score\na,t1,1\na,t2,0\nb,t1,1\nb,t2,1\n")
+    imported = import_files([table], ImportRequest(), tmp_path / "imported")
+    tracked = tracking.log_run(results(imported.folder), uri, "others")
+    logged = children(client, tracked)
+    assert {name: child.data.metrics["accuracy"] for name, child in logged.items()} == {"a": 0.5, "b": 1.0}
+    assert len(models(client, tracked.experiment_id)) == 2
+
+
+def test_an_ablation_shows_its_effects(tmp_path):
+    config = CompareConfig(suite="arithmetic", tasks=6, runs=tmp_path, mlflow=False)
+    experiment = ablation.prepare(ablation.AblationRequest("bare", ("max_steps=2,12",)), config)
+    assert compare.run(experiment, Silent()) == ""
+    found = results(experiment.folder)
+    assert "max_steps: 2 → 12" in dict(files(found))["charts/effects.svg"]
+    assert "max\\_steps 2 → 12" in tracking.note(found)
+
+
+def test_a_sample_of_traces_belongs_to_each_arm(run, client, tracked):
+    for name, child in children(client, tracked).items():
+        records = {record.task: record for record in run.records if record.arm == name}
+        logged = traces(client, tracked, child.info.run_id)
+        assert {trace.info.tags["loopbench.task"] for trace in logged} == {
+            record.task for record in tracking.sample(list(records.values()))
+        }
+        for trace in logged:
+            known = records[trace.info.tags["loopbench.task"]]
+            assert trace.info.tags["loopbench.arm"] == name
+            assert trace.info.tags["loopbench.stop"] == known.stop
+            assert str(trace.info.state.value) == ("OK" if known.stop in ("finished", "forced") else "ERROR")
+            assert sum(span.span_type == "CHAT_MODEL" for span in trace.data.spans) == known.lm_calls
+            assert trace.info.token_usage["total_tokens"] == known.tokens
+            assert trace.info.cost is None
+            scores = {assessment.name: assessment.value for assessment in trace.info.assessments}
+            assert scores["accuracy"] == known.accuracy
+
+
+def test_logging_again_changes_nothing(run, uri, client, tracked):
+    def everything() -> Any:
+        runs = client.search_runs([tracked.experiment_id])
+        return {
+            run.info.run_id: (
+                run.to_dictionary(),
+                {key: len(client.get_metric_history(run.info.run_id, key)) for key in run.data.metrics},
+                sorted(trace.info.trace_id for trace in traces(client, tracked, run.info.run_id)),
+                [len(trace.info.assessments) for trace in traces(client, tracked, run.info.run_id)],
+                [given.model_id for given in client.get_run(run.info.run_id).inputs.model_inputs],
+            )
+            for run in runs
+        } | {model.model_id: model.to_dictionary() for model in models(client, tracked.experiment_id).values()}
+
+    before = everything()
+    assert len(before) == 1 + len(run.comparison.arms) + len(LOOPS)
+    assert tracking.log_run(run, uri, "loopbench") == tracked
+    assert everything() == before
+
+
+def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
+    folder = tmp_path / run.folder.name
+    shutil.copytree(run.folder, folder)
+    lines = (folder / "trials.jsonl").read_text().splitlines(keepends=True)
+    half = []
+    for line in lines[: len(lines) // 2]:
+        gone = {"errors": {"provider.gone": 1}, "retries": {"provider.gone": 2}}
+        half.append(json.dumps(json.loads(line) | gone | {"attempt": 0, "trace_digest": "old"}) + "\n")
+    (folder / "trials.jsonl").write_text("".join(half))
+    part = tracking.log_run(results(folder), uri, "resumed")
+    first = {trace.info.trace_id for trace in client.search_traces(locations=[part.experiment_id])}
+    assert client.get_run(part.parent_run_id).info.status == "KILLED"
+    assert client.get_run(part.parent_run_id).data.tags["loopbench.complete"] == "false"
+    ids = {name: child.info.run_id for name, child in children(client, part).items()}
+
+    (folder / "trials.jsonl").write_text("".join(lines))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"python": "another"}))
+    whole = tracking.log_run(results(folder), uri, "resumed")
+    assert whole == part
+    parent = client.get_run(whole.parent_run_id)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.tags["loopbench.digest"] == run.digest
+    assert {name: child.info.run_id for name, child in children(client, whole).items()} == ids
+    for arm in run.comparison.arms:
+        metrics = client.get_run(ids[arm.info.arm]).data.metrics
+        assert metrics["accuracy"] == arm.summary.accuracy.value
+        assert metrics["trials"] == 12
+        assert metrics["errors.provider.gone"] == metrics["retries.provider.gone"] == 0
+        assert client.get_run(ids[arm.info.arm]).data.params["python"] == run.manifest.python  # a parameter is for ever
+        records = [record for record in run.records if record.arm == arm.info.arm]
+        logged = traces(client, whole, ids[arm.info.arm])
+        assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(r.task for r in tracking.sample(records))
+        assert not first & {trace.info.trace_id for trace in logged}

@@ -1,0 +1,213 @@
+"""Whole processes, real servers, PostgreSQL, and runs of many trials."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from mlflow import MlflowClient
+from requests.adapters import HTTPAdapter
+
+from loopbench.metrics.record import Record
+from loopbench.reports import mlflow as tracking
+from loopbench.runs.store.traces import Traces
+from tests.reports.mlflow.comparison.helpers import LOOPS, children, fetch, free_port, models, of_size, served, traces, wait_for
+
+# MLflow's own, at its first store
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+
+
+LOG = """
+import os, sys
+def no_network(event, arguments):
+    if event == "socket.connect" and isinstance(arguments[1], tuple) and arguments[1][0] not in ("127.0.0.1", "::1"):
+        os.write(2, f"{event} {arguments[1]}".encode()); os._exit(7)
+    if event == "socket.getaddrinfo" and arguments[0] not in ("127.0.0.1", "localhost", None):
+        os.write(2, f"{event} {arguments}".encode()); os._exit(7)
+sys.addaudithook(no_network)
+from pathlib import Path
+from loopbench.reports import mlflow as tracking
+from loopbench.experiments.compare.results import results
+tracked = tracking.track(results(Path(sys.argv[1])), sys.argv[2], "loopbench")
+assert isinstance(tracked, tracking.Tracked), tracked
+assert not {"litellm", "dspy"} & set(sys.modules)
+"""
+
+
+@pytest.mark.thorough
+def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(run, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    uri = f"sqlite:///{tmp_path}/new.db"
+    names = ["one", "two"]
+    for name in names:
+        shutil.copytree(run.folder, tmp_path / name)
+    command = [sys.executable, "-c", LOG]
+    pipe = subprocess.PIPE
+    running = [
+        subprocess.Popen([*command, str(tmp_path / name), uri], cwd=here, stdout=pipe, stderr=pipe, text=True) for name in names
+    ]
+    said = [process.communicate(timeout=120) for process in running]
+    assert said == [("", ""), ("", "")]
+    assert [process.returncode for process in running] == [0, 0]
+    assert list(here.iterdir()) == []
+    client = MlflowClient(tracking_uri=uri)
+    logged = client.search_runs([client.get_experiment_by_name("loopbench").experiment_id], "tags.`loopbench.kind` = 'run'")
+    assert {run.info.run_name for run in logged} == set(names)
+
+
+@pytest.mark.thorough
+def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, tracked, tmp_path, capsys):
+    port = free_port()
+    command = tracked.ui
+    assert command == tracking.ui_command(uri)
+    assert shlex.split(command)[-6:-4] == ["--backend-store-uri", uri]
+    assert "--port 5000" in command
+    command = command.replace("--port 5000", f"--port {port}")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW", "LITELLM", "DO_NOT"))}
+    address = f"http://127.0.0.1:{port}"
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen(
+            command, shell=True, cwd=tmp_path, start_new_session=True, env=environment, stdout=log, stderr=log
+        )
+    try:
+        wait_for(f"{address}/health")
+        assert b"<html" in fetch(address)
+        manifest = fetch(f"{address}/get-artifact?path=manifest.json&run_uuid={tracked.parent_run_id}")
+        assert json.loads(manifest) == run.manifest.to_json()
+
+        over_http = tracking.log_run(run, f"http://user:secret1@127.0.0.1:{port}", "served")
+        assert over_http.ui == f"{address}/#/experiments/{over_http.experiment_id}/runs/{over_http.parent_run_id}"
+        assert "secret1" not in over_http.uri
+        assert tracking.log_run(run, address, "served").parent_run_id == over_http.parent_run_id
+        client = MlflowClient(tracking_uri=address)
+        assert b"<svg" in fetch(f"{address}/get-artifact?path=charts/accuracy.svg&run_uuid={over_http.parent_run_id}")
+        assert len(models(client, over_http.experiment_id)) == len(LOOPS)
+        logged = children(client, over_http)
+        for arm in run.comparison.arms:
+            child = logged[arm.info.arm]
+            assert child.data.metrics["accuracy"] == arm.summary.accuracy.value
+            assert [file.path for file in client.list_artifacts(child.info.run_id)] == ["trials.parquet"]
+            records = [record for record in run.records if record.arm == arm.info.arm]
+            found = traces(client, over_http, child.info.run_id)
+            shown = {trace.info.tags["loopbench.task"] for trace in found}
+            assert shown == {record.task for record in tracking.sample(records)}
+            assert all(len(trace.data.spans) > 1 for trace in found)
+        assert capsys.readouterr() == ("", "")
+        assert "LiteLLM" not in (tmp_path / "log").read_text()
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(20)
+
+
+@pytest.mark.thorough
+def test_requests_to_a_server_do_not_grow_with_the_trials(server, tmp_path, monkeypatch):
+    sent: list[str] = []
+    send = HTTPAdapter.send
+
+    def counting(adapter: HTTPAdapter, request: Any, **given: Any) -> Any:
+        sent.append(f"{request.method} {request.url}")
+        return send(adapter, request, **given)
+
+    monkeypatch.setattr(HTTPAdapter, "send", counting)
+    counts = []
+    for repeats in (1, 40):
+        found = of_size(tmp_path, repeats)
+        assert len(found.records) == 20 * repeats
+        sent.clear()
+        tracked = tracking.log_run(found, server, f"of {repeats}")
+        counts.append(Counter(line.partition(" ")[0] for line in sent if not line.endswith("/version")))  # asked once
+        client = MlflowClient(tracking_uri=server)
+        (child,) = children(client, tracked).values()
+        assert child.data.metrics["trials"] == 20 * repeats
+    assert counts[0] == counts[1]
+    assert counts[0].total() > 10
+
+
+def test_of_many_trials_only_the_traces_that_are_shown_are_read(uri, tmp_path, monkeypatch):
+    read: list[Record] = []
+    own = Traces.read
+
+    def reading(self: Traces, record: Record) -> Any:
+        read.append(record)
+        return own(self, record)
+
+    monkeypatch.setattr(Traces, "read", reading)
+    tracked = tracking.log_run(of_size(tmp_path, 30), uri, "many")
+    shown = MlflowClient(tracking_uri=uri).search_traces(locations=[tracked.experiment_id])
+    assert len(read) == len(shown) == tracking.USUAL_TRACES
+
+
+needs_postgres = pytest.mark.skipif(
+    not (shutil.which("initdb") and shutil.which("postgres")), reason="needs PostgreSQL: initdb and postgres on the PATH"
+)
+
+
+@pytest.fixture
+def postgresql() -> Iterator[str]:
+    """The address of an empty database of a cluster of its own, on loopback. PostgreSQL does not run as root."""
+    given: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam("nobody")
+        given = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+    port, folder = free_port(), Path(tempfile.mkdtemp(prefix="pg"))  # where another user may go
+    server: subprocess.Popen[bytes] | None = None
+    try:
+        if given:
+            os.chown(folder, given["user"], given["group"])
+        data = str(folder / "data")
+        make = ["initdb", "--pgdata", data, "--auth", "trust", "--username", "loopbench", "--encoding", "UTF8", "--no-sync"]
+        subprocess.run(make, cwd=folder, check=True, capture_output=True, **given)
+        start = ["postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", str(folder), "-c", "fsync=off"]
+        server = subprocess.Popen(start, cwd=folder, stderr=subprocess.DEVNULL, **given)
+        wait_for_port(port)
+        yield f"postgresql+psycopg://loopbench@127.0.0.1:{port}/postgres"
+    finally:
+        if server is not None:
+            server.send_signal(signal.SIGINT)  # fast shutdown: clients are sent away
+            server.wait(30)
+        shutil.rmtree(folder)
+
+
+def wait_for_port(port: int) -> None:
+    give_up = time.monotonic() + 60
+    while True:
+        try:
+            with psycopg.connect(host="127.0.0.1", port=port, user="loopbench", dbname="postgres"):
+                return
+        except psycopg.OperationalError:  # it is not up, or still getting ready
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
+
+
+@needs_postgres
+@pytest.mark.thorough
+def test_postgresql_is_a_store_by_itself_and_below_a_server(run, postgresql, tmp_path):
+    direct = tracking.log_run(run, postgresql, "direct")
+    assert tracking.log_run(run, postgresql, "direct") == direct
+    found = {"direct": (MlflowClient(tracking_uri=postgresql), direct)}
+    with served(postgresql, tmp_path) as address:
+        found["served"] = (MlflowClient(tracking_uri=address), tracking.log_run(run, address, "served"))
+        for client, tracked in found.values():
+            logged = children(client, tracked)
+            for arm in run.comparison.arms:
+                child = logged[arm.info.arm]
+                assert child.data.metrics["accuracy"] == arm.summary.accuracy.value
+                assert [file.path for file in client.list_artifacts(child.info.run_id)] == ["trials.parquet"]
+                records = [record for record in run.records if record.arm == arm.info.arm]
+                shown = {trace.info.tags["loopbench.task"] for trace in traces(client, tracked, child.info.run_id)}
+                assert shown == {record.task for record in tracking.sample(records)}

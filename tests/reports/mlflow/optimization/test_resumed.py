@@ -1,0 +1,114 @@
+"""An optimization that was left, killed or told again goes on in the same runs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.reports.mlflow.prompts import prompt_name
+from tests.reports.mlflow.optimization.helpers import (
+    CHOSEN,
+    DESIGNS,
+    EVENTS,
+    Event,
+    Made,
+    client_of,
+    everything,
+    ids,
+    own_program,
+    points,
+    tell,
+    tracker_of,
+)
+
+# MLflow's own, at its first store
+pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("until", [1, 7, len(EVENTS) // 2, len(EVENTS)])
+def test_a_run_that_was_left_goes_on_in_the_same_runs(light: Made, plain: list[Any], until: int) -> None:
+    name = f"left {until}"
+    with tracker_of(light, name) as tracker:
+        tell(tracker, EVENTS[:until])
+    client = client_of(light)
+    statuses = {row[0]: row[1] for row in everything(client, name)}
+    assert statuses[light.folder.name] == "KILLED"
+    assert "RUNNING" not in statuses.values()
+    before = ids(client, name)
+    done = {event[1][0] for event in EVENTS[:until] if event[0] == "ended"}
+    with tracker_of(light, name) as tracker:
+        tracker.flush()
+        # A design that had ended tells its end alone.
+        tell(tracker, [event for event in EVENTS if event[0] == "ended" or event[1][0] not in done])
+        assert tracker.finish(light.result) is not None
+    assert everything(client, name) == plain
+    assert before <= ids(client, name)
+    for design in DESIGNS:
+        for predictor in own_program(design):
+            assert len(client.search_prompt_versions(prompt_name(design, predictor))) == 2
+
+
+KILLED = """
+import importlib.util, json, os, pathlib, signal, sys
+from loopbench.experiments.optimize.manifest import read_optimization_manifest
+spec = importlib.util.spec_from_file_location("helpers", sys.argv[1])
+helpers = importlib.util.module_from_spec(spec)
+sys.modules["helpers"] = helpers
+spec.loader.exec_module(helpers)
+folder = pathlib.Path(sys.argv[2])
+manifest = read_optimization_manifest(folder)
+tracker = helpers.OptimizationTracker(folder, manifest, sys.argv[3], "killed").__enter__()
+helpers.tell(tracker, helpers.EVENTS[:7])
+tracker.flush()
+helpers.tell(tracker, helpers.EVENTS[7:])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.thorough
+def test_a_run_whose_process_is_killed_goes_on_in_the_same_runs(light: Made, plain: list[Any]) -> None:
+    command = [sys.executable, "-c", KILLED, str(Path(__file__).with_name("helpers.py")), str(light.folder), light.uri]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    client = client_of(light)
+    before = ids(client, "killed")
+    assert {row[1] for row in everything(client, "killed")} == {"RUNNING"}
+    with tracker_of(light, "killed") as tracker:
+        tell(tracker, EVENTS)
+        assert tracker.finish(light.result) is not None
+    assert everything(client, "killed") == plain
+    assert len(before) >= 3
+    assert before <= ids(client, "killed")
+
+
+@pytest.mark.thorough
+def test_a_finished_run_that_is_told_again_stays_as_it_is(made: Made) -> None:
+    def sitting(events: Sequence[Event]) -> None:
+        with tracker_of(made, "again") as tracker:
+            tell(tracker, events)
+            assert tracker.finish(made.result) is not None
+
+    client = client_of(made)
+    sitting(EVENTS)
+    first, written = everything(client, "again"), points(client, "again")
+    sitting([event for event in EVENTS if event[0] == "ended"])
+    assert everything(client, "again") == first
+    assert points(client, "again") == written
+
+
+@pytest.mark.thorough
+def test_a_design_that_ended_untracked_is_shown_from_its_files(light: Made, plain: list[Any]) -> None:
+    with tracker_of(light, "late") as tracker:
+        tell(tracker, [event for event in EVENTS if event[0] == "ended"])
+        assert tracker.finish(light.result) is not None
+    late, whole = ({row[0]: row for row in rows} for rows in (everything(client_of(light), "late"), plain))
+    assert late.keys() == whole.keys()
+    child = f"{light.folder.name} > {DESIGNS[0]} > candidate {CHOSEN}"
+    assert late[child][3] == {key: whole[child][3][key] for key in ("dev", "train")}
