@@ -236,4 +236,4 @@ def test_a_notebook_shows_a_bar_that_ends_where_the_run_does(quiet: dict[str, An
     shown.clear()
     loopbench.compare(["bare"], progress=False, **quiet)
     assert not shown
-    assert progress_module.is_shown(True)
+    assert progress_module.shows_progress(True)

@@ -30,7 +30,7 @@ def test_the_answers_come_first_and_hold_for_both_uses(loopbench, pilot):
     assert first.startswith("To decide each pair within 0.100 (accuracy, 80 % sure): ")
     assert second.startswith("For a gate over 2 arms with a margin of 0.100 (accuracy, 80 % sure): ")
     assert "--suite 'arithmetic(size=" in first
-    for title in ("Sizes that suffice for a comparison", "Sizes that suffice for a gate", "By what two runs of one loop"):
+    for title in ("Sizes that suffice for a comparison", "Sizes that suffice for a gate", "How much two runs of one loop"):
         assert title in ended.out
     assert "The model is scripted" in ended.out
 
@@ -129,7 +129,7 @@ def test_looks_may_stand_in_the_configuration(loopbench, here):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--loop", "bare", "--looks", "2"], "looks end a run once every pair is decided, and one loop makes no pair"),
+        (["--loop", "bare", "--looks", "2"], "looks end a run once every pair is decided, and one loop does not make a pair"),
         (["--looks", "1"], "looks: Input should be greater than or equal to 2"),
         (["--looks", "30"], "looks: Input should be less than or equal to 20"),
         (["--suite", "arithmetic(size=3)", "--looks", "4"], "looks: 4 of them need as many tasks, and there are 3"),

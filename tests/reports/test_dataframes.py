@@ -284,7 +284,7 @@ def test_effects_are_those_of_an_ablation(tmp_path):
     experiment = ablation.prepare(ablation.AblationRequest("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
     assert compare.run(experiment, Unwatched()) == ""
     run = loopbench.load(experiment.folder)
-    made = ablation.ablated(run.results)
+    made = ablation.ablation_result(run.results)
     assert made is not None
     assert run.effects["term"].tolist() == [effect.term for effect in made.effects.effects]
     assert run.effects["difference"].tolist() == [effect.difference.value for effect in made.effects.effects]

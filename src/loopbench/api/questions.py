@@ -46,7 +46,7 @@ from loopbench.runs.run_state import read_state
 
 from .conclusion import Conclusion
 from .objects import check_workers_can_import, loop_name, suite_name
-from .progress import is_shown, shown
+from .progress import progress_display, shows_progress
 
 AnyLoop = str | Loop | type[Loop]
 AnySuite = str | Suite | Callable[..., Suite]
@@ -150,7 +150,7 @@ def gate(
         blessed = gates.read_baseline(path)
     except OSError as error:
         raise ValueError(f"baseline: {path}: {error.strerror}") from None
-    gates.check_asked(blessed, metrics, alpha)
+    gates.check_request(blessed, metrics, alpha)
     if run is None:
         folder = _run_again(blessed, path, loops, progress, settings)
     elif loops or settings:
@@ -185,7 +185,7 @@ def optimize(
 
     def search() -> Path:
         made = optimizations.prepare(config)
-        with watching_search(made, quiet=not is_shown(progress)) as display:
+        with watching_search(made, quiet=not shows_progress(progress)) as display:
             stopped = search_and_test(made, display, display)
         _warn_if_stopped(stopped, made.folder)
         return made.folder
@@ -212,7 +212,7 @@ def size(
     """
     request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,))
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
-    return Conclusion(found.run, [*size_tables.answers(found), *found.doubts], size_tables.tables(found), found)
+    return Conclusion(found.run, [*size_tables.answers(found), *found.caveats], size_tables.tables(found), found)
 
 
 def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | None = None) -> Conclusion[Why]:
@@ -260,7 +260,7 @@ def _carry_out(prepared: Callable[[], Experiment], progress: bool | None) -> Loa
 
     def finish() -> Results:
         experiment = prepared()
-        with shown(experiment, progress) as watching:
+        with progress_display(experiment, progress) as watching:
             stopped = run(experiment, watching)
         found = results(experiment.folder)
         _warn_if_stopped(stopped, experiment.folder)

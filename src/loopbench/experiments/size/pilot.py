@@ -57,7 +57,7 @@ class SizeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class TaskSupply:
     """The tasks that there are to ask."""
 
     tasks: int | None
@@ -91,7 +91,7 @@ class TrialCost:
 class Pilot:
     """A run as a source of variances and prices."""
 
-    wanted: SizeRequest
+    request: SizeRequest
     alpha: float
     compare_margin: float
     repeats: int
@@ -105,11 +105,11 @@ class Pilot:
     """Arm → by what the second run differs, and its p."""
     price: TrialCost
     in_flight: int
-    there: There
+    supply: TaskSupply
 
     @property
     def scores(self) -> bool:
-        return self.wanted.metric == PRIMARY
+        return self.request.metric == PRIMARY
 
     @property
     def alone(self) -> bool:
@@ -117,9 +117,9 @@ class Pilot:
         return all(b == ANOTHER for _, b in self.pairs)
 
 
-def read_pilot(found: Results, wanted: SizeRequest, again: Results | None) -> Pilot:
+def read_pilot(found: Results, request: SizeRequest, again: Results | None) -> Pilot:
     """Raises ValueError for a bad argument, runs that do not belong together, or a pilot that says nothing of the metric."""
-    wanted.check()
+    request.check()
     if again is not None:
         check_again(found, again)
     runs = [found] if again is None else [found, again]
@@ -127,30 +127,30 @@ def read_pilot(found: Results, wanted: SizeRequest, again: Results | None) -> Pi
         arm.info.arm: [[r for r in run.records if r.arm == arm.info.arm and r.status == "scored"] for run in runs]
         for arm in found.comparison.arms
     }
-    metric, scores = METRICS[wanted.metric], wanted.metric == PRIMARY
+    metric, scores = METRICS[request.metric], request.metric == PRIMARY
     values = {arm: task_values([r for run in by_run for r in run], metric) for arm, by_run in scored.items()}
     values = {arm: known for arm, known in values.items() if known.values}
     if not values:
-        raise RunError(f"{found.folder}: {wanted.metric} is not known of any trial")
+        raise RunError(f"{found.folder}: {request.metric} is not known of any trial")
     if not scores and not any(any(known.means.values()) for known in values.values()):
-        raise RunError(f"{found.folder}: {wanted.metric} is 0 in every trial, and ratios of 0 say nothing")
+        raise RunError(f"{found.folder}: {request.metric} is 0 in every trial, and ratios of 0 say nothing")
     loops = {arm: same_loop(known if scores else logged(known), scores=scores) for arm, known in values.items()}
     known_loops = {arm: varies for arm, varies in loops.items() if varies is not None}
     if not known_loops:
-        raise RunError(f"{found.folder}: one task is no pilot; at least two have to be scored")
+        raise RunError(f"{found.folder}: a pilot needs at least two scored tasks, and this run has one")
     settings = found.manifest.settings
     return Pilot(
-        wanted=wanted,
-        alpha=settings.alpha if wanted.alpha is None else wanted.alpha,
+        request=request,
+        alpha=settings.alpha if request.alpha is None else request.alpha,
         compare_margin=settings.margin,
         repeats=settings.repeats,
         values=values,
         loops=known_loops,
         pairs=_pairs(found, values, scores) or {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops},
-        second={} if again is None else {arm: _difference(wanted.metric, *scored[arm]) for arm in known_loops},
+        second={} if again is None else {arm: _difference(request.metric, *scored[arm]) for arm in known_loops},
         price=_price([[r for run in by_run for r in run] for arm, by_run in scored.items() if arm in values]),
         in_flight=_in_flight(found.manifest.config),
-        there=_there(found),
+        supply=_supply(found),
     )
 
 
@@ -240,17 +240,17 @@ def _in_flight(config: Mapping[str, Any]) -> int:
     return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
 
-def _there(found: Results) -> There:
+def _supply(found: Results) -> TaskSupply:
     """From the manifest; a built-in suite is looked up, code of the user's own is not imported."""
     manifest = found.manifest
     ran = manifest.suite.tasks
     scored = 1 - len({record.task for record in found.records if record.status == "excluded"}) / ran
     looked_up = None if manifest.imported is not None else _looked_up(manifest.config)
     if looked_up is None:
-        return There(None if manifest.settings.tasks is not None else math.floor(ran * scored))
+        return TaskSupply(None if manifest.settings.tasks is not None else math.floor(ran * scored))
     spec, whole, of_split = looked_up
     there = math.floor(of_split * scored)
-    return There(there, spec if spec.name in generated_suites() and there else None, whole / max(there, 1))
+    return TaskSupply(there, spec if spec.name in generated_suites() and there else None, whole / max(there, 1))
 
 
 def _looked_up(config: Mapping[str, Any]) -> tuple[Spec, int, int] | None:
