@@ -162,7 +162,7 @@ def test_another_run_is_refused_with_the_reason(loopbench, blessed, compare):
 BAD_INPUT = [
     (["--metric", "cost_usd"], "metric cost_usd: not in the baseline, which knows accuracy"),
     (["--metric", "speed=1"], "unknown metric 'speed'; there are accuracy, steps"),
-    (["--metric", "steps=x"], "--metric steps=x: 'x' is no number"),
+    (["--metric", "steps=x"], "--metric steps=x: 'x' is not a number"),
     (["--metric", "steps=-1"], "metric steps: a margin of 0 or more is needed, got -1.0"),
     (["--metric", "steps", "--metric", "steps=1"], "--metric steps=1: steps has a margin already"),
     (["--margin", "0.1", "--metric", "accuracy=0.1"], "accuracy has a margin already"),

@@ -123,7 +123,7 @@ def test_an_optimization_has_a_page_of_its_own(loopbench, here):
     assert "Test: Pair by pair" in text
     other = compared(loopbench, "arithmetic", "elsewhere")
     refused = loopbench("report", str(run), str(other))
-    assert (refused.code, "is an optimization; beside other runs stands its test" in refused.err) == (2, True)
+    assert (refused.code, "is an optimization; compare its test with other runs" in refused.err) == (2, True)
 
 
 # --- traces ---

@@ -144,7 +144,9 @@ def rewrite(change: Callable[[bytes], bytes]) -> None:
     """Put changed traces in the place of a run's own."""
     folder = run_folder()
     records = read_records(folder)
-    traces = [change(json.dumps(read_trace(folder, record), separators=(",", ":")).encode()) + b"\n" for record in records]
+    traces = [
+        change(json.dumps(read_trace(folder, record).to_json(), separators=(",", ":")).encode()) + b"\n" for record in records
+    ]
     writer = TraceWriter(folder / TRACES, 0)
     places = writer.append(traces)
     writer.close()
@@ -155,7 +157,7 @@ def test_a_damaged_trace_is_one_line(compared):
     rewrite(lambda trace: trace.replace(b'"role":"decide"', b'"role":["...."]'))
     ended = compared("why", "latest")
     assert ended.code == 2
-    assert re.search(r"traces.zst: trial \S+: event \d+ of the trace: role is no str$", ended.err.strip())
+    assert re.search(r"traces.zst: trial \S+: event \d+ of the trace: role is not text$", ended.err.strip())
 
 
 def test_a_damaged_file_of_traces_is_one_line(compared):

@@ -184,7 +184,7 @@ def test_a_plan_of_other_tasks_is_refused(configured):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"loops": ("bare",)}, "one loop makes no pair"),
+        ({"loops": ("bare",)}, "one loop does not make a pair"),
         ({"looks": 1}, "greater than or equal to 2"),
         ({"looks": 21}, "less than or equal to 20"),
     ],

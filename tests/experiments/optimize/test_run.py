@@ -267,8 +267,8 @@ def test_only_one_process_writes_to_a_run(configured: Configured, watcher: Any) 
     [
         ({"profiles": ("clean", "teachable")}, "profiles: give one, not 2"),
         ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: give one, not 2"),
-        ({"split": "test"}, "split is no part of an optimization"),
-        ({"budget": {"seconds": 3}}, "seconds are no equal budget"),
+        ({"split": "test"}, "split is not a setting of an optimization"),
+        ({"budget": {"seconds": 3}}, "seconds are not an equal budget"),
         ({"trial_budget": {"dollars": 3}}, "a budget in dollars is for real models"),
         ({"budget": {"dollars": 3}}, "a budget in dollars is for real models"),
         ({"optimizer": "GEPPA"}, "GEPA"),
