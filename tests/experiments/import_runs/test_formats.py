@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.import_runs import ImportRequest, formats, import_files
+from loopbench.experiments.import_runs import ImportRequest, import_files, known_formats
 from loopbench.experiments.import_runs.foreign_file import ForeignFile, open_file
 from loopbench.experiments.import_runs.importing import FORMATS_PACKAGE
 from loopbench.runs.store.records import read_records
@@ -40,14 +40,14 @@ def with_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     (folder / "stars.py").write_text(STARS)
     package = importlib.import_module(FORMATS_PACKAGE)
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
-    formats.cache_clear()
+    known_formats.cache_clear()
     yield
-    formats.cache_clear()
+    known_formats.cache_clear()
     sys.modules.pop(f"{FORMATS_PACKAGE}.stars", None)
 
 
 def test_the_formats_are_the_files_of_the_folder() -> None:
-    assert list(formats()) == ["inspect", "pydantic-evals", "csv"]
+    assert list(known_formats()) == ["inspect", "pydantic-evals", "csv"]
 
 
 @pytest.mark.usefixtures("with_stars")
@@ -86,5 +86,5 @@ def test_at_most_one_format_recognizes_a_file(tmp_path: Path, name: str, content
     path = tmp_path / name
     path.write_bytes(content)
     with open_file(path) as stream:
-        found = [one.name for one in formats().values() if one.recognizes(ForeignFile(path, stream))]
+        found = [one.name for one in known_formats().values() if one.recognizes(ForeignFile(path, stream))]
     assert found == ([expected] if expected else [])

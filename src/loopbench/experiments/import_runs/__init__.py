@@ -4,8 +4,8 @@ Nothing of those tools is imported, nothing is unpacked to the disk, and no text
 """
 
 from .foreign_trials import Format, ReadingOptions
-from .importing import ImportedRun, formats, import_files
+from .importing import ImportedRun, import_files, known_formats
 from .joining import ImportRequest
 from .values import ScoreScale
 
-__all__ = ["Format", "ImportRequest", "ImportedRun", "ReadingOptions", "ScoreScale", "formats", "import_files"]
+__all__ = ["Format", "ImportRequest", "ImportedRun", "ReadingOptions", "ScoreScale", "import_files", "known_formats"]

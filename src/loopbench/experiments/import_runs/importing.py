@@ -24,7 +24,7 @@ FORMATS_PACKAGE = f"{__package__}.formats"
 
 
 @cache
-def formats() -> Mapping[str, Format]:
+def known_formats() -> Mapping[str, Format]:
     """Return the formats of the files in `formats/` by name, in the order of the files."""
     folder = importlib.import_module(FORMATS_PACKAGE).__path__
     names = sorted(item.name for item in pkgutil.iter_modules(folder) if not item.name.startswith("_"))
@@ -80,7 +80,7 @@ def read_file(path: Path, request: ImportRequest) -> ForeignLog:
 
 
 def _format_of(file: ForeignFile, name: str | None) -> Format:
-    known = formats()
+    known = known_formats()
     hint = f"say what it is: --format {'|'.join(known)}"
     if name is not None:
         if name not in known:
