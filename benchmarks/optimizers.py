@@ -29,6 +29,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import summarize
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import make_suite
 from loopbench.runs.store.records import read_records
 
@@ -37,13 +38,6 @@ PAGE = ROOT / "docs" / "optimize.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 SUITE = "arithmetic(size=100)"
 ALPHA = 0.05
-
-
-class Silent:
-    """Watches, and tells nobody."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *told: None
 
 
 def profile(folder: Path, weakness: str, rate: float) -> str:
@@ -60,7 +54,7 @@ def optimized(loops: Sequence[str], optimizer: str, profile: str, runs: Path, **
     given = {"suite": SUITE, "repeats": 1, "mlflow": False, "budget": {"calls": 100_000}, "runs": runs}
     chosen = {"loops": tuple(loops), "optimizer": optimizer, "profiles": (profile,)}
     made = prepare(load_optimize_config(None, given | chosen | more))
-    stopped = run(made, Silent(), Silent())
+    stopped = run(made)
     if stopped:
         raise RuntimeError(stopped)
     return optimization_result(made.folder)
@@ -209,7 +203,7 @@ def _drawn(loops: Sequence[str], profile: str, replicates: int, seed: int, folde
         runs=folder / "runs",
     )
     experiment = compare.prepare(config)
-    compare.run(experiment, Silent())
+    compare.run(experiment, Unwatched())
     records = sorted(read_records(experiment.folder), key=lambda record: record.repeat)
     return [[*found] for _, found in groupby(records, key=lambda record: record.repeat // REPEATS)]
 

@@ -10,7 +10,6 @@ import pytest
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import generated_suites
@@ -22,15 +21,10 @@ BULKY = {"ecommerce", "library", "long_haul"}
 NAMES = sorted(generated_suites())
 
 
-class Quiet(Unwatched):
-    def finished(self, record: Record) -> None:
-        return None
-
-
 def solved(runs: Path, suite: str, loops: tuple[str, ...], **config: Any) -> dict[str, float]:
     """Design → accuracy, all tasks scored."""
     experiment = prepare(CompareConfig(suite=suite, loops=loops, runs=runs, mlflow=False, **config))
-    assert run(experiment, Quiet()) == ""
+    assert run(experiment, Unwatched()) == ""
     arms = results(experiment.folder).to_json()["arms"]
     assert all(arm["scored"] == arm["trials"] for arm in arms)
     return {arm["loop"]: arm["accuracy"]["value"] for arm in arms}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from loopbench.datasets import arithmetic
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
+from loopbench.experiments.gate import bless, write_baseline
 from loopbench.loops import Bare, Finish
 from loopbench.metrics.judgement import Judgement
 from loopbench.reports.dataframes import Loaded
@@ -69,8 +71,6 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
 
 
 def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> None:
-    from loopbench.experiments.gate import bless, write_baseline
-
     path = tmp_path / "baseline.json"
     write_baseline(path, bless(pair.results))
     assert loopbench.gate(path, pair).finding.outcome == "identical"
@@ -125,8 +125,12 @@ def test_an_error_comes_out_of_the_thread_beside_a_running_event_loop() -> None:
     [
         ({"loops": "bare"}, "loops: give a list"),
         ({"loops": ["bear"]}, "did you mean 'bare'"),
-        ({"repaets": 3}, "unknown field 'repaets'; did you mean 'repeats'"),
-        ({"tasks": 0}, "--tasks"),
+        ({"repaets": 3}, "^unknown field 'repaets'; did you mean 'repeats'"),
+        ({"tasks": 0}, "^tasks: .* got 0$"),
+        ({"trial_timeout_s": 0}, "^trial_timeout_s: .* got 0$"),
+        ({"provider": {"attempts": 0}}, "^provider.attempts: .* got 0$"),
+        ({"loops": ["bare", "bare"]}, "^loops: 'bare' is given twice"),
+        ({"looks": 2}, "^looks end a run once every pair is decided"),
         ({"profiles": ["nowhere"]}, "nowhere"),
     ],
 )
@@ -135,6 +139,46 @@ def test_a_mistake_is_told_in_one_line_and_makes_nothing(settings: dict[str, Any
     with pytest.raises(ValueError, match=message) as raised:
         loopbench.compare(**made)
     assert "\n" not in str(raised.value)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: loopbench.ablate("finish", {}), "^factors: give at least one"),
+        (lambda: loopbench.ablate("finish", {"parse_retries": [0]}), "^factors: parse_retries: give two values or more"),
+        (
+            lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, cells=CellChoice(most_trials=0)),
+            "^most_trials: it must be at least 1, got 0",
+        ),
+        (lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, tasks=0), "^tasks: .* got 0"),
+        (lambda: loopbench.optimize(["bare"], tasks=0), "^tasks: .* got 0"),
+        (lambda: loopbench.optimize(["bare"], threads=0), "^threads: "),
+        (lambda: loopbench.optimize(["bare"], budget={"calls": 0}), "^budget.calls: "),
+        (lambda: loopbench.ablate("finish", {"parse_retries": 3}), "^factors: parse_retries: give a list of values, got 3"),  # type: ignore[dict-item]
+        (lambda: loopbench.gate("nowhere.json"), "^baseline: nowhere.json: No such file"),
+        (lambda: loopbench.optimize(["bare"], treads=1), "^unknown field 'treads'"),
+    ],
+)
+def test_a_mistake_names_the_setting_and_not_the_flag(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
+        call()
+    assert "--" not in str(raised.value)
+
+
+def test_a_mistake_about_a_run_names_the_setting(pair: Loaded) -> None:
+    with pytest.raises(ValueError, match=r"^margin: it must be more than 0 and less than 1, got 0"):
+        loopbench.size(pair, margin=0)
+    with pytest.raises(ValueError, match=r"^again: .* is the same run"):
+        loopbench.size(pair, again=pair)
+    with pytest.raises(ValueError, match=r"^purpose: .* known: compare, gate"):
+        loopbench.size(pair, purpose="gaet")  # type: ignore[arg-type]
+
+
+def test_a_metric_that_is_not_known_is_refused_before_the_gate_runs_anything(pair: Loaded, tmp_path: Path) -> None:
+    write_baseline(tmp_path / "baseline.json", bless(pair.results))
+    with pytest.raises(ValueError, match="unknown metric 'nope'"):
+        loopbench.gate(tmp_path / "baseline.json", metrics={"nope": 1.0}, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -147,6 +191,7 @@ def test_why_wants_two_arms_or_none(pair: Loaded) -> None:
 
 SCRIPT = """
 import loopbench
+from loopbench.experiments.gate import bless, write_baseline
 from loopbench.loops import Bare
 
 
@@ -191,4 +236,4 @@ def test_a_notebook_shows_a_bar_that_ends_where_the_run_does(quiet: dict[str, An
     shown.clear()
     loopbench.compare(["bare"], progress=False, **quiet)
     assert not shown
-    assert progress_module.is_shown(True)
+    assert progress_module.shows_progress(True)

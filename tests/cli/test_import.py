@@ -122,7 +122,7 @@ def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
     sized = loopbench("size", "latest").out
     assert "trials" in sized
     assert "model calls" not in sized
-    assert "No price is known, so dollars cannot be said.\n" in sized
+    assert "No price is known, so the cost in dollars is unknown.\n" in sized
 
 
 def test_errors_are_one_line_and_leave_nothing(loopbench, here):

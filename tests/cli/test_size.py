@@ -30,7 +30,7 @@ def test_the_answers_come_first_and_hold_for_both_uses(loopbench, pilot):
     assert first.startswith("To decide each pair within 0.100 (accuracy, 80 % sure): ")
     assert second.startswith("For a gate over 2 arms with a margin of 0.100 (accuracy, 80 % sure): ")
     assert "--suite 'arithmetic(size=" in first
-    for title in ("Sizes that suffice for a comparison", "Sizes that suffice for a gate", "By what two runs of one loop"):
+    for title in ("Sizes that suffice for a comparison", "Sizes that suffice for a gate", "How much two runs of one loop"):
         assert title in ended.out
     assert "The model is scripted" in ended.out
 
@@ -74,10 +74,10 @@ def test_other_metrics_and_a_second_run(loopbench, pilot):
 def test_bad_input_is_one_line(loopbench, pilot):
     for arguments, says in (
         (["nowhere"], "no run 'nowhere'"),
-        (["latest", "--margin", "0"], "--margin: more than 0 and less than 1 is wanted, got 0.0"),
-        (["latest", "--margin", "2"], "--margin: more than 0 and less than 1 is wanted, got 2.0"),
-        (["latest", "--power", "1"], "--power: 0.5 or more and less than 1 is wanted, got 1.0"),
-        (["latest", "--alpha", "0.7"], "--alpha: more than 0 and less than 0.5 is wanted, got 0.7"),
+        (["latest", "--margin", "0"], "--margin: it must be more than 0 and less than 1, got 0.0"),
+        (["latest", "--margin", "2"], "--margin: it must be more than 0 and less than 1, got 2.0"),
+        (["latest", "--power", "1"], "--power: it must be at least 0.5 and less than 1, got 1.0"),
+        (["latest", "--alpha", "0.7"], "--alpha: it must be more than 0 and less than 0.5, got 0.7"),
         (["latest", "--metric", "speed"], "--metric: unknown metric 'speed'; there are accuracy, steps"),
         (["latest", "--metric", "cost_usd"], "cost_usd is not known of any trial"),
         (["latest", "--again", "latest"], "is the same run"),

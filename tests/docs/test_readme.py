@@ -24,7 +24,6 @@ from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimize.run import run as search_and_test
 from loopbench.experiments.optimize.tables import tables, verdicts
-from loopbench.experiments.optimize.watchers import Watchers
 from loopbench.metrics.comparison import Comparison
 from loopbench.reports.html.charts import accuracy
 from loopbench.reports.html.svg import standalone
@@ -92,7 +91,7 @@ def optimized(runs: Path, loops: Sequence[str] = LOOPS) -> OptimizationResult:
         "runs": runs,
     }
     made = optimizations.prepare(load_optimize_config(None, settings))
-    search_and_test(made, Watchers(), Unwatched())
+    search_and_test(made)
     return optimization_result(made.folder)
 
 

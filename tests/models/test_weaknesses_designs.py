@@ -40,16 +40,11 @@ STATES = DECIDES | {"phased": "answer", "react_extract": "extract"}
 """Design → the predictor that states the answer."""
 
 
-class Quiet(Unwatched):
-    def finished(self, record: Record) -> None:
-        return None
-
-
 def compared(folder: Path, suite: str, profile: str, *loops: str, **config: Any) -> list[float]:
     """Accuracy by loop."""
     made = CompareConfig(suite=suite, loops=loops, profiles=(profile,), runs=folder, mlflow=False, **config)
     experiment = prepare(made)
-    assert run(experiment, Quiet()) == ""
+    assert run(experiment, Unwatched()) == ""
     arms = results(experiment.folder).to_json()["arms"]
     assert all(arm["scored"] == arm["trials"] for arm in arms)
     assert all(arm["faults"]["landed"] == arm["faults"]["scheduled"] for arm in arms)

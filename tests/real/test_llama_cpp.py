@@ -286,19 +286,12 @@ def test_the_probe_says_what_this_server_can_do_each_in_one_line(server):
 # --- whole runs ---
 
 
-class Silent(Unwatched):
-    """Progress that nobody watches."""
-
-    def finished(self, record: Record) -> None:
-        return None
-
-
 def run(runs: Path, server, **changes: Any) -> Path:
     """The folder of a comparison through the Python API."""
     values: dict[str, Any] = {"loops": LOOPS, "models": (NAME,), "base_url": server.url, "provider": PATIENT, "tasks": 2}
     values |= {"concurrency": 4, "trial_timeout_s": 600.0, "mlflow": False, "runs": runs} | changes
     experiment = prepare(CompareConfig(**values))
-    assert compare.run(experiment, Silent()) == ""
+    assert compare.run(experiment, Unwatched()) == ""
     return experiment.folder
 
 
@@ -380,7 +373,7 @@ def test_a_server_that_falls_silent_is_no_failure_of_the_loop(server, tmp_path):
     assert (record.status, record.errors, record.scores) == ("errored", {"provider.timeout": 1}, {})
     assert record.reason.startswith("provider: ")
     again = reopen(folder, Permissions(base_url=server.url))
-    assert compare.run(again, Silent()) == ""
+    assert compare.run(again, Unwatched()) == ""
     (record,) = read_records(folder)
     assert (record.status, record.attempt) == ("scored", 1)
 

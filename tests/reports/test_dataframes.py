@@ -282,9 +282,9 @@ def test_what_an_imported_record_does_not_tell_is_not_known():
 def test_effects_are_those_of_an_ablation(tmp_path):
     config = CompareConfig(tasks=6, profiles=("flaky-format",), runs=tmp_path, mlflow=False)
     experiment = ablation.prepare(ablation.AblationRequest("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
-    assert compare.run(experiment, Silent()) == ""
+    assert compare.run(experiment, Unwatched()) == ""
     run = loopbench.load(experiment.folder)
-    made = ablation.ablated(run.results)
+    made = ablation.ablation_result(run.results)
     assert made is not None
     assert run.effects["term"].tolist() == [effect.term for effect in made.effects.effects]
     assert run.effects["difference"].tolist() == [effect.difference.value for effect in made.effects.effects]
@@ -303,13 +303,8 @@ def folder(tmp_path_factory) -> Path:
         loops=("bare", "bare(max_steps=2)"), tasks=6, repeats=2, profiles=("flaky-tools",), runs=runs, mlflow=False
     )
     experiment = prepare(config)
-    assert compare.run(experiment, Silent()) == ""
+    assert compare.run(experiment, Unwatched()) == ""
     return experiment.folder
-
-
-class Silent(Unwatched):
-    def finished(self, record: Record) -> None:
-        return None
 
 
 def test_a_run_is_found_by_path_by_name_and_as_the_latest(folder, monkeypatch, tmp_path):

@@ -19,7 +19,6 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import SessionSettings, reopen
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
 from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
 from loopbench.runs.config import BudgetConfig, CompareConfig, ProviderConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -36,15 +35,10 @@ OverHttp = Callable[[], AbstractContextManager[None]]
 ON_THE_WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith(("provider.", "wire.")))
 
 
-class Silent(Unwatched):
-    def finished(self, record: Record) -> None:
-        return None
-
-
 def made(folder: Path, **config: Any) -> Results:
     values: dict[str, Any] = {"loops": LOOPS, "suite": LESS, "mlflow": False, "concurrency": 64} | config
     experiment = prepare(CompareConfig(runs=folder / "runs", **values))
-    assert run(experiment, Silent()) == ""
+    assert run(experiment, Unwatched()) == ""
     return results(experiment.folder)
 
 
@@ -173,11 +167,11 @@ def test_an_interrupted_recording_goes_on_and_is_whole_in_the_end(tmp_path: Path
         cassette_mode="record", budget={"calls": 40}, concurrency=4,
     )  # fmt: skip
     experiment = prepare(config)
-    assert run(experiment, Silent()) != ""
+    assert run(experiment, Unwatched()) != ""
     folder = experiment.folder
     with pytest.raises(RunError, match="type it again: --cassette"):
         reopen(folder)
-    assert run(reopen(folder, Permissions(cassette=tmp_path / "tape"), MORE), Silent()) == ""
+    assert run(reopen(folder, Permissions(cassette=tmp_path / "tape"), MORE), Unwatched()) == ""
     found = results(folder)
     assert found.is_complete
     again = made(tmp_path, loops=("bare", "react_extract"), cassette=tmp_path / "tape")
@@ -257,8 +251,8 @@ def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str)
     )  # fmt: skip
     experiment = prepare(config)
     assert experiment.manifest.models["openai/scripted"]["tool_choice"] is False
-    assert run(experiment, Silent()) != ""
-    assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Silent()) == ""
+    assert run(experiment, Unwatched()) != ""
+    assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Unwatched()) == ""
     assert {record.status for record in results(experiment.folder).records} == {"scored"}
 
 
@@ -299,7 +293,7 @@ def test_a_run_on_a_server_that_is_down_stops_early_and_can_be_gone_on_with(tmp_
             base_url=f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", provider=ProviderConfig(attempts=1),
         )  # fmt: skip
         experiment = prepare(config)
-        assert "the first 50 trials all failed, the last because of provider: " in run(experiment, Silent())
+        assert "the first 50 trials all failed, the last because of provider: " in run(experiment, Unwatched())
     found = results(experiment.folder)
     assert not found.is_complete
     assert {record.status for record in found.records} == {"errored"}

@@ -21,18 +21,18 @@ COLUMNS = 110
 
 
 @contextmanager
-def shown(experiment: Experiment, wanted: bool | None) -> Iterator[Progress]:
+def progress_display(experiment: Experiment, wanted: bool | None) -> Iterator[Progress]:
     """Show the progress of a run for as long as the block lasts. `wanted`: None shows it where a person is likely to look."""
     display = _notebook_display() if wanted is not False else None
     if display is not None:
         with _in_notebook(experiment, display) as view:
             yield view
     else:
-        with watching(experiment, quiet=not is_shown(wanted)) as progress:
+        with watching(experiment, quiet=not shows_progress(wanted)) as progress:
             yield progress
 
 
-def is_shown(wanted: bool | None) -> bool:
+def shows_progress(wanted: bool | None) -> bool:
     """Whether progress that knows only terminals is shown."""
     return sys.stderr.isatty() if wanted is None else wanted
 

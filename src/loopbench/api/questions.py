@@ -7,12 +7,13 @@ Settings beyond the named parameters are fields of `CompareConfig`, such as `tas
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from loopbench.cli.optimize_progress import watching as watching_search
 from loopbench.datasets.task import Suite
@@ -39,18 +40,19 @@ from loopbench.protocol.names import value_text
 from loopbench.reports.dataframes import Loaded, load
 from loopbench.reports.html.files import PAGE, write_page
 from loopbench.reports.html.page import report_html
-from loopbench.runs.config import CompareConfig, load_config
+from loopbench.runs.config import CompareConfig, SettingError, load_config
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
 
 from .conclusion import Conclusion
 from .objects import check_workers_can_import, loop_name, suite_name
-from .progress import is_shown, shown
+from .progress import progress_display, shows_progress
 
 AnyLoop = str | Loop | type[Loop]
 AnySuite = str | Suite | Callable[..., Suite]
 AnyRun = str | Path | Loaded
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,20 @@ class CellChoice:
     """Whether interactions of two factors are tested too."""
 
 
+def _naming_settings(question: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Let a mistake name the setting as a program passes it, not the flag of the command line."""
+
+    @functools.wraps(question)
+    def asked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        try:
+            return question(*args, **kwargs)
+        except SettingError as error:
+            raise ValueError(error.in_python) from None
+
+    return asked
+
+
+@_naming_settings
 def compare(
     loops: Sequence[AnyLoop] = (),
     suite: AnySuite = "arithmetic",
@@ -86,6 +102,7 @@ def compare(
     return _carry_out(lambda: prepare(config), progress)
 
 
+@_naming_settings
 def ablate(
     loop: AnyLoop,
     factors: Mapping[str, Sequence[Any]],
@@ -102,12 +119,16 @@ def ablate(
     Everything else is as for `compare`, and so is what is raised.
     """
     named = loop_name(loop)
+    for option, values in factors.items():
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise ValueError(f"factors: {option}: give a list of values, got {values!r}")
     texts = tuple(f"{option}={','.join(value_text(value) for value in values)}" for option, values in factors.items())
     request = ablation.AblationRequest(named, texts, cells.design, cells.most_trials, cells.interactions)
     config = _config({"loops": (named,), "suite": suite, "profiles": profiles, **settings})
     return _carry_out(lambda: ablation.prepare(request, config), progress)
 
 
+@_naming_settings
 def gate(
     baseline: str | Path,
     run: AnyRun | None = None,
@@ -125,18 +146,23 @@ def gate(
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
-    known = gates.read_baseline(path)
+    try:
+        blessed = gates.read_baseline(path)
+    except OSError as error:
+        raise ValueError(f"baseline: {path}: {error.strerror}") from None
+    gates.check_request(blessed, metrics, alpha)
     if run is None:
-        folder = _run_again(known, path, loops, progress, settings)
+        folder = _run_again(blessed, path, loops, progress, settings)
     elif loops or settings:
         raise ValueError(f"{next(iter(settings), 'loops')} is for a new run; leave it out, or leave run out")
     else:
         folder = _loaded(run).results.folder
-    judged = gates.judge(gates.read_run(folder), known, metrics=metrics, alpha=alpha, path=path)
+    judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path)
     said = [*gate_outputs.paragraphs(judged), *gate_outputs.task_lines(judged)]
     return Conclusion(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
 
 
+@_naming_settings
 def optimize(
     loops: Sequence[AnyLoop] = (),
     optimizer: str = "BootstrapFewShot",
@@ -159,7 +185,7 @@ def optimize(
 
     def search() -> Path:
         made = optimizations.prepare(config)
-        with watching_search(made, quiet=not is_shown(progress)) as display:
+        with watching_search(made, quiet=not shows_progress(progress)) as display:
             stopped = search_and_test(made, display, display)
         _warn_if_stopped(stopped, made.folder)
         return made.folder
@@ -168,6 +194,7 @@ def optimize(
     return Conclusion(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
 
 
+@_naming_settings
 def size(
     run: AnyRun,
     *,
@@ -185,7 +212,7 @@ def size(
     """
     request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,))
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
-    return Conclusion(found.run, [*size_tables.answers(found), *found.doubts], size_tables.tables(found), found)
+    return Conclusion(found.run, [*size_tables.answers(found), *found.caveats], size_tables.tables(found), found)
 
 
 def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | None = None) -> Conclusion[Why]:
@@ -233,7 +260,7 @@ def _carry_out(prepared: Callable[[], Experiment], progress: bool | None) -> Loa
 
     def finish() -> Results:
         experiment = prepared()
-        with shown(experiment, progress) as watching:
+        with progress_display(experiment, progress) as watching:
             stopped = run(experiment, watching)
         found = results(experiment.folder)
         _warn_if_stopped(stopped, experiment.folder)

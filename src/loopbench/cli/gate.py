@@ -20,7 +20,7 @@ from loopbench.experiments.gate import (
     Baseline,
     GateResult,
     RerunSettings,
-    check_asked,
+    check_request,
     github_annotations,
     judge,
     prepare_again,
@@ -125,7 +125,7 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     if options.run is not None and given:
         raise ValueError(f"{given[0]} is for a new run; leave it out, or the run {str(options.run)!r}")
     known, margins = read_baseline(options.baseline), _margins(options.margin, options.metric)
-    check_asked(known, margins, options.alpha)
+    check_request(known, margins, options.alpha)
     targets = outputs.targets()  # before a run that may cost money
     if options.run is None:
         load_env()  # keys may stand in a .env of the current directory

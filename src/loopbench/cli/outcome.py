@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.compare.results import Results
 from loopbench.reports.html.files import PAGE, write_page
 from loopbench.reports.html.page import report_html
@@ -16,7 +16,7 @@ from .console import say
 
 def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -> None:
     """Print a run's results to stdout; for an ablation its effects, and the arms' own tables if all metrics are asked for."""
-    ablation = ablated(found)
+    ablation = ablation_result(found)
     if as_json:
         print(json.dumps(found.to_json() | (ablation.to_json() if ablation else {}), ensure_ascii=True, allow_nan=False))
         return

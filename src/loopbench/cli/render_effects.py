@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from loopbench.experiments.ablate.ablation import Ablated
+from loopbench.experiments.ablate.ablation import AblationResult
 from loopbench.experiments.ablate.tables import conclusions, is_shown, notes, tables
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
@@ -22,12 +22,12 @@ NARROWEST = 24
 STYLES = {"better": "green", "worse": "red"}
 
 
-def ablation(made: Ablated) -> None:
+def ablation(made: AblationResult) -> None:
     """Print what each factor does in one line, then the tables, the chart and the notes."""
     console = out()
     for line in conclusions(made):
         console.print(Text(plain(line), style="bold"), soft_wrap=True)
-    console.print(Text(plain(made.found.title)), soft_wrap=True)
+    console.print(Text(plain(made.results.title)), soft_wrap=True)
     for table in tables(made):
         print_table(table, console)
     shown = [effect for effect in made.effects.effects if effect.metric == PRIMARY]

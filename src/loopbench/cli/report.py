@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from loopbench.experiments.ablate import tables as ablation_tables
-from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.several_runs import collect
 from loopbench.experiments.compare.several_runs import to_markdown as collection_to_markdown
@@ -90,7 +90,7 @@ def _one(folder: Path, form: str, options: ReportOptions) -> int:
 
 
 def _markdown(found: Results) -> str:
-    made = ablated(found)
+    made = ablation_result(found)
     if made is not None:
         return ablation_tables.to_markdown(made)
     return to_markdown(run_name(found.folder), found.comparison, found.views)

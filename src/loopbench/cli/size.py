@@ -76,5 +76,5 @@ def _print(made: Sizing) -> None:
         console.print(Text(plain(answer), style="bold"), soft_wrap=True)
     for table in report.tables(made):
         print_table(table, console)
-    for doubt in made.doubts:
+    for doubt in made.caveats:
         console.print(Text(plain(doubt), style="dim"), soft_wrap=True)

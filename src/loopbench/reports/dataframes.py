@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import tables, verdicts
@@ -87,7 +87,7 @@ class Loaded:
     @cached_property
     def effects(self) -> pd.DataFrame:
         """Of an ablation, a row per effect, metric and profile: main effects and interactions; of all else, no row."""
-        made = ablated(self.results)
+        made = ablation_result(self.results)
         found = () if made is None else made.effects.effects
         rows = [_flat({k: v for k, v in effect.to_json().items() if k not in _LISTS}) for effect in found]
         return self._table(rows, _EFFECTS)
@@ -134,7 +134,7 @@ class Loaded:
 
     def _sentences(self) -> list[str]:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
-        comparison, ablation = self.comparison, ablated(self.results)
+        comparison, ablation = self.comparison, ablation_result(self.results)
         invalid = ["This run is invalid: no verdict of it holds."] if comparison.invalid else []
         warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
         if hidden := len(comparison.warnings) - len(warnings):

@@ -247,6 +247,14 @@ class CompareConfig(BaseModel):
         return made
 
 
+class SettingError(ValueError):
+    """A mistake in one setting. The text names its flag; `in_python` names the setting as a call from Python passes it."""
+
+    def __init__(self, setting: str, reason: str, flag: str | None = None) -> None:
+        super().__init__(f"{flag or flag_of([setting])}: {reason}")
+        self.in_python = f"{setting}: {reason}" if setting else reason
+
+
 def read_toml(file: Path | None) -> dict[str, Any]:
     """Read a configuration file; without a file there are no settings. Raises ValueError in one line, or OSError."""
     if file is None:
@@ -284,13 +292,19 @@ def config_from(
         path = [str(part) for part in first["loc"]]
         if first["type"] == "extra_forbidden":
             model = _SECTIONS.get(path[0], CompareConfig) if len(path) > 1 else CompareConfig
-            raise ValueError(f"{source}: unknown field {'.'.join(path)!r}; {nearest(path[-1], model.model_fields)}") from None
+            raise mistake(source, f"unknown field {'.'.join(path)!r}; {nearest(path[-1], model.model_fields)}") from None
         message = first["msg"].removeprefix("Value error, ")
         if not path:
-            where = source if source == COMMAND_LINE or not typed else f"{source} and the {COMMAND_LINE}"
-            raise ValueError(f"{where}: {message}") from None
-        where = flag_of(path, flags) if _is_typed(path, typed) else f"{source}: {'.'.join(path)}"
-        raise ValueError(f"{where}: {message}, got {_short(first['input'])}") from None
+            raise mistake(source if source == COMMAND_LINE or not typed else f"{source} and the {COMMAND_LINE}", message) from None
+        message = f"{message}, got {_short(first['input'])}"
+        if _is_typed(path, typed):
+            raise SettingError(".".join(path), message, flag_of(path, flags)) from None
+        raise ValueError(f"{source}: {'.'.join(path)}: {message}") from None
+
+
+def mistake(source: str, message: str) -> ValueError:
+    """Return an error about no single known setting; a call from Python has no command line to blame."""
+    return SettingError("", message, source) if source == COMMAND_LINE else ValueError(f"{source}: {message}")
 
 
 def _is_typed(path: Sequence[str], typed: Mapping[str, Any]) -> bool:

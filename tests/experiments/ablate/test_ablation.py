@@ -12,8 +12,8 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from loopbench.experiments.ablate.ablation import Ablated, AblationRequest, ablated, prepare
-from loopbench.experiments.ablate.tables import conclusions, effects_tables, notes, tables, to_markdown
+from loopbench.experiments.ablate.ablation import AblationRequest, AblationResult, ablation_result, prepare
+from loopbench.experiments.ablate.tables import conclusions, notes, tables, to_markdown
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import MAX_PAIRED, Results, results
@@ -40,9 +40,9 @@ def config(tmp_path: Path) -> Callable[..., CompareConfig]:
     return make
 
 
-def done(experiment: Experiment) -> Ablated:
+def done(experiment: Experiment) -> AblationResult:
     assert run(experiment, Unwatched()) == ""
-    found = ablated(results(experiment.folder))
+    found = ablation_result(results(experiment.folder))
     assert found is not None
     return found
 
@@ -67,7 +67,7 @@ def test_effects_are_differences_between_the_arms(config):
     found = done(prepare(AblationRequest("finish", RETRIES), config()))
     share = {
         tuple(found.ablation.cells[arm.info.arm].values()): arm.summary.accuracy.value
-        for arm in found.found.comparison.arms
+        for arm in found.results.comparison.arms
         if arm.summary.accuracy is not None
     }
     by_term = {effect.term: effect.difference for effect in found.effects.effects if effect.metric == "accuracy"}
@@ -83,19 +83,19 @@ def test_a_stopped_run_goes_on_to_the_same_effects(config):
     whole = done(experiment)
     trials = experiment.folder / TRIALS
     trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:20]))  # as a kill leaves it
-    stopped = ablated(results(experiment.folder))
+    stopped = ablation_result(results(experiment.folder))
     assert stopped is not None
-    assert not stopped.found.is_complete
+    assert not stopped.results.is_complete
     assert stopped.effects != whole.effects
     again = done(reopen(experiment.folder))
-    assert again.found.digest == whole.found.digest
+    assert again.results.digest == whole.results.digest
     assert again.effects == whole.effects
     assert again.ablation == whole.ablation
 
 
 def test_before_any_trial_there_are_no_effects(config):
     experiment = prepare(AblationRequest("finish", RETRIES), config())
-    found = ablated(results(experiment.folder))
+    found = ablation_result(results(experiment.folder))
     assert found is not None
     assert found.effects.effects == ()
     assert conclusions(found) == []
@@ -113,7 +113,7 @@ def test_each_profile_has_its_effects(config):
 
 def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config):
     found = done(prepare(AblationRequest("finish", FOUR, design="fractional"), config()))
-    assert len(found.found.comparison.arms) == len(found.layout.cells) == 8
+    assert len(found.results.comparison.arms) == len(found.layout.cells) == 8
     assert found.ablation.resolution == 4
     assert "parse_retries × forced_finish = parallel_tools × list_tools_in_error" in found.layout.aliases
     said = " ".join(notes(found))
@@ -167,11 +167,11 @@ def test_options_that_are_not_varied_stay_as_typed(config):
 def test_many_cells_are_not_compared_in_pairs(config):
     values = ",".join(map(str, range(MAX_PAIRED + 1)))
     found = done(prepare(AblationRequest("finish", (f"parse_retries={values}",)), config(suite="arithmetic(size=3)")))
-    assert found.found.comparison.pairs == ()
-    assert not any("no task was scored in both" in warning for warning in found.found.comparison.warnings)
+    assert found.results.comparison.pairs == ()
+    assert not any("no task was scored in both" in warning for warning in found.results.comparison.warnings)
     assert any("too many to compare in pairs" in note for note in notes(found))
     fewer = done(prepare(AblationRequest("finish", RETRIES), config(suite="arithmetic(size=3)")))
-    assert fewer.found.comparison.pairs
+    assert fewer.results.comparison.pairs
 
 
 def test_a_comparison_is_no_ablation(config):
@@ -179,15 +179,14 @@ def test_a_comparison_is_no_ablation(config):
 
     experiment = prepare_comparison(config(loops=("bare", "finish")))
     found = results(experiment.folder)
-    assert ablated(found) is None
-    assert effects_tables(found) == ()
+    assert ablation_result(found) is None
 
 
 # What is said.
 
 
 @pytest.fixture(scope="module")
-def reacted(tmp_path_factory: pytest.TempPathFactory) -> Ablated:
+def reacted(tmp_path_factory: pytest.TempPathFactory) -> AblationResult:
     config = CompareConfig(
         suite="events", tasks=60, repeats=2, profiles=("flaky-format",), mlflow=False, runs=tmp_path_factory.mktemp("runs")
     )
@@ -203,7 +202,7 @@ def test_a_factor_that_depends_on_another_says_how(reacted):
 
 
 def test_an_invalid_run_has_no_conclusion(reacted):
-    broken = replace(reacted.found, comparison=replace(reacted.found.comparison, invalid=True))
+    broken = replace(reacted.results, comparison=replace(reacted.results.comparison, invalid=True))
     assert conclusions(replace(reacted, found=broken)) == []
     assert any("no effect of it holds" in note for note in notes(replace(reacted, found=broken)))
 
@@ -255,13 +254,15 @@ def test_json_has_what_the_page_promises(reacted):
         {"resolution": []},
     ],
 )
-def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, tmp_path: Path, broken: Any):
-    kept = reacted.found.manifest.ablation
-    manifest = reacted.found.manifest.to_json()
+def test_a_manifest_that_makes_no_sense_is_one_line(reacted: AblationResult, tmp_path: Path, broken: Any):
+    kept = reacted.results.manifest.ablation
+    manifest = reacted.results.manifest.to_json()
     manifest["ablation"] = {**kept, **broken} if isinstance(broken, dict) and broken else broken
     write_manifest_json(tmp_path, manifest)
     with pytest.raises(RunError, match=r"the manifest's 'ablation' does not fit its arms|json: ablation: ") as caught:
-        ablated(Results(reacted.found.folder, read_manifest(tmp_path), reacted.found.records, reacted.found.comparison))
+        ablation_result(
+            Results(reacted.results.folder, read_manifest(tmp_path), reacted.results.records, reacted.results.comparison)
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -279,7 +280,7 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, tmp_path: 
         ),
         (AblationRequest("finish", ("parse_retries=0",)), "--factor parse_retries: give two values or more, the base first"),
         (AblationRequest("finish", ("parse_retries=",)), "--factor parse_retries: give two values or more"),
-        (AblationRequest("finish", ("parse_retries=0,2,0",)), "--factor parse_retries: the value 0 stands twice"),
+        (AblationRequest("finish", ("parse_retries=0,2,0",)), "--factor parse_retries: the value 0 is given twice"),
         (AblationRequest("finish", ("parse_retries=0,2", "parse_retries=3,4")), "--factor parse_retries: it is given twice"),
         (AblationRequest("finish(parse_retries=1)", ("parse_retries=0,2",)), "given twice, finish(parse_retries=1) has it too"),
         (
@@ -298,23 +299,23 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, tmp_path: 
         (AblationRequest("finsh", ("parse_retries=0,1",)), "unknown loop 'finsh'; did you mean 'finish'?"),
         (AblationRequest("finish", RETRIES, metrics=("step",)), "--metric: unknown metric 'step'; did you mean 'steps'?"),
         (AblationRequest("finish", RETRIES, design="half"), "--design: known: full, fractional"),
-        (AblationRequest("finish", RETRIES, most_trials=0), "--budget-trials: 0 is no number of trials"),
+        (AblationRequest("finish", RETRIES, most_trials=0), "--budget-trials: it must be at least 1, got 0"),
         (
             AblationRequest("finish", RETRIES, design="fractional"),
             "no fraction of the 4 cells tells main effects from two-factor interactions",
         ),
         (
             AblationRequest("finish", RETRIES, design="full", most_trials=47),
-            "4 cells are too many: each takes 12 trials, of 47 in all",
+            "4 cells are too many: each takes 12 trials, and 47 are allowed in all",
         ),
         (
             AblationRequest("finish", RETRIES, most_trials=47),
-            "all would be 4, each takes 12 trials, of 47 in all (--budget-trials)",
+            "all would be 4, each takes 12 trials, and 47 are allowed in all",
         ),
         (AblationRequest("finish", FOUR, most_trials=95), "a fraction needs at least 8 cells, and 7 are affordable"),
         (
             AblationRequest("finish", (f"parse_retries={','.join(map(str, range(201)))}",)),
-            "201 cells are too many: 200 arms are the most; --design fractional takes fewer",
+            "201 cells are too many: 200 arms are the most; a fractional design takes fewer",
         ),
     ],
 )

@@ -26,14 +26,9 @@ BLIND = "loopbench.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
 
 
-class Silent(Unwatched):
-    def finished(self, record: Record) -> None:
-        return None
-
-
 def made(folder: Path, **config: Any) -> Results:
     experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **config))
-    assert run(experiment, Silent()) == ""
+    assert run(experiment, Unwatched()) == ""
     return results(experiment.folder)
 
 
@@ -268,7 +263,7 @@ def easy(tmp_path, monkeypatch) -> dict[str, Any]:
 
 def test_a_comparison_on_a_suite_that_fails_a_check_says_so(easy):
     experiment = prepare(CompareConfig(**easy))
-    run(experiment, Silent())
+    run(experiment, Unwatched())
     warnings = results(experiment.folder).to_json()["warnings"]
     assert [warning for warning in warnings if warning.startswith("the suite fails a check, guessing: same answer")], warnings
 
@@ -285,7 +280,7 @@ def test_quarantined_tasks_leave_the_denominator_visibly(easy, tmp_path):
     listed = tmp_path / "bad.toml"
     listed.write_text('t3 = "the gold is wrong"\n')
     experiment = prepare(CompareConfig(**easy, quarantine=listed))
-    run(experiment, Silent())
+    run(experiment, Unwatched())
     found = results(experiment.folder)
     (arm,) = found.to_json()["arms"]
     assert (arm["scored"], arm["excluded"]) == (29, 1)

@@ -22,16 +22,11 @@ from loopbench.runs.store.records import TRIALS
 TASKS = 12
 
 
-class Silent(Unwatched):
-    def finished(self, record: Record) -> None:
-        return None
-
-
 def made(folder: Path, **config: Any) -> Results:
     """A run of its own."""
     settings = {"loops": ("bare", "finish"), "profiles": ("clean", "flaky-tools"), "suite": f"arithmetic(size={TASKS})"}
     experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **(settings | config)))
-    assert run(experiment, Silent()) == ""
+    assert run(experiment, Unwatched()) == ""
     return results(experiment.folder)
 
 

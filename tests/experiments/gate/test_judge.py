@@ -171,7 +171,7 @@ def test_an_arm_that_the_run_lacks_makes_it_invalid(baseline, fresh):
     judged = judge(fresh(loops=("bare", "react_extract"), repeats=2), baseline)
     assert judged.outcome == "invalid"
     assert judged.reasons == tuple(
-        f"the run has no arm for finish/{profile}, which the baseline has" for profile in ("clean", "flaky-tools")
+        f"the run has no arm for finish/{profile} of the baseline" for profile in ("clean", "flaky-tools")
     )
     assert judged.lines == ()
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate import (
+    GateArm,
     GateResult,
-    JudgedArm,
     Side,
     TaskChange,
     github_annotations,
@@ -65,7 +65,7 @@ def sides(draw: st.DrawFn) -> Side:
 @st.composite
 def judgements(draw: st.DrawFn) -> GateResult:
     names = draw(st.lists(WORDS, min_size=1, max_size=2, unique=True))
-    arms = tuple(JudgedArm(name, draw(WORDS), False, 12, 12, tuple(draw(st.lists(lines(name), max_size=2)))) for name in names)
+    arms = tuple(GateArm(name, draw(WORDS), False, 12, 12, tuple(draw(st.lists(lines(name), max_size=2)))) for name in names)
     change = st.builds(
         TaskChange,
         st.sampled_from(names),
@@ -178,7 +178,7 @@ CHANGE = TaskChange(
     "the reply could not be read",
     "loopbench show runs/r finish/clean/t1/1",
 )
-ARM = JudgedArm("finish/clean", "finish/clean", False, 240, 240, (LINE,))
+ARM = GateArm("finish/clean", "finish/clean", False, 240, 240, (LINE,))
 JUDGED = GateResult("regression", (), (ARM,), (CHANGE,), 4, ("a note",), Path("runs/r"), Path("b.json"), 0.05, True)
 
 

@@ -32,11 +32,6 @@ from loopbench.runs.store.records import TRIALS
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 
 
-class Silent(Unwatched):
-    def finished(self, record: Record) -> None:
-        return None
-
-
 def ran(folder: Path, suite: Suite, loops: Sequence[str] = ("bare",), **config: Any) -> Path:
     """The folder of a run of loops on a suite that has no name on the command line."""
     values: dict[str, Any] = {"mlflow": False, "concurrency": 8} | config
@@ -47,7 +42,7 @@ def ran(folder: Path, suite: Suite, loops: Sequence[str] = ("bare",), **config: 
     manifest = manifest_of(made, suite, suite.tasks, arms)
     write_manifest(run_folder, manifest)
     experiment = Experiment(run_folder, made, suite, tuple(suite.tasks), arms, manifest)
-    assert run(experiment, Silent()) == ""
+    assert run(experiment, Unwatched()) == ""
     return run_folder
 
 

@@ -16,11 +16,9 @@ from loopbench.experiments.compare.run import run
 from loopbench.experiments.learn_plans.learn import learn_run, open_suite
 from loopbench.protocol.digest import sha256
 from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
-from tests.experiments.learn_plans.helpers import (
-    Silent,
-)
 
 # --- the suite of a run, opened again ---
 
@@ -39,7 +37,7 @@ def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "own_learned.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     experiment = prepare(CompareConfig(loops=("bare",), suite="own_learned:load", runs=tmp_path / "runs", mlflow=False))
-    run(experiment, Silent())
+    run(experiment, Unwatched())
     return experiment.folder
 
 
@@ -63,7 +61,7 @@ def test_a_built_in_suite_is_opened_as_the_run_had_it_and_always_checked(tmp_pat
     experiment = prepare(
         CompareConfig(loops=("bare",), suite="arithmetic(size=4, seed=3)", tasks=2, runs=tmp_path / "runs", mlflow=False)
     )
-    run(experiment, Silent())
+    run(experiment, Unwatched())
     found = learn_run(experiment.folder)
     assert found.checked
     assert len(found.tasks) == 4
@@ -79,7 +77,7 @@ def test_a_quarantine_of_the_run_holds_for_what_is_learned_from_it(tmp_path):
     experiment = prepare(
         CompareConfig(loops=("bare",), suite="arithmetic(size=3)", quarantine=listed, runs=tmp_path / "runs", mlflow=False)
     )
-    run(experiment, Silent())
+    run(experiment, Unwatched())
     assert learn_run(experiment.folder).left == {"arithmetic-0002": "quarantined: ambiguous"}
 
 
@@ -117,9 +115,9 @@ def test_a_run_that_skips_them_shows_them_as_excluded_and_can_be_gone_on_with(tm
         loops=("bare",), suite=name, runs=tmp_path / "runs", mlflow=False, skip_unplanned=True, budget={"calls": 1}
     )
     experiment = prepare(config)
-    assert run(experiment, Silent()) != ""
+    assert run(experiment, Unwatched()) != ""
     again = reopen(experiment.folder, Permissions(code=[name]))
-    run(replace(again, config=again.config.model_copy(update={"budget": type(config.budget)()})), Silent())
+    run(replace(again, config=again.config.model_copy(update={"budget": type(config.budget)()})), Unwatched())
     found = results(experiment.folder)
     assert [record.status for record in sorted(found.records, key=lambda one: one.task)] == ["scored", "excluded", "excluded"]
 

@@ -52,9 +52,6 @@ class Remembers(Unwatched):
     def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         self.told.append(("ended", (ended.status, kept.number)))
 
-    def finished(self, record: Record) -> None:
-        """Of a trial of the test."""
-
     def rollouts(self) -> list[tuple[int, str, int]]:
         return [what for kind, what in self.told if kind == "rolled_out"]
 

@@ -386,7 +386,7 @@ def test_tables(write):
     assert finish["verdict"] == "undecided"
     calls, tokens = (row for row in found["Cost"] if row["design"] == "bare")
     assert (calls["optimization"], tokens["optimization"]) == ("60 + 5 + 6", "6,000 + 500 + 600")
-    assert tokens["a solved one before"] == "600"
+    assert tokens["a solved task before"] == "600"
     assert tokens["break-even"] == "24"
 
 
@@ -394,7 +394,7 @@ def test_dollars_are_shown_where_they_are_known(write):
     priced = {name: SearchCost(1, 10, 100, 0.251) for name in ("search", "proposals", "evaluation")}
     found = optimization_result(write(replace(A, changes=priced), cost_usd=0.01, nominal_usd=0.01))
     row = next(row for row in shown(found)["Cost"] if row["of"] == "USD")
-    assert (row["optimization"], row["a solved one before"]) == ("0.2510 + 0.2510 + 0.2510", "0.03000")
+    assert (row["optimization"], row["a solved task before"]) == ("0.2510 + 0.2510 + 0.2510", "0.03000")
     assert found.designs[0].cost is not None
     assert found.designs[0].cost.amortised is not None
     assert found.designs[0].cost.amortised.break_even.dollars == 51  # 0.753 / (2.5 · 0.01 - 0.01) = 50.2

@@ -91,19 +91,12 @@ def solver() -> Solver:
     return Solver(SUITE, TASKS)
 
 
-class Silent(Unwatched):
-    """Progress that nobody watches."""
-
-    def finished(self, record: Record) -> None:
-        return None
-
-
 def run(tmp_path: Path, server: Server, **changes: Any) -> list[Record]:
     """A comparison through the Python API; gives its records."""
     values: dict[str, Any] = {"loops": LOOPS, "models": (NAME,), "base_url": server.url, "tasks": TASKS, "mlflow": False}
     values |= {"runs": tmp_path / "runs"} | changes
     experiment = prepare(CompareConfig(**values))
-    compare.run(experiment, Silent())
+    compare.run(experiment, Unwatched())
     return read_records(experiment.folder)
 
 

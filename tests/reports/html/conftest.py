@@ -17,7 +17,6 @@ import pytest
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import MANIFEST
@@ -62,14 +61,9 @@ HOSTILE = (
 """What breaks out of text, attributes, styles, scripts, templates, terminals and the writing direction."""
 
 
-class Silent(Unwatched):
-    def finished(self, record: Record) -> None:
-        return None
-
-
 def compared(folder: Path, **config: Any) -> Results:
     experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **config))
-    assert run(experiment, Silent()) == ""
+    assert run(experiment, Unwatched()) == ""
     return results(experiment.folder)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.ablate.ablation import AblationRequest, ablated
+from loopbench.experiments.ablate.ablation import AblationRequest, ablation_result
 from loopbench.experiments.ablate.ablation import prepare as prepare_ablation
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results, results
@@ -272,7 +272,7 @@ def test_an_ablation_says_what_each_factor_does_right_after_the_verdict(ablation
     found = safe(report_html(ablation))
     assert [element.text.strip() for element in found.named("h2")][:2] == ["Verdict", "What each factor does"]
     text = found.named("main")[0].text
-    made = ablated(ablation)
+    made = ablation_result(ablation)
     assert made is not None
     assert all(line in text for line in conclusions(made))
     assert "Highest accuracy: " not in text

@@ -23,7 +23,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop
 from loopbench.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
-from loopbench.runs.config import CompareConfig
+from loopbench.runs.config import CompareConfig, SettingError
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import write_manifest
 from loopbench.runs.options import options_of
@@ -73,17 +73,17 @@ class Ablation:
 # --- before the run ---
 
 
-def prepare(wanted: AblationRequest, config: CompareConfig, folder: Path | None = None) -> Experiment:
+def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None = None) -> Experiment:
     """The run directory of an ablation. Raises ValueError for bad input; then nothing was made."""
-    metrics = _metrics(wanted.metrics)
+    metrics = _metrics(request.metrics)
     if config.looks is not None:
         raise ValueError("looks end a run once every pair is decided; an ablation is about effects: leave looks out")
-    if wanted.most_trials is not None and wanted.most_trials < 1:
-        raise ValueError(f"--budget-trials: {wanted.most_trials} is no number of trials")
-    spec = parse_spec(wanted.loop)
-    factors = _factors(spec, wanted.factors)
+    if request.most_trials is not None and request.most_trials < 1:
+        raise SettingError("most_trials", f"it must be at least 1, got {request.most_trials}", "--budget-trials")
+    spec = parse_spec(request.loop)
+    factors = _factors(spec, request.factors)
     sizes = [len(values) for values in factors.values()]
-    chosen = _cells(wanted, config, sizes)
+    chosen = _cells(request, config, sizes)
     values = [_values(factors, cell) for cell in chosen.cells]
     _check_loops(spec, values)
     texts = [str(_cell_spec(spec, cell)) for cell in values]
@@ -97,7 +97,7 @@ def prepare(wanted: AblationRequest, config: CompareConfig, folder: Path | None 
         "full" if len(values) == math.prod(sizes) else "fractional",
         by_arm,
         default,
-        wanted.interactions,
+        request.interactions,
         metrics,
         chosen.resolution,
         round(chosen.efficiency, 4),
@@ -110,44 +110,48 @@ def prepare(wanted: AblationRequest, config: CompareConfig, folder: Path | None 
 def _metrics(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in METRICS:
-            raise ValueError(f"--metric: unknown metric {name!r}; {nearest(name, METRICS)}")
+            raise SettingError("metrics", f"unknown metric {name!r}; {nearest(name, METRICS)}", "--metric")
     return tuple(dict.fromkeys((PRIMARY, *names)))
 
 
 def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
     """Raises ValueError for a factor that is none: unknown, given twice or in LOOP too, without two different values."""
     if not texts:
-        raise ValueError("--factor: give at least one, such as --factor parse_retries=0,2,5")
+        raise SettingError("factors", "give at least one, such as parse_retries=0,2,5", "--factor")
     known = options_of(find("loop", spec.name))
     factors: dict[str, list[Any]] = {}
     for text in texts:
         name, equals, written = (part.strip() for part in text.partition("="))
         if not equals:
-            raise ValueError(f"--factor {text!r}: write option=value,value")
+            raise _factor_error(repr(text), "write option=value,value")
         if name not in known:
-            raise ValueError(f"--factor {name}: loop {spec.name} has no such option; {nearest(name, known)}")
+            raise _factor_error(name, f"loop {spec.name} has no such option; {nearest(name, known)}")
         if name in factors or name in spec.options:
-            raise ValueError(f"--factor {name}: it is given twice" + (f", {spec} has it too" if name in spec.options else ""))
+            raise _factor_error(name, "it is given twice" + (f", {spec} has it too" if name in spec.options else ""))
         factors[name] = parse_values(written)
         shown = [value_text(value) for value in factors[name]]
         if len(shown) < 2:
-            raise ValueError(f"--factor {name}: give two values or more, the base first: {name}=value,value")
+            raise _factor_error(name, f"give two values or more, the base first, such as {name}=0,2")
         if twice := next((value for value in shown if shown.count(value) > 1), None):
-            raise ValueError(f"--factor {name}: the value {twice} stands twice")
+            raise _factor_error(name, f"the value {twice} is given twice")
     return factors
 
 
-def _cells(wanted: AblationRequest, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
+def _factor_error(name: str, reason: str) -> SettingError:
+    return SettingError(f"factors: {name}", reason, f"--factor {name}")
+
+
+def _cells(request: AblationRequest, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
     """Which cells run. Raises ValueError for too many, and where there is no such fraction."""
-    if wanted.design not in (None, *get_args(Kind)):
-        raise ValueError(f"--design: {nearest(str(wanted.design), get_args(Kind))}")
-    total, limit = math.prod(sizes), _limit(wanted, config)
-    if wanted.design == "full" or (wanted.design is None and (wanted.most_trials is None or total <= limit.cells)):
+    if request.design not in (None, *get_args(Kind)):
+        raise SettingError("design", nearest(str(request.design), get_args(Kind)))
+    total, limit = math.prod(sizes), _limit(request, config)
+    if request.design == "full" or (request.design is None and (request.most_trials is None or total <= limit.cells)):
         if total > limit.cells:
-            raise ValueError(f"{total} cells are too many: {limit.reason}; --design fractional takes fewer")
+            raise ValueError(f"{total} cells are too many: {limit.reason}; a fractional design takes fewer")
         return Fraction(full_factorial(sizes), None, 1.0)
     try:
-        found = fraction(sizes, None if wanted.most_trials is None else limit.cells)
+        found = fraction(sizes, None if request.most_trials is None else limit.cells)
     except ValueError as error:
         raise ValueError(f"{error}; all would be {total}, {limit.reason}") from None
     if len(found.cells) > limit.cells:
@@ -163,16 +167,16 @@ class _Limit:
     reason: str
 
 
-def _limit(wanted: AblationRequest, config: CompareConfig) -> _Limit:
+def _limit(request: AblationRequest, config: CompareConfig) -> _Limit:
     arms = len(config.profiles) * len(config.models)
     reason = f"each takes {arms} arms, of {MAX_ARMS} in all" if arms > 1 else f"{MAX_ARMS} arms are the most"
     most = _Limit(MAX_ARMS // arms, reason)
-    if wanted.most_trials is None:
+    if request.most_trials is None:
         return most
     tasks = tasks_of_split(suite_of(config), config.split)[: config.tasks]
     trials = arms * config.repeats * max(len(tasks), 1)
-    affordable = wanted.most_trials // trials
-    reason = f"each takes {trials} trials, of {wanted.most_trials} in all (--budget-trials)"
+    affordable = request.most_trials // trials
+    reason = f"each takes {trials} trials, and {request.most_trials} are allowed in all"
     return most if affordable >= most.cells else _Limit(affordable, reason)
 
 
@@ -221,10 +225,10 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Ablated:
+class AblationResult:
     """A run of an ablation and what its factors do."""
 
-    found: Results
+    results: Results
     ablation: Ablation
     layout: Layout
     effects: FactorEffects
@@ -232,14 +236,14 @@ class Ablated:
     def to_json(self) -> dict[str, Any]:
         """What `ablate --json` prints: names stay stable."""
         return {
-            "run": str(self.found.folder.resolve()),
-            "digest": self.found.digest,
-            "wall_s": self.found.wall_s,
-            "complete": self.found.is_complete,
-            "invalid": self.found.comparison.invalid,
-            "warnings": list(self.found.comparison.warnings),
-            "alpha": self.found.comparison.alpha,
-            "margin": self.found.comparison.margin,
+            "run": str(self.results.folder.resolve()),
+            "digest": self.results.digest,
+            "wall_s": self.results.wall_s,
+            "complete": self.results.is_complete,
+            "invalid": self.results.comparison.invalid,
+            "warnings": list(self.results.comparison.warnings),
+            "alpha": self.results.comparison.alpha,
+            "margin": self.results.comparison.margin,
             "ablation": {
                 "loop": self.ablation.loop,
                 "factors": {name: list(values) for name, values in self.ablation.factors.items()},
@@ -250,7 +254,7 @@ class Ablated:
                 "default": self.ablation.default,
             },
             "effects": [effect.to_json() for effect in self.effects.effects],
-            "cells": [self._cell(arm) for arm in self.found.comparison.arms],
+            "cells": [self._cell(arm) for arm in self.results.comparison.arms],
             "notes": list(self.effects.notes),
         }
 
@@ -261,14 +265,14 @@ class Ablated:
         return {"arm": arm.info.arm, "values": dict(values), "default": values == self.ablation.default} | told
 
 
-def ablated(found: Results) -> Ablated | None:
-    """The effects of a run; None where it is no ablation. Raises RunError where its manifest says nothing that makes sense."""
+def ablation_result(found: Results) -> AblationResult | None:
+    """The effects of a run; None if it is not an ablation. Raises RunError if its manifest is damaged."""
     if not found.manifest.is_ablation:
         return None
     try:
         ablation = Ablation(**found.manifest.ablation)
         if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
-            raise TypeError("efficiency or resolution is no number")
+            raise TypeError("efficiency or resolution is not a number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
         groups = _groups(found, ablation.cells, factors)
         cells = sorted({cell for group in groups.values() for cell in group})
@@ -278,7 +282,7 @@ def ablated(found: Results) -> Ablated | None:
         made = effects(groups, design, metrics=_metrics(ablation.metrics), alpha=compared.alpha, margin=compared.margin)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{found.folder}: the manifest's 'ablation' does not fit its arms: {error!r}") from None
-    return Ablated(found, ablation, design, made)
+    return AblationResult(found, ablation, design, made)
 
 
 def _groups(

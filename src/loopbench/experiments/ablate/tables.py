@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from loopbench.experiments.compare.results import MAX_PAIRED, Results
+from loopbench.experiments.compare.results import MAX_PAIRED
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
@@ -16,59 +16,53 @@ from loopbench.runs.folders import run_name
 from loopbench.text.numbers import interval, p_value
 from loopbench.text.table import Table, markdown_page
 
-from .ablation import Ablated, ablated, setting
+from .ablation import AblationResult, setting
 
 
-def effects_tables(found: Results) -> tuple[Table, ...]:
-    """Effects on accuracy, interactions, effects on other metrics, cells; none where the run is no ablation. Raises RunError."""
-    made = ablated(found)
-    return () if made is None else tables(made)
-
-
-def tables(made: Ablated) -> tuple[Table, ...]:
-    """See `effects_tables`."""
+def tables(result: AblationResult) -> tuple[Table, ...]:
+    """Return the effects on accuracy, the interactions, the effects on other metrics, and the cells, without empty tables."""
     found = (
-        _effects(made, "main", "Main effects on accuracy, in points; averaged over the other factors"),
-        _effects(made, "interaction", "Interactions on accuracy: what both changes do beyond the sum of each"),
-        _others(made),
-        _cells(made),
+        _effects(result, "main", "Main effects on accuracy, in points; averaged over the other factors"),
+        _effects(result, "interaction", "Interactions on accuracy: what both changes do beyond the sum of each"),
+        _others(result),
+        _cells(result),
     )
     return tuple(table for table in found if table.rows)
 
 
-def to_markdown(made: Ablated) -> str:
+def to_markdown(result: AblationResult) -> str:
     """All of it, for a pull request."""
-    return markdown_page(run_name(made.found.folder), tables(made), (*conclusions(made), *notes(made)))
+    return markdown_page(run_name(result.results.folder), tables(result), (*conclusions(result), *notes(result)))
 
 
-def conclusions(made: Ablated) -> list[str]:
+def conclusions(result: AblationResult) -> list[str]:
     """A line for each factor under each profile, step by step from value to value; none of a run that is invalid."""
-    if made.found.comparison.invalid:
+    if result.results.comparison.invalid:
         return []
     said = []
-    several = len(_profiles(made)) > 1
-    for profile in _profiles(made):
-        for name in made.ablation.factors:
-            steps = _steps(made, profile, name)
+    several = len(_profiles(result)) > 1
+    for profile in _profiles(result):
+        for name in result.ablation.factors:
+            steps = _steps(result, profile, name)
             if steps:
                 lines = "; ".join(f"{effect.term.partition(': ')[2]}: {_found(effect)}" for effect in steps)
-                said.append(f"{f'{profile}: ' if several else ''}{name} {lines}{_depends(made, profile, name, len(steps))}")
+                said.append(f"{f'{profile}: ' if several else ''}{name} {lines}{_depends(result, profile, name, len(steps))}")
     return said
 
 
-def notes(made: Ablated) -> list[str]:
+def notes(result: AblationResult) -> list[str]:
     """What to keep in mind: warnings first."""
-    compared, ablation = made.found.comparison, made.ablation
+    compared, ablation = result.results.comparison, result.ablation
     said = [f"Warning: {warning}" for warning in compared.warnings]
     if compared.invalid:
         said.append("This run is invalid: no effect of it holds.")
-    said += made.effects.notes
-    said += _design(made)
+    said += result.effects.notes
+    said += _design(result)
     said.append(
         f"Brackets are {100 * (1 - compared.alpha):g} % intervals, paired by task; p is a sign-flip test on the tasks' contrasts, "
         f"adjusted over all effects on a metric (Holm); equivalent means within {compared.margin:g}."
     )
-    if any(is_shown(effect) and effect.difference.low < 0 < effect.difference.high for effect in made.effects.effects):
+    if any(is_shown(effect) and effect.difference.low < 0 < effect.difference.high for effect in result.effects.effects):
         said.append("p asks whether a change does anything at all; an interval over 0 beside a small p allows for tasks not seen.")
     if ablation.default is not None:
         said.append(f"* is {ablation.loop} with nothing varied.")
@@ -79,17 +73,17 @@ def notes(made: Ablated) -> list[str]:
     return said
 
 
-def _design(made: Ablated) -> list[str]:
+def _design(result: AblationResult) -> list[str]:
     """What a fraction leaves open."""
-    if made.ablation.design == "full":
+    if result.ablation.design == "full":
         return []
-    resolution, efficiency = made.ablation.resolution, made.ablation.efficiency
+    resolution, efficiency = result.ablation.resolution, result.ablation.efficiency
     kind = f"resolution {_ROMAN[resolution]}" if resolution in _ROMAN else f"D-optimal, efficiency {efficiency:.2f}"
-    total = math.prod(len(factor.levels) for factor in made.layout.factors)
-    cells = f"{len(made.layout.cells)} of {total} cells"
+    total = math.prod(len(factor.levels) for factor in result.layout.factors)
+    cells = f"{len(result.layout.cells)} of {total} cells"
     said = [f"A fraction ({kind}), {cells}: interactions of three factors and more are taken to be absent."]
-    if made.layout.aliases:
-        said.append(f"This fraction knows only the sums of: {'; '.join(made.layout.aliases)}.")
+    if result.layout.aliases:
+        said.append(f"This fraction knows only the sums of: {'; '.join(result.layout.aliases)}.")
     return said
 
 
@@ -99,15 +93,15 @@ _ROMAN = {4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
 # --- conclusions ---
 
 
-def _profiles(made: Ablated) -> list[str]:
-    return list(dict.fromkeys(effect.profile for effect in made.effects.effects))
+def _profiles(result: AblationResult) -> list[str]:
+    return list(dict.fromkeys(effect.profile for effect in result.effects.effects))
 
 
-def _steps(made: Ablated, profile: str, name: str) -> list[Effect]:
+def _steps(result: AblationResult, profile: str, name: str) -> list[Effect]:
     """From each value to the next."""
-    levels = next(factor.levels for factor in made.layout.factors if factor.name == name)
+    levels = next(factor.levels for factor in result.layout.factors if factor.name == name)
     terms = [f"{name}: {a} → {b}" for a, b in pairwise(levels)]
-    known = {effect.term: effect for effect in made.effects.effects if (effect.metric, effect.profile) == (PRIMARY, profile)}
+    known = {effect.term: effect for effect in result.effects.effects if (effect.metric, effect.profile) == (PRIMARY, profile)}
     return [known[term] for term in terms if term in known]
 
 
@@ -120,10 +114,10 @@ def _within(effect: Effect) -> str:
     return ", within the margin" if effect.verdict.within_margin and is_shown(effect) else ""
 
 
-def _depends(made: Ablated, profile: str, name: str, steps: int) -> str:
+def _depends(result: AblationResult, profile: str, name: str, steps: int) -> str:
     """What a factor's change does at the values of those factors on which it is shown to depend."""
     said: dict[str, str] = {}
-    for effect in made.effects.effects:
+    for effect in result.effects.effects:
         here = (effect.metric, effect.profile, effect.kind) == (PRIMARY, profile, "interaction")
         if here and name in effect.factors and is_shown(effect):
             (other,) = (factor for factor in effect.factors if factor != name)
@@ -142,8 +136,8 @@ def is_shown(effect: Effect) -> bool:
 # --- tables ---
 
 
-def _effects(made: Ablated, kind: str, title: str) -> Table:
-    several = len(_profiles(made)) > 1
+def _effects(result: AblationResult, kind: str, title: str) -> Table:
+    several = len(_profiles(result)) > 1
     columns = ("effect", *(("profile",) if several else ()), "difference", "p (Holm)", "verdict", "odds ratio")
     rows = tuple(
         (
@@ -154,7 +148,7 @@ def _effects(made: Ablated, kind: str, title: str) -> Table:
             _verdict(effect),
             interval(effect.odds_ratio, 2),
         )
-        for effect in made.effects.effects
+        for effect in result.effects.effects
         if (effect.metric, effect.kind) == (PRIMARY, kind)
     )
     return Table(title, columns, rows)
@@ -169,10 +163,10 @@ _OF_BOTH = {"better": "more than the sum", "worse": "less than the sum"}
 """Verdicts on interactions."""
 
 
-def _others(made: Ablated) -> Table:
+def _others(result: AblationResult) -> Table:
     """Main effects on the other metrics, a column for each that is known."""
-    several = len(_profiles(made)) > 1
-    mains = {(e.profile, e.term, e.metric): e for e in made.effects.effects if e.kind == "main" and e.metric != PRIMARY}
+    several = len(_profiles(result)) > 1
+    mains = {(e.profile, e.term, e.metric): e for e in result.effects.effects if e.kind == "main" and e.metric != PRIMARY}
     metrics = list(dict.fromkeys(metric for _, _, metric in mains))
     columns = ("effect", *(("profile",) if several else ()), *(METRICS[metric].label for metric in metrics))
     rows = []
@@ -195,22 +189,22 @@ def signed(found: Interval, digits: int) -> str:
     return text if text.startswith("-") else f"+{text}"
 
 
-def _cells(made: Ablated) -> Table:
-    arms = made.found.comparison.arms
+def _cells(result: AblationResult) -> Table:
+    arms = result.results.comparison.arms
     several = len({setting(arm) for arm in arms}) > 1
-    names = tuple(factor.name for factor in made.layout.factors)
-    metrics = [name for name in made.ablation.metrics if name != PRIMARY and any(arm.summary.means[name] for arm in arms)]
+    names = tuple(factor.name for factor in result.layout.factors)
+    metrics = [name for name in result.ablation.metrics if name != PRIMARY and any(arm.summary.means[name] for arm in arms)]
     known = (PRIMARY, *(METRICS[metric].label for metric in metrics))
     columns = ("cell", *names, *(("profile",) if several else ()), "scored", *known)
-    rows = tuple(_cell(made, number, arm, metrics, several=several) for number, arm in enumerate(arms, 1))
+    rows = tuple(_cell(result, number, arm, metrics, several=several) for number, arm in enumerate(arms, 1))
     return Table("Cells", columns, rows)
 
 
-def _cell(made: Ablated, number: int, arm: ArmResult, metrics: Sequence[str], *, several: bool) -> tuple[str, ...]:
-    values = made.ablation.cells[arm.info.arm]
+def _cell(result: AblationResult, number: int, arm: ArmResult, metrics: Sequence[str], *, several: bool) -> tuple[str, ...]:
+    values = result.ablation.cells[arm.info.arm]
     return (
-        f"{number}{' *' if values == made.ablation.default else ''}",
-        *(value_text(values[factor.name]) for factor in made.layout.factors),
+        f"{number}{' *' if values == result.ablation.default else ''}",
+        *(value_text(values[factor.name]) for factor in result.layout.factors),
         *((setting(arm),) if several else ()),
         str(arm.summary.scored),
         interval(arm.summary.accuracy, METRICS[PRIMARY].digits),

@@ -31,7 +31,7 @@ VERSION = 1
 OUTCOME_DIGITS = 8
 """Hexadecimal digits of a trial's outcome: two that differ look equal once in four billion times."""
 DIGITS = 6
-"""Significant digits of a number that is no whole one."""
+"""Significant digits of a number that is not a whole one."""
 MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
 
@@ -147,14 +147,14 @@ class Baseline(_Part):
 
 
 def read_run(folder: Path) -> Results:
-    """A run that may be blessed or judged. Raises RunError for an optimization, which is no comparison, and as `results` does."""
+    """Read a run that may be blessed or judged. Raises RunError as `results` does, and for an optimization."""
     if is_optimization(folder):
         raise RunError(f"{folder}: an optimization, not a comparison; its test is one: {folder / TEST}")
     return results(folder)
 
 
 def bless(found: Results) -> Baseline:
-    """Raises RunError for a run that is no measure: incomplete, invalid, or more than 2 % of an arm errored."""
+    """Return the baseline of a run. Raises RunError if it is incomplete or invalid, or more than 2 % of an arm errored."""
     for why in troubles(found):
         raise RunError(f"{found.folder}: {why}; nothing was blessed")
     manifest, repeats = found.manifest, found.manifest.settings.repeats
@@ -200,7 +200,7 @@ def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def troubles(found: Results) -> list[str]:
-    """Why a run is no measure, each in a sentence; empty where it is one."""
+    """Return the reasons why a run cannot be compared, a sentence each; empty if it can."""
     said = []
     if found.looked is not None and found.looked.stopped:
         seen = f"{found.looked.tasks} of {found.manifest.suite.tasks} tasks"
@@ -342,7 +342,7 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is a duplicate")
     return made
 
 

@@ -19,7 +19,7 @@ from loopbench.runs.config import config_from
 from loopbench.runs.engine.runner import Unwatched
 
 from .baseline import bless, read_baseline, write_baseline
-from .judge import DEFAULT_METRICS, check_asked, judge, refuse_other
+from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
 from .outcome import GateResult
 from .outputs import headline, text
 
@@ -66,7 +66,7 @@ class LoopGate:
         if not path.is_file():
             pytest.fail(f"no baseline {path}; write it with: pytest --loop-bless {self.item.nodeid}", pytrace=False)
         baseline = read_baseline(path)
-        check_asked(baseline, wanted.metrics, wanted.alpha)
+        check_request(baseline, wanted.metrics, wanted.alpha)
         experiment = self._prepared(loop, wanted.settings)
         refuse_other(experiment.folder, experiment.manifest, baseline)  # before a run that may cost money
         judged = judge(self._run(experiment), baseline, metrics=wanted.metrics, alpha=wanted.alpha, path=path)

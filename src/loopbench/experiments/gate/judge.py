@@ -15,7 +15,7 @@ from loopbench.runs.manifest import Manifest
 
 from .baseline import Baseline, has_all, troubles
 from .changed_tasks import changes
-from .outcome import GateResult, JudgedArm
+from .outcome import GateArm, GateResult
 from .sides import Sides
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
@@ -24,7 +24,7 @@ _DIGEST_CHARS, _SHORT = 64, 12
 
 
 class Incomparable(ValueError):
-    """A run and a baseline that are no measure of each other; one line that says why."""
+    """A run and a baseline cannot be compared; the text says why in one line."""
 
 
 def judge(
@@ -37,11 +37,11 @@ def judge(
 ) -> GateResult:
     """Hold a run against a baseline. `metrics`: metric → margin; accuracy is always among them. `path`: the baseline's file.
 
-    Raises Incomparable (a ValueError) where they are no measure of each other: another suite, profile, policy, step limit
-    or list of tasks, or a metric that either side does not know; ValueError for a bad margin or level.
+    Raises Incomparable (a ValueError) where the two cannot be compared: another suite, profile, policy, step limit or list of
+    tasks, or a metric that either side does not know; ValueError for a bad margin or level.
     """
     margins = {**DEFAULT_METRICS, **metrics}
-    check_asked(baseline, margins, alpha)
+    check_request(baseline, margins, alpha)
     refuse_other(found.folder, found.manifest, baseline)
     _refuse_other_tasks(found, baseline)
     matched = match_arms(found.manifest, baseline)
@@ -83,8 +83,8 @@ def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
 # --- are they a measure of each other? ---
 
 
-def check_asked(baseline: Baseline, metrics: Mapping[str, float], alpha: float) -> None:
-    """Raise Incomparable for a metric that the baseline lacks, and ValueError for a bad margin or level; both show before a run."""
+def check_request(baseline: Baseline, metrics: Mapping[str, float], alpha: float) -> None:
+    """Raise Incomparable for a metric that the baseline lacks, ValueError for a bad margin or level; no run is needed."""
     check_level(alpha)
     for metric, margin in metrics.items():
         check_margin(metric, margin)
@@ -140,13 +140,13 @@ def _brief(value: Any) -> str:
 
 def missing_arms(matched: Mapping[str, str | None]) -> Iterator[str]:
     """Of the baseline, each in a sentence."""
-    yield from (f"the run has no arm for {old}, which the baseline has" for old, arm in matched.items() if arm is None)
+    yield from (f"the run has no arm for {old} of the baseline" for old, arm in matched.items() if arm is None)
 
 
 # --- the outcome ---
 
 
-def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: float, *, paired: bool) -> tuple[JudgedArm, ...]:
+def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: float, *, paired: bool) -> tuple[GateArm, ...]:
     same = {side.arm: paired and side.identical(margins) for side in sides}
     lines = judge_lines(
         [
@@ -157,7 +157,7 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
         alpha,
     )
     return tuple(
-        JudgedArm(
+        GateArm(
             side.arm,
             side.baseline_arm,
             same[side.arm],

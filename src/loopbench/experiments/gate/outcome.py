@@ -78,7 +78,7 @@ class TaskChange:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedArm:
+class GateArm:
     """One arm of the baseline, and what became of it."""
 
     arm: str
@@ -110,7 +110,7 @@ class GateResult:
     outcome: Outcome
     reasons: tuple[str, ...]
     """Why it is invalid; empty otherwise."""
-    arms: tuple[JudgedArm, ...]
+    arms: tuple[GateArm, ...]
     """Empty where it is invalid."""
     tasks: tuple[TaskChange, ...]
     """Those whose score or stop changed: worse ones first, then better ones, then the rest."""

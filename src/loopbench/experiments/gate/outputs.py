@@ -20,7 +20,7 @@ from loopbench.text.numbers import counts
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
-from .outcome import GateResult, JudgedArm, Side, TaskChange
+from .outcome import GateArm, GateResult, Side, TaskChange
 
 OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
@@ -39,76 +39,76 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """What XML 1.0 cannot hold (Char, §2.2)."""
 
 
-def headline(judged: GateResult) -> str:
+def headline(result: GateResult) -> str:
     """The outcome in a line, its word first."""
-    return _literal(f"{judged.outcome}: {_why(judged)}")
+    return _literal(f"{result.outcome}: {_why(result)}")
 
 
-def table(judged: GateResult) -> Table:
+def table(result: GateResult) -> Table:
     """A row per arm and metric."""
-    level = f"{100 * (1 - judged.alpha):g} %"
-    return Table(f"Run against baseline (bounds: one-sided, {level} each)", COLUMNS, tuple(map(_row, judged.lines)))
+    level = f"{100 * (1 - result.alpha):g} %"
+    return Table(f"Run against baseline (bounds: one-sided, {level} each)", COLUMNS, tuple(map(_row, result.lines)))
 
 
-def paragraphs(judged: GateResult) -> list[str]:
+def paragraphs(result: GateResult) -> list[str]:
     """What is to be said beside the table, a line each: what it would take, what changed, what to keep in mind."""
-    said = [_what_it_takes(line.arm, line, line.needed) for line in judged.lines if line.needed is not None]
-    return [_literal(line) for line in (*said, *_counted(judged), *judged.notes)]
+    said = [_what_it_takes(line.arm, line, line.needed) for line in result.lines if line.needed is not None]
+    return [_literal(line) for line in (*said, *_counted(result), *result.notes)]
 
 
-def task_lines(judged: GateResult, most: int | None = MAX_TASKS) -> list[str]:
+def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
     """Two lines per changed task: what became of it, and the command that shows it; none begins with white space or a colon."""
-    shown = judged.tasks[:most]
+    shown = result.tasks[:most]
     lines = [line for change in shown for line in (f"- {_literal(_became(change))}", f"    {_literal(change.command)}")]
-    rest = len(judged.tasks) - len(shown)
+    rest = len(result.tasks) - len(shown)
     return [*lines, *([f"- and {rest} more; --json has all"] if rest else [])]
 
 
-def text(judged: GateResult) -> str:
+def text(result: GateResult) -> str:
     """All of it as plain text, for a log."""
-    rows = ["  ".join(row) for row in (COLUMNS, *table(judged).rows)] if judged.lines else []
-    return "\n".join([headline(judged), *rows, *paragraphs(judged), *task_lines(judged)])
+    rows = ["  ".join(row) for row in (COLUMNS, *table(result).rows)] if result.lines else []
+    return "\n".join([headline(result), *rows, *paragraphs(result), *task_lines(result)])
 
 
-def to_markdown(judged: GateResult) -> str:
+def to_markdown(result: GateResult) -> str:
     """A page for a step's summary or a pull request."""
-    tables = [table(judged)] if judged.lines else []
-    if judged.tasks:
+    tables = [table(result)] if result.lines else []
+    if result.tasks:
         columns = ("trial", "became", "was", "is", "step", "cause", "detail", "to see it")
-        rows = tuple(_task_row(change) for change in judged.tasks[:MAX_TASKS])
-        tables.append(Table(f"Tasks that changed ({len(rows)} of {len(judged.tasks)})", columns, rows))
-    head, _, rest = markdown_page(f"Gate: {judged.outcome}", tables, paragraphs(judged)).partition("\n\n")
-    return f"{head}\n\n{markdown_item(headline(judged))}\n\n{rest}"
+        rows = tuple(_task_row(change) for change in result.tasks[:MAX_TASKS])
+        tables.append(Table(f"Tasks that changed ({len(rows)} of {len(result.tasks)})", columns, rows))
+    head, _, rest = markdown_page(f"Gate: {result.outcome}", tables, paragraphs(result)).partition("\n\n")
+    return f"{head}\n\n{markdown_item(headline(result))}\n\n{rest}"
 
 
 # --- JUnit ---
 
 
-def to_junit(judged: GateResult, on_undecided: OnUndecided = "undecided") -> str:
+def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided") -> str:
     """JUnit's XML: a test suite per arm, a test case per metric, so that as many tests fail as metrics got worse.
 
     The changed tasks stand in the failure and in the suite's output. Undecided is skipped, or a failure where that is wanted;
     invalid is an error.
     """
     root = ElementTree.Element("testsuites", name="loopbench gate")
-    if judged.reasons:
+    if result.reasons:
         case = _case(_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the run is valid")
-        _put(case, "error", headline(judged), "\n".join(judged.reasons))
-    for arm in judged.arms:
-        _add_arm(root, judged, arm, on_undecided)
+        _put(case, "error", headline(result), "\n".join(result.reasons))
+    for arm in result.arms:
+        _add_arm(root, result, arm, on_undecided)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
 
 
-def _add_arm(root: ElementTree.Element, judged: GateResult, arm: JudgedArm, on_undecided: OnUndecided) -> None:
+def _add_arm(root: ElementTree.Element, result: GateResult, arm: GateArm, on_undecided: OnUndecided) -> None:
     kinds = [_junit_kind(line, on_undecided) for line in arm.lines]
     suite = _suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
-    tasks = "\n".join(_task_text(change) for change in judged.tasks if change.arm == arm.arm)
+    tasks = "\n".join(_task_text(change) for change in result.tasks if change.arm == arm.arm)
     for line, kind in zip(arm.lines, kinds, strict=True):
         case = _case(suite, arm.arm, line.metric)
         if kind is not None:
             _put(case, kind, f"{line.outcome}: {_change(line)}, margin {_margin(line)}", tasks)
-    ElementTree.SubElement(suite, "system-out").text = _xml("\n".join([headline(judged), *paragraphs(judged), tasks]))
+    ElementTree.SubElement(suite, "system-out").text = _xml("\n".join([headline(result), *paragraphs(result), tasks]))
 
 
 def _junit_kind(line: GateLine, on_undecided: OnUndecided) -> str | None:
@@ -139,13 +139,13 @@ def _xml(said: str) -> str:
 # --- GitHub ---
 
 
-def github_annotations(judged: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
+def github_annotations(result: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
     """GitHub's workflow commands: the outcome, then the tasks that got worse."""
-    kind = {"identical": "notice", "pass": "notice", "undecided": "warning"}.get(judged.outcome, "error")
-    if judged.outcome == "undecided" and on_undecided != "undecided":
+    kind = {"identical": "notice", "pass": "notice", "undecided": "warning"}.get(result.outcome, "error")
+    if result.outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
-    worse = [change for change in judged.tasks if change.became == "worse"] if kind != "notice" else []
-    first = _command(kind, f"loopbench gate: {judged.outcome}", "\n".join([_why(judged), *paragraphs(judged)]))
+    worse = [change for change in result.tasks if change.became == "worse"] if kind != "notice" else []
+    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([_why(result), *paragraphs(result)]))
     return [first, *(_command("warning", f"{change.arm}/{change.task}", _task_text(change)) for change in worse[:MAX_ANNOTATED])]
 
 
@@ -162,15 +162,15 @@ def _escaped(said: str) -> str:
 # --- in words ---
 
 
-def _why(judged: GateResult) -> str:
-    if judged.reasons:
-        return "; ".join(judged.reasons)
-    if judged.outcome == "identical":
-        return f"behaviour unchanged in all {sum(arm.trials for arm in judged.arms)} trials"
-    if judged.outcome == "pass":
-        worse = _few([f"{line.arm} in {line.metric}" for line in judged.lines if line.outcome == "pass" and line.worse], ", ")
-        return f"within the margin{'s' * (len(judged.lines) > 1)}{'; worse, but within it: ' * bool(worse)}{worse}"
-    grave = [line for line in judged.lines if line.outcome == judged.outcome]
+def _why(result: GateResult) -> str:
+    if result.reasons:
+        return "; ".join(result.reasons)
+    if result.outcome == "identical":
+        return f"behaviour unchanged in all {sum(arm.trials for arm in result.arms)} trials"
+    if result.outcome == "pass":
+        worse = _few([f"{line.arm} in {line.metric}" for line in result.lines if line.outcome == "pass" and line.worse], ", ")
+        return f"within the margin{'s' * (len(result.lines) > 1)}{'; worse, but within it: ' * bool(worse)}{worse}"
+    grave = [line for line in result.lines if line.outcome == result.outcome]
     return _few([f"{line.arm} in {line.metric} {_change(line)}, margin {_margin(line)}" for line in grave], "; ")
 
 
@@ -219,13 +219,13 @@ def _what_it_takes(arm: str, line: GateLine, needed: Needed | None) -> str:
     return f"{arm} in {line.metric}: were what was seen the truth, it would take {size}, to {aim} (4 times in 5)."
 
 
-def _counted(judged: GateResult) -> Iterator[str]:
-    became = Counter(change.became for change in judged.tasks)
-    if judged.tasks:
-        causes = f" ({counts(judged.causes)})" if judged.causes else ""
+def _counted(result: GateResult) -> Iterator[str]:
+    became = Counter(change.became for change in result.tasks)
+    if result.tasks:
+        causes = f" ({counts(result.causes)})" if result.causes else ""
         yield f"Tasks: {became['worse']} worse{causes}, {became['better']} better, {became['other']} with another stop only."
-    if judged.same_result:
-        yield f"{judged.same_result} more trials have the same score and stop, but other calls, answers, steps or tokens."
+    if result.same_result:
+        yield f"{result.same_result} more trials have the same score and stop, but other calls, answers, steps or tokens."
 
 
 def _became(change: TaskChange) -> str:

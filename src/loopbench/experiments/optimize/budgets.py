@@ -29,7 +29,7 @@ def parse_budget(text: str) -> BudgetConfig:
     for part in text.split(","):
         unit, amount = _parsed(part.strip(), text)
         if unit in amounts:
-            raise ValueError(f"budget {_short(text)}: {unit} stand twice")
+            raise ValueError(f"budget {_short(text)}: {unit} are given twice")
         amounts[unit] = amount
     whole = {unit: int(amount) for unit, amount in amounts.items() if unit != "dollars"}
     dollars = {unit: float(amount) for unit, amount in amounts.items() if unit == "dollars"}
@@ -41,10 +41,10 @@ def _parsed(part: str, text: str) -> tuple[str, Decimal]:
     sign, number, word = found.groups() if found else ("", "", "?")
     unit = _UNITS.get(sign + word)
     if unit is None:
-        raise ValueError(f"budget {_short(text)}: {_short(part)} is none; {_FORM}")
+        raise ValueError(f"budget {_short(text)}: {_short(part)} is not a budget; {_FORM}")
     amount = Decimal(number)
     if not 0 < amount <= MAX or (unit != "dollars" and amount != int(amount)):
-        raise ValueError(f"budget {_short(text)}: {_short(part)}: a {_KINDS[unit]} from {_MIN[unit]} to 10¹⁵ is wanted")
+        raise ValueError(f"budget {_short(text)}: {_short(part)}: a {_KINDS[unit]} from {_MIN[unit]} to 10¹⁵ is needed")
     return unit, amount
 
 
@@ -57,7 +57,7 @@ def _short(text: str) -> str:
 
 
 def budget_text(budget: BudgetConfig) -> str:
-    """The same as text; `no limit` where there is none. Seconds are no part of it."""
+    """Return a budget as it is typed, or `no limit`; seconds are left out."""
     parts = []
     if budget.calls is not None:
         parts.append(f"{budget.calls}calls")

@@ -67,7 +67,7 @@ class BuiltIn:
 
 
 def at_least(least: float, **values: float | None) -> None:
-    """Raises ValueError for an option below it, or one that is no finite number."""
+    """Raise ValueError for an option below the limit, or one that is not a finite number."""
     for name, value in values.items():
         if value is not None and not (math.isfinite(value) and value >= least):
             raise ValueError(f"{name} must be at least {least:g}, not {value:g}")

@@ -22,7 +22,7 @@ import dspy
 
 from loopbench.dspy_seam.program import LoopProgram
 
-from .quiet_dspy import Told, one_line, quiet
+from .quiet_dspy import Warn, one_line, quiet
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Workshop:
     threads: int = 1
     """Rollouts under way at once."""
     seed: int = 0
-    warn: Told = logger.warning
+    warn: Warn = logger.warning
     """Told of each kind of trouble that DSPy only logs, in one line."""
 
     @property
@@ -163,7 +163,7 @@ class _Fuse:
 def _fresh(values: Mapping[str, Any]) -> dict[str, Any]:
     """Equal values become equal objects, each text one of its own.
 
-    BootstrapFewShot draws by a hash of pickles, which tell a text that stands twice from two that are equal: a rollout that is
+    BootstrapFewShot draws by a hash of pickles, which distinguish one text used twice from two equal texts: a rollout that is
     read from a log would lead to other demonstrations than the same one did when it was run.
     """
     made: dict[str, Any] = json.loads(json.dumps(values))

@@ -16,8 +16,10 @@ from loopbench.runs.config import (
     CompareConfig,
     IfAbsent,
     Positive,
+    SettingError,
     config_from,
     flag_of,
+    mistake,
     read_toml,
 )
 
@@ -138,10 +140,9 @@ def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] =
         path = [str(part) for part in first["loc"]]
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            raise ValueError(
-                f"{source}: unknown field {'.'.join(path)!r}; {nearest(path[-1], SearchConfig.model_fields)}"
-            ) from None
-        if path[:1] == ["search"] and not typed.isdisjoint(path[1:2]):
-            raise ValueError(f"{flag_of(path[1:2])}: {message}") from None
-        where = f"{'.'.join(path[1:] or path)}: " if path else ""
-        raise ValueError(f"{source}: {where}{message}") from None
+            message = f"unknown field {'.'.join(path)!r}; {nearest(path[-1], SearchConfig.model_fields)}"
+        elif path[:1] == ["search"] and not typed.isdisjoint(path[1:2]):
+            raise SettingError(".".join(path[1:]), message, flag_of(path[1:2])) from None
+        elif path:
+            message = f"{'.'.join(path[1:] or path)}: {message}"
+        raise mistake(source, message) from None

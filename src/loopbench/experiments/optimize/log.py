@@ -48,7 +48,7 @@ class JsonLinesLog:
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a log; none where there is no file. Raises RunError for a line that is no JSON object."""
+    """The whole lines of a log; none where there is no file. Raises RunError for a line that is not a JSON object."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -59,9 +59,9 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
         try:
             made = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise RunError(f"{path}:{number}: no line of a log: {error}") from None
+            raise RunError(f"{path}:{number}: not a line of a log: {error}") from None
         if not isinstance(made, dict):
-            raise RunError(f"{path}:{number}: no line of a log: a JSON object is wanted")
+            raise RunError(f"{path}:{number}: not a line of a log: it must be a JSON object")
         yield made
 
 

@@ -19,10 +19,8 @@ from loopbench.runs.options import Option, options_of
 from loopbench.runs.registry import checked_options
 
 from .built_in import BOTH, BuiltIn, Part, built_in
-from .compiling import OptimizerFailed, Workshop, any_metric, compiled, judge, loud, score
+from .compiling import Workshop, any_metric, compiled, loud
 from .quiet_dspy import one_line
-
-__all__ = ["Optimizer", "OptimizerFailed", "OwnOptimizer", "Workshop", "judge", "optimizer_named", "optimizers", "score", "unheard"]
 
 GROUP = "loopbench.optimizers"
 """Entry points of optimizers of others."""
@@ -66,7 +64,7 @@ class Optimizer(Protocol):
         """
 
 
-def unheard(asked: int, programs: Sequence[Program]) -> str:
+def unread_proposals_warning(asked: int, programs: Sequence[Program]) -> str:
     """A warning where proposals came to nothing, else an empty text. DSPy passes over proposals that cannot be read.
 
     `asked`: the optimizer's own requests. `programs`: those that were tried, the design's own first.
@@ -138,9 +136,11 @@ def _taken(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str
 def _own(name: str, target: Any, given: Mapping[str, Any]) -> OwnOptimizer:
     whose = f"optimizer {name}"
     if not callable(target) or (inspect.isclass(target) and not hasattr(target, "compile")):
-        raise ValueError(f"{whose}: it is no class with a compile(student, trainset=…), and no function that makes such an object")
+        raise ValueError(
+            f"{whose}: it must be a class with a compile(student, trainset=…), or a function that makes such an object"
+        )
     if ours := [option for option in given if option in _GIVEN]:
-        raise ValueError(f"{whose}: {ours[0]} is no option: loopbench gives it")
+        raise ValueError(f"{whose}: {ours[0]} is not an option: loopbench sets it")
     made = OwnOptimizer(name, target, given)
     checked = checked_options(target, given, whose)
     empty = inspect.Parameter.empty

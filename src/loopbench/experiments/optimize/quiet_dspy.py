@@ -20,13 +20,13 @@ from typing import Any, ClassVar
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import cap, error_text
 
-Told = Callable[[str], None]
+Warn = Callable[[str], None]
 
 LOGGERS = ("dspy", "gepa", "optuna")
 PACKAGES = ("dspy.teleprompt", "dspy.propose", "dspy.evaluate", "dspy.utils.parallelizer", "gepa")
 """Where optimizers print, draw bars and start threads. Elsewhere DSPy warns of the form of requests, a field's type say."""
 PREFIXES = tuple(f"{name}." for name in PACKAGES)
-MAX_TOLD = 20
+MAX_WARNINGS = 20
 """Distinct messages of one compile; what goes wrong once tends to go wrong again."""
 MAX_CHARS = 400
 
@@ -35,12 +35,12 @@ _SWALLOWED = re.compile(r"Batched reflection failed|Per-task reflection failed|I
 
 
 @contextmanager
-def quiet(told: Told) -> Iterator[None]:
-    """Nothing of DSPy's, GEPA's or optuna's is shown; `told` gets the optimizers' warnings and errors, each once, in one line."""
-    tell = _Once(told)
+def quiet(warn: Warn) -> Iterator[None]:
+    """Nothing of DSPy's, GEPA's or optuna's is shown; `warn` gets the optimizers' warnings and errors, each once, in one line."""
+    tell = _Once(warn)
     with ExitStack() as stack:
         for name in LOGGERS:
-            stack.enter_context(_heard(logging.getLogger(name), tell))
+            stack.enter_context(_captured(logging.getLogger(name), tell))
         for module in _modules():
             stack.enter_context(_replaced(module, _stand_ins(module, tell)))
         yield
@@ -56,20 +56,20 @@ def one_line(error: BaseException) -> str:
 class _Once:
     """Passes each message on once, up to a number of them."""
 
-    def __init__(self, told: Told) -> None:
-        self.told = told
+    def __init__(self, warn: Warn) -> None:
+        self.warn = warn
         self.seen: set[str] = set()
 
     def __call__(self, text: str) -> None:
         line = cap(redact(" ".join(text.split())), MAX_CHARS)
         kind = re.sub(r"\d+", "0", line)  # of iterations and batches
-        if line and kind not in self.seen and len(self.seen) < MAX_TOLD:
+        if line and kind not in self.seen and len(self.seen) < MAX_WARNINGS:
             self.seen.add(kind)
-            self.told(line)
+            self.warn(line)
 
 
 class _Handler(logging.Handler):
-    def __init__(self, tell: Told) -> None:
+    def __init__(self, tell: Warn) -> None:
         super().__init__()
         self.tell = tell
 
@@ -80,7 +80,7 @@ class _Handler(logging.Handler):
 
 
 @contextmanager
-def _heard(logger: logging.Logger, tell: Told) -> Iterator[None]:
+def _captured(logger: logging.Logger, tell: Warn) -> Iterator[None]:
     """One handler in the place of a logger's own; its level is put back too, since MIPROv2 sets optuna's."""
     handlers, propagate, level = logger.handlers, logger.propagate, logger.level
     logger.handlers, logger.propagate = [_Handler(tell)], False
@@ -97,7 +97,7 @@ def _modules() -> list[ModuleType]:
     return [module for name, module in [*sys.modules.items()] if module is not None and f"{name}.".startswith(PREFIXES)]
 
 
-def _stand_ins(module: ModuleType, tell: Told) -> dict[str, Any]:
+def _stand_ins(module: ModuleType, tell: Warn) -> dict[str, Any]:
     def said(*values: object, **_: object) -> None:
         text = " ".join(map(str, values))
         if _SWALLOWED.match(text):

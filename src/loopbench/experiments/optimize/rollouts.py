@@ -99,7 +99,7 @@ class Key:
         return [self.program, self.task, self.draw, self.temperature]
 
 
-class HeardLoop:
+class ReportingLoop:
     """A loop whose requests are noted down as demonstrations would show them."""
 
     def __init__(self, loop: Loop, calls: list[PredictorCall], temperature: float | None) -> None:
@@ -115,8 +115,8 @@ class HeardLoop:
     def stops(self) -> frozenset[StopReason]:
         return self.loop.stops
 
-    def with_step_limit(self, tool_steps: int) -> HeardLoop:
-        return HeardLoop(self.loop.with_step_limit(tool_steps), self.calls, self.temperature)
+    def with_step_limit(self, tool_steps: int) -> ReportingLoop:
+        return ReportingLoop(self.loop.with_step_limit(tool_steps), self.calls, self.temperature)
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         return await self.loop.run(query, tools, ReportingModel(model, self.calls, self.temperature), observer)
@@ -163,9 +163,9 @@ class Rollouts:
         """Rollouts that infrastructure made fail, for good."""
         self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._known: dict[Key, Future[Rollout | None]] = {}
-        self.heard: set[str] = set()
+        self.used_predictors: set[str] = set()
         """Predictors that a rollout has asked."""
-        self._told: set[Key] = set()
+        self._reported: set[Key] = set()
         self._lock = RLock()
         self._failed_in_a_row = 0
         self._last_failure = ""
@@ -278,7 +278,7 @@ class Rollouts:
         task = self.tasks[key.task][1]
         calls: list[PredictorCall] = []
         spent = SearchCost(1)
-        heard = HeardLoop(loop_with(loop, program), calls, key.temperature)
+        heard = ReportingLoop(loop_with(loop, program), calls, key.temperature)
         arm = replace(self.arm, name=f"{self.arm.name}@{key.program[:12]}", loop=heard)
         for attempt in range(MAX_ATTEMPTS):
             calls.clear()
@@ -295,10 +295,10 @@ class Rollouts:
     def _scored(self, key: Key, rollout: Rollout | None) -> Rollout | None:
         """The rollout, put to its candidate and told of when it is first asked for; on the thread that asks."""
         with self._lock:
-            if rollout is None or key in self._told:
+            if rollout is None or key in self._reported:
                 return rollout
-            self._told.add(key)
-            self.heard.update(call.predictor for call in rollout.calls)
+            self._reported.add(key)
+            self.used_predictors.update(call.predictor for call in rollout.calls)
             scores = self._scores[key.program, key.task]
             scores.append(rollout.score)
             candidate, split = self.candidates[key.program], self.tasks[key.task][0]

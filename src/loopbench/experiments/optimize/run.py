@@ -34,9 +34,10 @@ from loopbench.runs.trial_models import TrialModels, open_models
 from loopbench.text.plain_text import json_safe
 
 from .candidates import Candidate, SearchEnd, Status, Watcher
+from .compiling import OptimizerFailed, Workshop
 from .event_loop_thread import Background
 from .files import CANDIDATES, ENDED, FAILURE, PROGRAM, PROPOSALS, ROLLOUTS
-from .optimizer import OptimizerFailed, Workshop, unheard
+from .optimizer import unread_proposals_warning
 from .proposals import Proposals
 from .rollouts import BudgetSpent, RolloutRules, Rollouts, RunStopped
 from .watchers import SILENT
@@ -175,13 +176,13 @@ def _example(task: Task) -> Any:
 def _warnings(made: Optimization, rollouts: Rollouts, proposals: Proposals, told: Sequence[str]) -> Iterator[str]:
     """`told`: what DSPy has logged."""
     asked = next(iter(rollouts.candidates.values())).program
-    unasked = [name for name in asked if rollouts.heard and name not in rollouts.heard]
+    unasked = [name for name in asked if rollouts.used_predictors and name not in rollouts.used_predictors]
     if unasked and any(map(_OF_UNASKED.search, told)):
         yield f"never asked in the search, so that nothing could be learned for it: {', '.join(unasked)}"
     yield from (f"{made.optimizer.name} says: {line}" for line in told if not (unasked and _OF_UNASKED.search(line)))
     if rollouts.errored:
         yield f"{rollouts.errored} rollouts were errored, after several attempts; the optimizer was told a score of 0 for them"
-    if said := unheard(proposals.spent.calls, [item.program for item in rollouts.candidates.values()]):
+    if said := unread_proposals_warning(proposals.spent.calls, [item.program for item in rollouts.candidates.values()]):
         yield said
 
 

@@ -110,7 +110,7 @@ def notes(found: OptimizationResult) -> list[str]:
     said.append("Where dev scores chose a program, they flatter it: optimism is the gain on dev less the gain on test.")
     said.append(
         f"Cost with its share spreads search, proposals and evaluation over {found.amortize:,} tasks; "
-        "break-even is the number of tasks from which a solved one costs less than before, all counted."
+        "break-even is the number of tasks from which a solved task costs less than before, optimization included."
     )
     if any(arm.info.model == "scripted" for arm in comparison.arms):
         said.append(
@@ -229,8 +229,8 @@ def _cost(found: OptimizationResult) -> Table:
         "optimization",
         "a task before",
         "a task after",
-        "a solved one before",
-        "a solved one after",
+        "a solved task before",
+        "a solved task after",
         share,
         "break-even",
     )

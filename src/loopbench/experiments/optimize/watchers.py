@@ -34,9 +34,6 @@ class Watchers(Unwatched):
         for watcher in self.watchers:
             watcher.ended(design, ended, kept)
 
-    def finished(self, record: Record) -> None:
-        """Of a trial of the test: of no interest here."""
-
 
 SILENT = Watchers()
 """Tells nobody."""

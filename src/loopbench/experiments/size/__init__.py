@@ -1,9 +1,9 @@
 """How large a run has to be, worked out from a pilot: what chance alone does, what the pilot can show, what a margin takes.
 
 pilot.py    a run as a source of variances and prices
-plans.py    noise, reach, and the sizes that suffice
-doubts.py   what to keep in mind
-report.py   all of it as sentences and tables
+sizes.py    noise, reach, and the sizes that suffice
+caveats.py   what to keep in mind
+tables.py   all of it as sentences and tables
 """
 
 from __future__ import annotations

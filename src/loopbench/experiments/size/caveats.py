@@ -14,17 +14,17 @@ MIN_UNITS = 50
 """Fewer leave much doubt about the variance itself."""
 
 
-def doubts(pilot: Pilot, found: Results, again: Results | None = None) -> Iterator[str]:
+def caveats(pilot: Pilot, found: Results, again: Results | None = None) -> Iterator[str]:
     """`again`: the second run, where there is one."""
     yield from _of_trials(found, "The pilot")
     if again is not None:
         yield from _of_trials(again, "The second run")
     yield from _of_the_model(found)
-    if pilot.there.tasks is None:
+    if pilot.supply.tasks is None:
         yield "How many tasks the suite has is not known; the pilot ran the first of them."
     if found.manifest.settings.models != ("scripted",) and pilot.price.cost_usd is None:
         how = "" if found.manifest.imported is not None else ": --prices, docs/models.md"
-        yield f"No price is known, so dollars cannot be said{how}."
+        yield f"No price is known, so the cost in dollars is unknown{how}."
     yield from _of_variances(pilot, any(arm.info.model == "scripted" for arm in found.comparison.arms))
     for arm, (_, p) in pilot.second.items():
         if p < pilot.alpha / len(pilot.second):
@@ -50,15 +50,16 @@ def _of_the_model(found: Results) -> Iterator[str]:
 
 
 def _of_variances(pilot: Pilot, scripted: bool) -> Iterator[str]:
-    loops, pairs, purposes = pilot.loops.values(), pilot.pairs, pilot.wanted.purposes
+    loops, pairs, purposes = pilot.loops.values(), pilot.pairs, pilot.request.purposes
     if not all(varies.within_known for varies in loops):
         yield (
-            "Tasks ran once: what varies within a task is not known. Noise and gate are planned with all that varies, at the "
-            "most; a comparison without repeats. A pilot with --repeats 2 would tell."
+            "Tasks ran once, so the variation within a task is unknown: noise and gate sizes are upper bounds, and comparison "
+            "sizes assume one repeat. A pilot with --repeats 2 would tell."
         )
     elif still := [arm for arm in pilot.loops if all(len(set(found)) == 1 for found in pilot.values[arm].values.values())]:
         of = f"3 of {pilot.loops[still[0]].tasks} tasks"
-        yield f"{', '.join(still)}: no task's repeats ever differed; planned as if those of {of} did, as they may (95 % sure)."
+        assumption = f"the sizes assume that those of {of} do, an upper bound (95 % sure)"
+        yield f"{', '.join(still)}: no task's repeats ever differed; {assumption}."
     if "gate" in purposes and scripted:
         yield (
             "The scripted model repeats itself: with the baseline's seed an unchanged loop passes as identical at any size. The "
@@ -69,7 +70,8 @@ def _of_variances(pilot: Pilot, scripted: bool) -> Iterator[str]:
             yield "No two arms of the pilot are compared: the other design is taken to vary as much, and to fail on other tasks."
         if equal := [names for names, varies in pairs.items() if varies.variance(pilot.repeats) == varies.floor]:
             of = f"3 of {pairs[equal[0]].units} tasks"
-            yield f"{equal[0][0]} and {equal[0][1]} hardly ever differed: planned as if on {of} they did, as they may (95 % sure)."
+            assumption = f"the sizes assume that they do on {of}, an upper bound (95 % sure)"
+            yield f"{equal[0][0]} and {equal[0][1]} hardly ever differed; {assumption}."
     if (few := min(varies.units for varies in loops)) < MIN_UNITS:
         factor = (few - 1) / float(stats.chi2.ppf(0.05, few - 1))
         yield f"{few} independent tasks are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure)."

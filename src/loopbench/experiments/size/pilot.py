@@ -14,8 +14,8 @@ from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import POWER, Spread, same_loop, spread
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, dollars, task_values
-from loopbench.protocol.names import Spec, parse_spec
-from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, config_from
+from loopbench.protocol.names import Spec, nearest, parse_spec
+from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, SettingError, config_from
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import Manifest
 from loopbench.runs.registry import builtin_names, generated_suites
@@ -41,20 +41,23 @@ class SizeRequest:
     purposes: Sequence[Purpose] = PURPOSES
 
     def check(self) -> None:
-        """Raises ValueError that names the flag."""
+        """Raise SettingError for a value out of its range."""
         if self.metric not in METRICS:
-            raise ValueError(f"--metric: unknown metric {self.metric!r}; there are {', '.join(METRICS)}")
+            raise SettingError("metric", f"unknown metric {self.metric!r}; there are {', '.join(METRICS)}")
+        for purpose in self.purposes:
+            if purpose not in PURPOSES:
+                raise SettingError("purpose", f"unknown purpose {purpose!r}; {nearest(purpose, PURPOSES)}", "--for")
         most = 1 if self.metric == PRIMARY else MAX_RATIO
         if self.margin is not None and not 0 < self.margin < most:
-            raise ValueError(f"--margin: more than 0 and less than {most:g} is wanted, got {self.margin!r}")
+            raise SettingError("margin", f"it must be more than 0 and less than {most:g}, got {self.margin!r}")
         if self.alpha is not None and not 0 < self.alpha < 0.5:
-            raise ValueError(f"--alpha: more than 0 and less than 0.5 is wanted, got {self.alpha!r}")
+            raise SettingError("alpha", f"it must be more than 0 and less than 0.5, got {self.alpha!r}")
         if not 0.5 <= self.power < 1:
-            raise ValueError(f"--power: 0.5 or more and less than 1 is wanted, got {self.power!r}")
+            raise SettingError("power", f"it must be at least 0.5 and less than 1, got {self.power!r}")
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class TaskSupply:
     """The tasks that there are to ask."""
 
     tasks: int | None
@@ -88,7 +91,7 @@ class TrialCost:
 class Pilot:
     """A run as a source of variances and prices."""
 
-    wanted: SizeRequest
+    request: SizeRequest
     alpha: float
     compare_margin: float
     repeats: int
@@ -102,11 +105,11 @@ class Pilot:
     """Arm → by what the second run differs, and its p."""
     price: TrialCost
     in_flight: int
-    there: There
+    supply: TaskSupply
 
     @property
     def scores(self) -> bool:
-        return self.wanted.metric == PRIMARY
+        return self.request.metric == PRIMARY
 
     @property
     def alone(self) -> bool:
@@ -114,9 +117,9 @@ class Pilot:
         return all(b == ANOTHER for _, b in self.pairs)
 
 
-def read_pilot(found: Results, wanted: SizeRequest, again: Results | None) -> Pilot:
+def read_pilot(found: Results, request: SizeRequest, again: Results | None) -> Pilot:
     """Raises ValueError for a bad argument, runs that do not belong together, or a pilot that says nothing of the metric."""
-    wanted.check()
+    request.check()
     if again is not None:
         check_again(found, again)
     runs = [found] if again is None else [found, again]
@@ -124,30 +127,30 @@ def read_pilot(found: Results, wanted: SizeRequest, again: Results | None) -> Pi
         arm.info.arm: [[r for r in run.records if r.arm == arm.info.arm and r.status == "scored"] for run in runs]
         for arm in found.comparison.arms
     }
-    metric, scores = METRICS[wanted.metric], wanted.metric == PRIMARY
+    metric, scores = METRICS[request.metric], request.metric == PRIMARY
     values = {arm: task_values([r for run in by_run for r in run], metric) for arm, by_run in scored.items()}
     values = {arm: known for arm, known in values.items() if known.values}
     if not values:
-        raise RunError(f"{found.folder}: {wanted.metric} is not known of any trial")
+        raise RunError(f"{found.folder}: {request.metric} is not known of any trial")
     if not scores and not any(any(known.means.values()) for known in values.values()):
-        raise RunError(f"{found.folder}: {wanted.metric} is 0 in every trial, and ratios of 0 say nothing")
+        raise RunError(f"{found.folder}: {request.metric} is 0 in every trial, and ratios of 0 say nothing")
     loops = {arm: same_loop(known if scores else logged(known), scores=scores) for arm, known in values.items()}
     known_loops = {arm: varies for arm, varies in loops.items() if varies is not None}
     if not known_loops:
-        raise RunError(f"{found.folder}: one task is no pilot; at least two have to be scored")
+        raise RunError(f"{found.folder}: a pilot needs at least two scored tasks, and this run has one")
     settings = found.manifest.settings
     return Pilot(
-        wanted=wanted,
-        alpha=settings.alpha if wanted.alpha is None else wanted.alpha,
+        request=request,
+        alpha=settings.alpha if request.alpha is None else request.alpha,
         compare_margin=settings.margin,
         repeats=settings.repeats,
         values=values,
         loops=known_loops,
         pairs=_pairs(found, values, scores) or {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops},
-        second={} if again is None else {arm: _difference(wanted.metric, *scored[arm]) for arm in known_loops},
+        second={} if again is None else {arm: _difference(request.metric, *scored[arm]) for arm in known_loops},
         price=_price([[r for run in by_run for r in run] for arm, by_run in scored.items() if arm in values]),
         in_flight=_in_flight(found.manifest.config),
-        there=_there(found),
+        supply=_supply(found),
     )
 
 
@@ -237,17 +240,17 @@ def _in_flight(config: Mapping[str, Any]) -> int:
     return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
 
-def _there(found: Results) -> There:
+def _supply(found: Results) -> TaskSupply:
     """From the manifest; a built-in suite is looked up, code of the user's own is not imported."""
     manifest = found.manifest
     ran = manifest.suite.tasks
     scored = 1 - len({record.task for record in found.records if record.status == "excluded"}) / ran
     looked_up = None if manifest.imported is not None else _looked_up(manifest.config)
     if looked_up is None:
-        return There(None if manifest.settings.tasks is not None else math.floor(ran * scored))
+        return TaskSupply(None if manifest.settings.tasks is not None else math.floor(ran * scored))
     spec, whole, of_split = looked_up
     there = math.floor(of_split * scored)
-    return There(there, spec if spec.name in generated_suites() and there else None, whole / max(there, 1))
+    return TaskSupply(there, spec if spec.name in generated_suites() and there else None, whole / max(there, 1))
 
 
 def _looked_up(config: Mapping[str, Any]) -> tuple[Spec, int, int] | None:
@@ -267,7 +270,7 @@ def check_again(found: Results, again: Results) -> None:
     """Raises ValueError unless two runs have suite, profiles, arms and repeats in common, and draws of their own."""
     one, other = found.manifest, again.manifest
     if found.folder.resolve() == again.folder.resolve():
-        raise ValueError(f"--again: {again.folder} is the same run")
+        raise SettingError("again", f"{again.folder} is the same run")
     for what, here, there in (
         ("suite", one.suite.digest, other.suite.digest),
         ("set of fault profiles", one.profiles, other.profiles),
@@ -275,9 +278,9 @@ def check_again(found: Results, again: Results) -> None:
         ("number of repeats", one.settings.repeats, other.settings.repeats),
     ):
         if here != there:
-            raise ValueError(f"--again: {again.folder} is no second run of {found.folder}: it has another {what}")
+            raise SettingError("again", f"{again.folder} is not a second run of {found.folder}: it has another {what}")
     if one.seed == other.seed and any(arm.model == "scripted" for arm in one.arms):
-        raise ValueError(f"--again: both runs have seed {one.seed}, with which the scripted model does the same in both")
+        raise SettingError("again", f"both runs have seed {one.seed}, with which the scripted model does the same in both")
 
 
 def _built(manifest: Manifest) -> list[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.summary import PRIMARY
 
-from .caveats import doubts
+from .caveats import caveats
 from .pilot import SizeRequest, read_pilot
 from .sizes import PLANS, Noise, SizeOption, noise
 
@@ -29,7 +29,7 @@ class Sizing:
     """That the suite has, and that would be scored; None where it is not known."""
     noise: tuple[Noise, ...]
     plans: tuple[SizeOption, ...]
-    doubts: tuple[str, ...]
+    caveats: tuple[str, ...]
     """What to keep in mind, a sentence each."""
 
     @property
@@ -48,27 +48,27 @@ class Sizing:
             "suite": {"name": self.suite, "tasks": self.suite_tasks},
             "noise": [asdict(noise) for noise in self.noise],
             "plans": [plan.to_json() for plan in self.plans],
-            "doubts": list(self.doubts),
+            "doubts": list(self.caveats),
         }
 
 
-def size(found: Results, wanted: SizeRequest, again: Results | None = None) -> Sizing:
+def size(found: Results, request: SizeRequest, again: Results | None = None) -> Sizing:
     """Work out from a pilot what a run takes. `again`: a second run of the same configuration with another seed.
 
     Raises ValueError for bad arguments, for a pilot that knows nothing of the metric or has one task, and for runs that do not
     belong together.
     """
-    pilot = read_pilot(found, wanted, again)
+    pilot = read_pilot(found, request, again)
     return Sizing(
         run=str(found.folder),
-        metric=wanted.metric,
+        metric=request.metric,
         alpha=pilot.alpha,
-        power=wanted.power,
+        power=request.power,
         tasks=max(len(arm.values) for arm in pilot.values.values()),
         repeats=pilot.repeats,
         suite=found.manifest.suite.name,
-        suite_tasks=pilot.there.tasks,
+        suite_tasks=pilot.supply.tasks,
         noise=tuple(noise(pilot, arm) for arm in pilot.loops),
-        plans=tuple(PLANS[purpose](pilot) for purpose in wanted.purposes),
-        doubts=tuple(doubts(pilot, found, again)),
+        plans=tuple(PLANS[purpose](pilot) for purpose in request.purposes),
+        caveats=tuple(caveats(pilot, found, again)),
     )

@@ -32,7 +32,7 @@ MAX_SHARE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """By what two runs of one arm with fresh seeds differ, at the pilot's size.
+    """How much two runs of one arm with fresh seeds differ, at the pilot's size.
 
     Of accuracy in points; of any other metric in logarithms of the ratio.
     """
@@ -117,8 +117,8 @@ def noise(pilot: Pilot, arm: str) -> Noise:
 
 def compare_plan(pilot: Pilot) -> SizeOption:
     """Each pair is decided with the power wanted: a difference of the margin is shown, and equal designs are equivalent."""
-    power, level = pilot.wanted.power, pilot.alpha / len(pilot.pairs)
-    margin = pilot.compare_margin if pilot.wanted.margin is None else pilot.wanted.margin
+    power, level = pilot.request.power, pilot.alpha / len(pilot.pairs)
+    margin = pilot.compare_margin if pilot.request.margin is None else pilot.request.margin
 
     def reach(names: tuple[str, str], varies: Spread) -> Reach:
         n, k, most = varies.units, pilot.repeats, 1.0 if pilot.scores else MAX_SHARE
@@ -140,9 +140,9 @@ def compare_plan(pilot: Pilot) -> SizeOption:
 def gate_plan(pilot: Pilot) -> SizeOption:
     """A gate over all arms passes with the power wanted where no harm is done; baseline and run are of one size."""
     arms, default = len(pilot.loops), gate.MARGIN if pilot.scores else gate.MORE
-    margin = default if pilot.wanted.margin is None else pilot.wanted.margin
+    margin = default if pilot.request.margin is None else pilot.request.margin
     bound, most = (margin, 1.0) if pilot.scores else (math.log1p(margin), math.log(MAX_RATIO))
-    alpha, level, wanted = pilot.alpha, pilot.alpha / arms, pilot.wanted.power
+    alpha, level, wanted = pilot.alpha, pilot.alpha / arms, pilot.request.power
     power = 1 - (1 - wanted) / arms  # all arms have to pass
 
     def reach(arm: str, varies: Spread) -> Reach:
@@ -188,7 +188,7 @@ def _sizes(
 
 def _sized(pilot: Pilot, tasks: int, repeats: int, arms: int) -> Size:
     price, rounds = pilot.price, arms * tasks * repeats / len(pilot.values)
-    suite, enough = pilot.there.suite_for(tasks)
+    suite, enough = pilot.supply.suite_for(tasks)
     return Size(
         repeats=repeats,
         tasks=tasks,

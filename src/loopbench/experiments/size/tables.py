@@ -17,6 +17,9 @@ _REACHES: dict[Purpose, tuple[str, str, str]] = {
 }
 
 
+_KINDS: dict[Purpose, str] = {"compare": "a comparison", "gate": "a gate"}
+
+
 def answers(sizing: Sizing) -> list[str]:
     """The answer for each purpose, a sentence each."""
     return [_answer(sizing, plan) for plan in sizing.plans]
@@ -43,7 +46,7 @@ def _answer(sizing: Sizing, plan: SizeOption) -> str:
     if best is not None:
         return f"{asked}: {count(best.tasks)} tasks × {best.repeats} ({_flags(sizing, best)}), which is {_spent(best)}"
     if not plan.sizes:
-        return f"{asked}: no number of tasks that anyone could run is enough"
+        return f"{asked}: no feasible number of tasks is enough"
     least = min(plan.sizes, key=lambda size: size.tasks)
     has = f"the suite's {count(sizing.suite_tasks or 0)} tasks are too few"
     return f"{asked}: {has}; {count(least.tasks)} × {least.repeats} would do, which is {_spent(least)}"
@@ -70,7 +73,7 @@ def _sizes(sizing: Sizing, plan: SizeOption) -> Table:
     columns = ("repeats", "tasks", "trials", "model calls", "tokens", "USD", "time", "note")
     rows = [_size_row(size) for size in plan.sizes]
     known = [place for place in range(len(columns)) if any(row[place] for row in rows)]
-    title = f"Sizes that suffice for {'a comparison' if plan.purpose == 'compare' else 'a gate, baseline and run alike'}"
+    title = f"Sizes that suffice for {_KINDS[plan.purpose]}{', baseline and run alike' * (plan.purpose == 'gate')}"
     return Table(title, tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
 
 
@@ -90,7 +93,7 @@ def _size_row(size: Size) -> tuple[str, ...]:
 
 def _reach(sizing: Sizing, plan: SizeOption) -> Table:
     tested = f", each pair at level {plan.level:.2g}" if plan.purpose == "compare" else ""
-    title = f"What {_pilot(sizing)} can do in {plan.purpose}{tested}, {percent(sizing.power)} sure"
+    title = f"What {_pilot(sizing)} can show in {_KINDS[plan.purpose]}{tested}, power {percent(sizing.power)}"
     return Table(title, _REACHES[plan.purpose], tuple(_reach_row(sizing, reach) for reach in plan.reaches))
 
 
@@ -113,7 +116,7 @@ def _noise(sizing: Sizing) -> Table:
             (noise.arm, most + _change(sizing, noise.sd, sign=False), f"{most}± {_change(sizing, noise.band, sign=False)}", again)
         )
     known = 4 if any(row[3] for row in rows) else 3
-    title = f"By what two runs of one loop with fresh seeds differ, {count(sizing.tasks)} tasks × {sizing.repeats}"
+    title = f"How much two runs of one loop with fresh seeds differ, {count(sizing.tasks)} tasks × {sizing.repeats}"
     return Table(title, tuple(columns[:known]), tuple(row[:known] for row in rows))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopbench.experiments.ablate.ablation import Ablated
+from loopbench.experiments.ablate.ablation import AblationResult
 from loopbench.experiments.ablate.tables import notes, tables
 from loopbench.metrics.summary import METRICS, PRIMARY
 
@@ -14,7 +14,7 @@ from .grouping import group_by
 from .verdict import plain_notes
 
 
-def effects_section(ablation: Ablated) -> PageSection:
+def effects_section(ablation: AblationResult) -> PageSection:
     """Return the section on the effect of each change on each metric."""
     blocks: list[Block] = []
     by_metric = dict(_charts(ablation))
@@ -26,7 +26,7 @@ def effects_section(ablation: Ablated) -> PageSection:
     return PageSection("effects", "What each factor does", (*blocks, plain_notes(notes(ablation))))
 
 
-def _charts(ablation: Ablated) -> Iterator[tuple[str, Figure]]:
+def _charts(ablation: AblationResult) -> Iterator[tuple[str, Figure]]:
     for metric, same in group_by(ablation.effects.effects, lambda effect: effect.metric).items():
         read = f"Change of {METRICS[metric].label} with its interval; of an interaction, what both do beyond the sum of each."
         yield metric, Figure(effects(same), read)

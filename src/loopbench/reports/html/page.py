@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.several_runs import SeveralRuns
@@ -79,7 +79,7 @@ def optimization_html(found: OptimizationResult) -> str:
 def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
     """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
     comparison, records, views = found.comparison, found.records, found.views
-    ablation = ablated(found)
+    ablation = ablation_result(found)
     every = (
         verdict_section(found, None if ablation is None else conclusions(ablation)),
         None if ablation is None else effects_section(ablation),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import verdicts
@@ -47,7 +47,7 @@ def note(found: Results) -> str:
 
 
 def _head(found: Results) -> str:
-    comparison, effects = found.comparison, ablated(found)
+    comparison, effects = found.comparison, ablation_result(found)
     warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
     if hidden := len(comparison.warnings) - len(warnings):
         warnings.append(f"{hidden} more warnings: {REPORT}")
@@ -98,7 +98,7 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
 def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
     """Path and text: the comparison as JSON, the charts as pictures, the report as a page, which is made unless it is given."""
     yield "comparison.json", json.dumps(found.to_json(), indent=2) + "\n"
-    comparison, effects = found.comparison, ablated(found)
+    comparison, effects = found.comparison, ablation_result(found)
     drawn = {"accuracy": charts.accuracy(comparison.arms)}
     if comparison.pairs:
         drawn["pairs"] = charts.forest(comparison)

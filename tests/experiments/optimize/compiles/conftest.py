@@ -13,7 +13,8 @@ import pytest
 
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, ProgramResult, SampledPrediction
-from loopbench.experiments.optimize.optimizer import Workshop, optimizer_named
+from loopbench.experiments.optimize.compiling import Workshop
+from loopbench.experiments.optimize.optimizer import optimizer_named
 from loopbench.protocol import (
     SILENT,
     Capabilities,

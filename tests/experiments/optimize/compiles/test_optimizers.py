@@ -22,7 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.dspy_seam.program import LoopProgram
-from loopbench.experiments.optimize.optimizer import OptimizerFailed, Workshop, judge, optimizer_named, optimizers, score, unheard
+from loopbench.experiments.optimize.compiling import OptimizerFailed, Workshop, judge, score
+from loopbench.experiments.optimize.optimizer import optimizer_named, optimizers, unread_proposals_warning
 from loopbench.experiments.optimize.quiet_dspy import LOGGERS
 from loopbench.protocol import Program, program_digest
 from loopbench.protocol.names import Spec, parse_spec
@@ -97,10 +98,10 @@ def test_dspy_knows_the_options(name: str) -> None:
         ("mipROv2(max_bootstrapped_demos=0)", "max_bootstrapped_demos=0 needs max_labeled_demos=0"),
         ("copro@file.json", "optimizer copro: @file.json is for loops"),
         ("json:dumps", "optimizer json:dumps needs obj: give json:dumps(obj=…)"),
-        ("json:JSONDecoder", "it is no class with a compile"),
-        ("json:decoder", "it is no class with a compile"),
+        ("json:JSONDecoder", "it must be a class with a compile"),
+        ("json:decoder", "it must be a class with a compile"),
         ("no.such:Thing", "optimizer 'no.such:Thing': no module named 'no'"),
-        ("dspy:COPRO(metric=3)", "optimizer dspy:COPRO: metric is no option: loopbench gives it"),
+        ("dspy:COPRO(metric=3)", "optimizer dspy:COPRO: metric is not an option: loopbench sets it"),
         ("dspy:COPRO(depht=3)", "optimizer dspy:COPRO: unknown option 'depht'"),
     ],
 )
@@ -312,9 +313,9 @@ def test_a_program_begins_where_it_was_left(spec: str, bench: Any) -> None:
 
 def test_a_proposal_that_came_to_nothing_is_told(bench: Any) -> None:
     own = bench.student.program
-    assert unheard(0, [own]) == ""
-    assert "made 3 requests of its own" in unheard(3, [own, own])
-    assert unheard(3, [own, bench.compile("COPRO(breadth=2, depth=1)").program]) == ""
+    assert unread_proposals_warning(0, [own]) == ""
+    assert "made 3 requests of its own" in unread_proposals_warning(3, [own, own])
+    assert unread_proposals_warning(3, [own, bench.compile("COPRO(breadth=2, depth=1)").program]) == ""
 
 
 # --- the user's own ---

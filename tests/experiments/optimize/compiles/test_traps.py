@@ -21,7 +21,8 @@ from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, loop_with
-from loopbench.experiments.optimize.optimizer import OptimizerFailed, Workshop, judge, optimizer_named, unheard
+from loopbench.experiments.optimize.compiling import OptimizerFailed, Workshop, judge
+from loopbench.experiments.optimize.optimizer import optimizer_named, unread_proposals_warning
 from loopbench.experiments.optimize.rollouts import BudgetSpent, Rollouts
 from loopbench.protocol import Optimizable, Program, own_prompt, read_program
 from loopbench.protocol.names import Spec, parse_spec
@@ -128,10 +129,10 @@ def test_proposals_that_cannot_be_read_are_told_where_the_search_goes_on(spec: s
     assert any("failed to parse" in line for line in bench.warned)
     assert len(bench.warned) == len({*bench.warned}) <= 20
     assert all("\n" not in line for line in bench.warned)
-    assert "no other instructions were ever tried" in unheard(len(bench.proposer.requests), [own, *bench.programs])
+    assert "no other instructions were ever tried" in unread_proposals_warning(len(bench.proposer.requests), [own, *bench.programs])
     heard = bench_of()
     heard.compile(spec)
-    assert unheard(len(heard.proposer.requests), [own, *heard.programs]) == ""
+    assert unread_proposals_warning(len(heard.proposer.requests), [own, *heard.programs]) == ""
 
 
 def test_a_summary_that_failed_is_told(bench_of: Any, proposer_of: Any) -> None:

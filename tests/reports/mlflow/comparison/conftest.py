@@ -12,7 +12,8 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.config import CompareConfig
-from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, Silent, served
+from loopbench.runs.engine.runner import Unwatched
+from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, served
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +22,7 @@ def run(tmp_path_factory) -> Results:
     runs = tmp_path_factory.mktemp("tracking") / "the runs é 100%"
     config = CompareConfig(loops=LOOPS, suite="arithmetic", tasks=12, profiles=PROFILES, runs=runs, mlflow=False)
     experiment = prepare(config)
-    assert compare.run(experiment, Silent()) == ""
+    assert compare.run(experiment, Unwatched()) == ""
     return results(experiment.folder)
 
 

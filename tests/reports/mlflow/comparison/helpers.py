@@ -21,20 +21,12 @@ from mlflow import MlflowClient
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
-from loopbench.metrics.record import Record
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 
 LOOPS = ("bare", "bare(max_steps=3, instructions='Say \"yes\", é.')")
 PROFILES = ("clean", "flaky-tools")
-
-
-class Silent(Unwatched):
-    """Progress that nobody looks at."""
-
-    def finished(self, record: Record) -> None:
-        return None
 
 
 def children(client: MlflowClient, tracked: tracking.Tracked) -> dict[str, Any]:
@@ -100,7 +92,7 @@ def of_size(folder: Path, repeats: int) -> Results:
     """A run in which every trial is solved."""
     config = CompareConfig(loops=("bare",), suite="arithmetic", tasks=20, repeats=repeats, runs=folder, mlflow=False)
     experiment = prepare(config)
-    assert compare.run(experiment, Silent()) == ""
+    assert compare.run(experiment, Unwatched()) == ""
     return results(experiment.folder)
 
 

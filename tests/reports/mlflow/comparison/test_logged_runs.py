@@ -20,7 +20,8 @@ from loopbench.reports import mlflow as tracking
 from loopbench.reports.html.page import report_html
 from loopbench.reports.mlflow.notes import arm_note, files
 from loopbench.runs.config import CompareConfig
-from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, Silent, children, models, traces
+from loopbench.runs.engine.runner import Unwatched
+from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, children, models, traces
 
 # MLflow's own, at its first store
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
@@ -149,7 +150,7 @@ def test_what_others_produced_can_be_logged(uri, client, tmp_path):
 def test_an_ablation_shows_its_effects(tmp_path):
     config = CompareConfig(suite="arithmetic", tasks=6, runs=tmp_path, mlflow=False)
     experiment = ablation.prepare(ablation.AblationRequest("bare", ("max_steps=2,12",)), config)
-    assert compare.run(experiment, Silent()) == ""
+    assert compare.run(experiment, Unwatched()) == ""
     found = results(experiment.folder)
     assert "max_steps: 2 → 12" in dict(files(found))["charts/effects.svg"]
     assert "max\\_steps 2 → 12" in tracking.note(found)

@@ -23,11 +23,11 @@ from loopbench.protocol.names import parse_spec
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.folders import TEST
 from loopbench.runs.new_manifest import configuration
 from loopbench.runs.registry import make_loop
 from loopbench.runs.store.files import write_manifest_json
-from tests.reports.mlflow.comparison.helpers import Silent
 from tests.reports.mlflow.optimization.helpers import (
     DESIGNS,
     EVENTS,
@@ -101,7 +101,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     write_manifest_json(folder, manifest)
     programs = [f"{design}@{folder / about['folder'] / PROGRAM}" for design, about in zip(DESIGNS, abouts, strict=True)]
     test = CompareConfig(loops=(*DESIGNS, *programs), suite="arithmetic", tasks=6, split="test", mlflow=False)
-    assert compare.run(prepare(test, folder / TEST), Silent()) == ""
+    assert compare.run(prepare(test, folder / TEST), Unwatched()) == ""
     uri = tracking.default_uri(folder.parent)
     return Made(folder, manifest, uri, optimization_result(folder).to_json())
 

@@ -1,27 +1,23 @@
-"""The gate from a file to its outcome: run the baseline's configuration again, or read a run, and judge it."""
+"""Running a baseline's configuration again: what its file decides, and what only the user does."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.run import run
 from loopbench.experiments.import_runs.joining import PROFILE
-from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig, config_from
-from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
 from loopbench.runs.registry import loops_named
 from loopbench.runs.store.files import RunError
 
-from .baseline import Baseline, read_baseline, read_run
-from .judge import DEFAULT_METRICS, Incomparable, check_asked, judge, match_arms, missing_arms, refuse_other
-from .outcome import GateResult
+from .baseline import Baseline
+from .judge import Incomparable, match_arms, missing_arms, refuse_other
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +35,10 @@ class RerunSettings:
 
 
 def prepare_again(baseline: Baseline, path: Path, again: RerunSettings) -> Experiment:
-    """The run directory of a new run.
+    """Make the run directory of a new run.
 
-    Raises RunError for code, a server or a recording that the baseline names and nobody typed, Incomparable if the suite or a
-    profile is another by now or an arm would be lacking, ValueError for bad input, and OSError; then there is no directory.
+    Raises RunError for code, a server or a recording that the baseline names and the user did not type, Incomparable if suite or
+    profiles have changed or an arm is missing, ValueError for bad input, and OSError; then there is no directory.
     """
     experiment = prepare(config_again(baseline, path, again))
     try:
@@ -80,25 +76,3 @@ def config_again(baseline: Baseline, path: Path, again: RerunSettings) -> Compar
 def _mode(recorded: Any) -> Any:
     """A recording that was made for the baseline is there by now."""
     return "replay" if recorded in ("record", "refresh") else recorded
-
-
-def gate(
-    path: Path,
-    folder: Path | None = None,
-    *,
-    again: RerunSettings = RerunSettings(),
-    metrics: Mapping[str, float] = DEFAULT_METRICS,
-    alpha: float = ALPHA,
-    progress: Progress | None = None,
-) -> GateResult:
-    """Hold the run in `folder`, or a new one, against the baseline at `path`.
-
-    Raises ValueError, Incomparable among them, and OSError.
-    """
-    baseline = read_baseline(path)
-    if folder is None:
-        check_asked(baseline, metrics, alpha)
-        experiment = prepare_again(baseline, path, again)
-        run(experiment, progress or Unwatched())
-        folder = experiment.folder
-    return judge(read_run(folder), baseline, metrics=metrics, alpha=alpha, path=path)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.gate import Baseline, RerunSettings, bless, gate, write_baseline
-from loopbench.experiments.gate.gate import config_again
+import loopbench
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.gate import Baseline, RerunSettings, bless, judge, prepare_again, read_baseline, read_run, write_baseline
+from loopbench.experiments.gate.rerun import config_again
 from loopbench.metrics.record import Record
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
@@ -39,7 +41,10 @@ class Counting(Unwatched):
 def test_the_same_again_is_identical_and_watched(baseline, tmp_path):
     write_baseline(tmp_path / "b.json", baseline)
     progress = Counting()
-    judged = gate(tmp_path / "b.json", again=RerunSettings(runs=tmp_path / "runs"), progress=progress)
+    path = tmp_path / "b.json"
+    experiment = prepare_again(read_baseline(path), path, RerunSettings(runs=tmp_path / "runs"))
+    run(experiment, progress)
+    judged = judge(read_run(experiment.folder), read_baseline(path), path=path)
     assert (judged.outcome, progress.count) == ("identical", 96)
     assert judged.run.parent == tmp_path / "runs"
     assert judged.baseline == tmp_path / "b.json"
@@ -47,7 +52,7 @@ def test_the_same_again_is_identical_and_watched(baseline, tmp_path):
 
 def test_a_run_that_is_there_is_only_read(wind, baseline, tmp_path):
     write_baseline(tmp_path / "b.json", baseline)
-    assert gate(tmp_path / "b.json", wind.folder, metrics={"tokens": 0.1}).outcome == "identical"
+    assert loopbench.gate(tmp_path / "b.json", wind.folder, metrics={"tokens": 0.1}).finding.outcome == "identical"
     assert list(tmp_path.iterdir()) == [tmp_path / "b.json"]
 
 

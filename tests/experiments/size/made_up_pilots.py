@@ -1,0 +1,104 @@
+"""Run directories with records made up, as pilots, and what is worked out from them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.size import SizeRequest, Sizing, size
+from loopbench.experiments.size import tables as report
+from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.store.files import write_manifest_json
+from loopbench.runs.store.records import TRIALS
+
+Draw = Callable[[random.Random, int], float]
+
+
+def solves(share: float) -> Draw:
+    """Every task with the same chance."""
+    return lambda rng, task: float(rng.random() < share)
+
+
+def often(*shares: float) -> Draw:
+    """Tasks with chances of their own, in turn."""
+    return lambda rng, task: float(rng.random() < shares[task % len(shares)])
+
+
+def pilots_in(root: Path) -> Callable[..., Results]:
+
+    def make(
+        draws: dict[str, Draw],
+        tasks: int = 100,
+        repeats: int = 2,
+        *,
+        seed: int = 0,
+        model: str = "openai/fake",
+        suite: str = "my.module:Suite",
+        manifest: dict[str, Any] | None = None,
+        change: Callable[[Record], Record | None] = lambda record: record,
+        **config: Any,
+    ) -> Results:
+        rng = random.Random(seed)
+        settings = CompareConfig(loops=tuple(draws), suite=suite, models=(model,), repeats=repeats, seed=seed, **config)
+        folder = root / f"run-{len([*root.iterdir()])}"
+        folder.mkdir()
+        arms = [{"arm": name, "loop": name, "options": {}, "model": model, "profile": "clean", "code": "c"} for name in draws]
+        suite_facts = {"name": suite, "version": "1", "digest": "d", "tasks": tasks}
+        made = {"created": "2026-01-01T00:00:00+00:00", "config": settings.public(), "seed": seed, "versions": {}}
+        made |= {"suite": suite_facts, "profiles": {"clean": "p"}, "arms": arms}
+        made |= {"packages": {}, "python": "3.11", "platform": "Linux"}
+        write_manifest_json(folder, made | (manifest or {}))
+        lines = []
+        for repeat in range(repeats):
+            for task in range(tasks):
+                for name, draw in draws.items():
+                    record = change(trial(name, task, repeat, draw(rng, task), rng))
+                    if record is not None:
+                        lines.append(json.dumps(record.to_json()))
+        (folder / TRIALS).write_text("".join(f"{line}\n" for line in lines))
+        return results(folder)
+
+    return make
+
+
+def trial(name: str, task: int, repeat: int, score: float, rng: random.Random, **changes: Any) -> Record:
+    values: dict[str, Any] = {
+        "arm": name,
+        "suite": "s",
+        "suite_digest": "d",
+        "task": f"t{task}",
+        "repeat": repeat,
+        "seed": 0,
+        "status": "scored",
+        "stop": "finished",
+        "scores": {"accuracy": score},
+        "steps": 3 + task % 3 + rng.randrange(2),
+        "calls": {"decide": 4},
+        "input_tokens": 900 + task,
+        "output_tokens": 100,
+        "cost_usd": 0.01,
+        "wall_s": 8.0,
+    }
+    return Record(**(values | changes))
+
+
+def replaced(record: Record, **changes: Any) -> Record:
+    return Record.from_json(json.loads(json.dumps(record.to_json() | changes)))
+
+
+def plan(found: Sizing, purpose: str) -> Any:
+    return next(made for made in found.plans if made.purpose == purpose)
+
+
+def sized(found: Results, **wanted: Any) -> Sizing:
+    """What is said of a pilot; whatever it is, it can be printed and is JSON."""
+    made = size(found, SizeRequest(**wanted))
+    assert json.loads(json.dumps(made.to_json(), allow_nan=False))["run"] == str(found.folder)
+    assert all(all(isinstance(cell, str) for cell in row) for table in report.tables(made) for row in table.rows)
+    assert len(report.answers(made)) == len(made.plans)
+    return made

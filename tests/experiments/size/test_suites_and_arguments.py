@@ -1,0 +1,129 @@
+"""What the suite has to offer a size, and bad arguments."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.size import tables as report
+from loopbench.metrics.record import Record
+from loopbench.runs.store.files import RunError
+from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, replaced, sized, solves
+
+# --- the tasks that there are ---
+
+
+def test_a_suite_that_has_fewer_tasks_is_told_and_repeats_are_taken_instead(pilot):
+    made = sized(pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=300), margin=0.05)
+    for purpose in ("compare", "gate"):
+        made_plan = plan(made, purpose)
+        assert any(not one.enough_tasks for one in made_plan.sizes)
+        assert made_plan.best is not None
+        assert made_plan.best.tasks <= 300
+        assert made_plan.best == next(one for one in made_plan.sizes if one.tasks <= 300)
+    assert any("the suite has fewer tasks" in row[-1] for row in report.tables(made)[0].rows)
+
+
+def test_where_nothing_suffices_the_answer_says_so(pilot):
+    found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=50)
+    said = report.answers(sized(found, margin=0.01))
+    assert all("the suite's 50 tasks are too few" in line for line in said)
+    said = report.answers(sized(found, margin=1e-6))
+    assert all("no feasible number of tasks is enough" in line for line in said)
+
+
+def test_a_suite_that_grows_is_named_as_large_as_it_has_to_be(pilot):
+    made = sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)"), margin=0.05, purposes=("gate",))
+    best = plan(made, "gate").best
+    assert best.suite == f"arithmetic(size={best.tasks})"
+    assert f"--suite 'arithmetic(size={best.tasks})'" in report.answers(made)[0]
+    assert made.suite_tasks == 40
+    huge = sized(pilot({"bare": solves(0.5)}, tasks=40, suite="arithmetic(size=40)"), margin=0.001, purposes=("gate",))
+    assert not any(one.enough_tasks for one in plan(huge, "gate").sizes if one.tasks > 100_000)
+
+
+def test_the_first_tasks_of_a_suite_are_not_all_of_it(pilot):
+    few = pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=400)", manifest={})
+    path = few.folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["config"]["tasks"] = 40
+    path.write_text(json.dumps(manifest))
+    assert sized(results(few.folder)).suite_tasks == 400
+    manifest["config"]["suite"] = "my.module:Suite"  # never imported, though it is named
+    path.write_text(json.dumps(manifest))
+    made = sized(results(few.folder))
+    assert made.suite_tasks is None
+    assert any("How many tasks the suite has is not known" in doubt for doubt in made.caveats)
+    assert plan(made, "gate").best == plan(made, "gate").sizes[0]
+
+
+def test_excluded_tasks_have_to_be_made_up_for(pilot):
+    def out(record: Record) -> Record:
+        return replaced(record, status="excluded", scores={}) if int(record.task[1:]) < 20 else record
+
+    made = sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)", change=out), margin=0.1, purposes=("gate",))
+    best = plan(made, "gate").best
+    assert made.suite_tasks == 20
+    assert best.suite == f"arithmetic(size={2 * best.tasks})"
+
+
+# --- bad arguments ---
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ({"metric": "speed"}, "--metric: unknown metric 'speed'; there are accuracy"),
+        ({"margin": 0.0}, "--margin: it must be more than 0 and less than 1"),
+        ({"margin": 1.0}, "--margin: it must be more than 0 and less than 1"),
+        ({"margin": math.nan}, "--margin"),
+        ({"margin": 200.0, "metric": "steps"}, "--margin: it must be more than 0 and less than 100"),
+        ({"alpha": 0.5}, "--alpha"),
+        ({"alpha": 0.0}, "--alpha"),
+        ({"power": 0.4}, "--power"),
+        ({"power": 1.0}, "--power"),
+        ({"power": math.nan}, "--power"),
+    ],
+)
+def test_bad_arguments_are_told_by_their_flag(pilot, wanted, says):
+    with pytest.raises(ValueError, match=says):
+        sized(pilot({"a": solves(0.5)}), **wanted)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    shares=st.lists(st.lists(st.sampled_from([0.0, 0.3, 0.9, 1.0]), min_size=1, max_size=4), min_size=1, max_size=3),
+    tasks=st.integers(2, 12),
+    repeats=st.integers(1, 3),
+    gone=st.sets(st.integers(0, 11), max_size=6),
+    margin=st.sampled_from([0.001, 0.02, 0.5]),
+    metric=st.sampled_from(["accuracy", "steps", "tokens"]),
+)
+def test_whatever_the_pilot_was_it_is_an_answer_or_one_line(tmp_path_factory, shares, tasks, repeats, gone, margin, metric):
+    make = pilots_in(tmp_path_factory.mktemp("runs"))
+    draws: dict[str, Draw] = {f"a{i}": often(*found) for i, found in enumerate(shares)}
+    found = make(draws, tasks, repeats, change=lambda r: None if int(r.task[1:]) in gone else r)
+    left = {int(record.task[1:]) for record in found.records}
+    if len(left) < 2:
+        with pytest.raises(RunError, match=r"a pilot needs at least two|not known of any trial"):
+            sized(found, margin=margin, metric=metric)
+        return
+    made = sized(found, margin=margin, metric=metric)
+    for found_plan in made.plans:
+        assert all(one.tasks >= 2 and one.trials >= one.tasks for one in found_plan.sizes)
+
+
+def test_numbers_are_written_as_people_write_them():
+    assert [report.count(1240.0), report.large(950), report.large(12_345), report.large(4_560_000)] == [
+        "1,240",
+        "950",
+        "12.3 k",
+        "4.56 M",
+    ]
+    assert [report.dollars(v) for v in (0.0, 0.00423, 12.3, 1_230.4)] == ["$0.00", "$0.0042", "$12.30", "$1,230"]
+    assert [report.duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]
