@@ -279,7 +279,7 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, tmp_path: 
         ),
         (AblationRequest("finish", ("parse_retries=0",)), "--factor parse_retries: give two values or more, the base first"),
         (AblationRequest("finish", ("parse_retries=",)), "--factor parse_retries: give two values or more"),
-        (AblationRequest("finish", ("parse_retries=0,2,0",)), "--factor parse_retries: the value 0 stands twice"),
+        (AblationRequest("finish", ("parse_retries=0,2,0",)), "--factor parse_retries: the value 0 is given twice"),
         (AblationRequest("finish", ("parse_retries=0,2", "parse_retries=3,4")), "--factor parse_retries: it is given twice"),
         (AblationRequest("finish(parse_retries=1)", ("parse_retries=0,2",)), "given twice, finish(parse_retries=1) has it too"),
         (
@@ -298,7 +298,7 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, tmp_path: 
         (AblationRequest("finsh", ("parse_retries=0,1",)), "unknown loop 'finsh'; did you mean 'finish'?"),
         (AblationRequest("finish", RETRIES, metrics=("step",)), "--metric: unknown metric 'step'; did you mean 'steps'?"),
         (AblationRequest("finish", RETRIES, design="half"), "--design: known: full, fractional"),
-        (AblationRequest("finish", RETRIES, most_trials=0), "--budget-trials: 0 is no number of trials"),
+        (AblationRequest("finish", RETRIES, most_trials=0), "--budget-trials: 0 is not a number of trials"),
         (
             AblationRequest("finish", RETRIES, design="fractional"),
             "no fraction of the 4 cells tells main effects from two-factor interactions",

@@ -64,7 +64,7 @@ def test_forms(text, budget):
         ("1.5calls", "a whole number from 1"),
         ("$0", "a number from above 0"),
         ("1e99tokens", "to 10¹⁵"),
-        ("5,6calls", "calls stand twice"),
+        ("5,6calls", "calls are given twice"),
         ("5,", "write calls, tokens or dollars"),
     ],
 )

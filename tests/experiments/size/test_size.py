@@ -203,7 +203,7 @@ def test_a_second_run_that_differs_by_more_than_chance_is_told(pilot):
 )
 def test_a_second_run_of_something_else_is_refused(pilot, changes, says):
     other = pilot(**({"draws": {"a": solves(0.5)}, "seed": 1} | changes))
-    with pytest.raises(ValueError, match=f"--again: .* is no second run of .*: it has {says}"):
+    with pytest.raises(ValueError, match=f"--again: .* is not a second run of .*: it has {says}"):
         size(pilot({"a": solves(0.5)}), SizeRequest(), other)
 
 
@@ -287,7 +287,7 @@ def test_a_metric_that_is_0_throughout_is_told(pilot):
 
 
 def test_a_metric_that_is_not_known_is_told(pilot):
-    with pytest.raises(RunError, match="cost_usd is not known of any trial"):
+    with pytest.raises(RunError, match="cost_usd is not known for any trial"):
         sized(pilot({"a": solves(0.5)}, change=lambda r: replaced(r, cost_usd=None)), metric="cost_usd")
 
 
@@ -329,7 +329,7 @@ def test_an_incomplete_pilot_is_told(pilot):
 
 @pytest.mark.parametrize("tasks", [0, 1])
 def test_fewer_than_two_tasks_are_no_pilot(pilot, tasks):
-    with pytest.raises(RunError, match=r"no pilot|not known of any trial"):
+    with pytest.raises(RunError, match=r"not enough for a pilot|not known for any trial"):
         sized(pilot({"a": solves(0.5)}, change=lambda r: r if int(r.task[1:]) < tasks else None))
 
 
@@ -459,7 +459,7 @@ def test_whatever_the_pilot_was_it_is_an_answer_or_one_line(tmp_path_factory, sh
     found = make(draws, tasks, repeats, change=lambda r: None if int(r.task[1:]) in gone else r)
     left = {int(record.task[1:]) for record in found.records}
     if len(left) < 2:
-        with pytest.raises(RunError, match=r"no pilot|not known of any trial"):
+        with pytest.raises(RunError, match=r"not enough for a pilot|not known for any trial"):
             sized(found, margin=margin, metric=metric)
         return
     made = sized(found, margin=margin, metric=metric)

@@ -79,7 +79,7 @@ def prepare(wanted: AblationRequest, config: CompareConfig, folder: Path | None 
     if config.looks is not None:
         raise ValueError("looks end a run once every pair is decided; an ablation is about effects: leave looks out")
     if wanted.most_trials is not None and wanted.most_trials < 1:
-        raise ValueError(f"--budget-trials: {wanted.most_trials} is no number of trials")
+        raise ValueError(f"--budget-trials: {wanted.most_trials} is not a number of trials")
     spec = parse_spec(wanted.loop)
     factors = _factors(spec, wanted.factors)
     sizes = [len(values) for values in factors.values()]
@@ -133,7 +133,7 @@ def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
         if len(shown) < 2:
             raise ValueError(f"--factor {name}: give two values or more, the base first: {name}=value,value")
         if twice := next((value for value in shown if shown.count(value) > 1), None):
-            raise ValueError(f"--factor {name}: the value {twice} stands twice")
+            raise ValueError(f"--factor {name}: the value {twice} is given twice")
     return factors
 
 
@@ -268,7 +268,7 @@ def ablated(found: Results) -> Ablated | None:
     try:
         ablation = Ablation(**found.manifest.ablation)
         if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
-            raise TypeError("efficiency or resolution is no number")
+            raise TypeError("efficiency or resolution is not a number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
         groups = _groups(found, ablation.cells, factors)
         cells = sorted({cell for group in groups.values() for cell in group})
@@ -294,7 +294,7 @@ def _groups(
         cell = tuple(factor.levels.index(value_text(values[factor.name])) for factor in factors)
         group = groups.setdefault(setting(arm), {})
         if cell in group:
-            raise ValueError(f"{arm.info.arm} is a cell that another arm is too")
+            raise ValueError(f"{arm.info.arm} is the same cell as another arm")
         group[cell] = by_arm.get(arm.info.arm, [])
     return groups
 

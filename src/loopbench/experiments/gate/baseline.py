@@ -326,9 +326,9 @@ def read_baseline(path: Path) -> Baseline:
     try:
         data = json.loads(text.decode("utf-8"), parse_constant=_no_number, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: no baseline: {error}") from None
+        raise ValueError(f"{path}: not a baseline: {error}") from None
     if not isinstance(data, dict) or "loopbench_baseline" not in data:
-        raise ValueError(f"{path}: no baseline: it does not begin with loopbench_baseline")
+        raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     if data["loopbench_baseline"] != VERSION:
         raise ValueError(f"{path}: a baseline of version {_short(data['loopbench_baseline'])}, this loopbench reads {VERSION}")
     try:
@@ -342,7 +342,7 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is a duplicate")
     return made
 
 

@@ -29,7 +29,7 @@ def parse_budget(text: str) -> BudgetConfig:
     for part in text.split(","):
         unit, amount = _parsed(part.strip(), text)
         if unit in amounts:
-            raise ValueError(f"budget {_short(text)}: {unit} stand twice")
+            raise ValueError(f"budget {_short(text)}: {unit} are given twice")
         amounts[unit] = amount
     whole = {unit: int(amount) for unit, amount in amounts.items() if unit != "dollars"}
     dollars = {unit: float(amount) for unit, amount in amounts.items() if unit == "dollars"}
@@ -41,7 +41,7 @@ def _parsed(part: str, text: str) -> tuple[str, Decimal]:
     sign, number, word = found.groups() if found else ("", "", "?")
     unit = _UNITS.get(sign + word)
     if unit is None:
-        raise ValueError(f"budget {_short(text)}: {_short(part)} is none; {_FORM}")
+        raise ValueError(f"budget {_short(text)}: {_short(part)} is not a limit; {_FORM}")
     amount = Decimal(number)
     if not 0 < amount <= MAX or (unit != "dollars" and amount != int(amount)):
         raise ValueError(f"budget {_short(text)}: {_short(part)}: a {_KINDS[unit]} from {_MIN[unit]} to 10¹⁵ is wanted")

@@ -59,9 +59,9 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
         try:
             made = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise RunError(f"{path}:{number}: no line of a log: {error}") from None
+            raise RunError(f"{path}:{number}: not a line of a log: {error}") from None
         if not isinstance(made, dict):
-            raise RunError(f"{path}:{number}: no line of a log: a JSON object is wanted")
+            raise RunError(f"{path}:{number}: not a line of a log: a JSON object is wanted")
         yield made
 
 

@@ -138,9 +138,11 @@ def _taken(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str
 def _own(name: str, target: Any, given: Mapping[str, Any]) -> OwnOptimizer:
     whose = f"optimizer {name}"
     if not callable(target) or (inspect.isclass(target) and not hasattr(target, "compile")):
-        raise ValueError(f"{whose}: it is no class with a compile(student, trainset=…), and no function that makes such an object")
+        raise ValueError(
+            f"{whose}: it is not a class with a compile(student, trainset=…), nor a function that makes such an object"
+        )
     if ours := [option for option in given if option in _GIVEN]:
-        raise ValueError(f"{whose}: {ours[0]} is no option: loopbench gives it")
+        raise ValueError(f"{whose}: {ours[0]} cannot be given: loopbench sets it")
     made = OwnOptimizer(name, target, given)
     checked = checked_options(target, given, whose)
     empty = inspect.Parameter.empty

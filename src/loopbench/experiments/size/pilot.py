@@ -128,13 +128,13 @@ def read_pilot(found: Results, wanted: SizeRequest, again: Results | None) -> Pi
     values = {arm: task_values([r for run in by_run for r in run], metric) for arm, by_run in scored.items()}
     values = {arm: known for arm, known in values.items() if known.values}
     if not values:
-        raise RunError(f"{found.folder}: {wanted.metric} is not known of any trial")
+        raise RunError(f"{found.folder}: {wanted.metric} is not known for any trial")
     if not scores and not any(any(known.means.values()) for known in values.values()):
         raise RunError(f"{found.folder}: {wanted.metric} is 0 in every trial, and ratios of 0 say nothing")
     loops = {arm: same_loop(known if scores else logged(known), scores=scores) for arm, known in values.items()}
     known_loops = {arm: varies for arm, varies in loops.items() if varies is not None}
     if not known_loops:
-        raise RunError(f"{found.folder}: one task is no pilot; at least two have to be scored")
+        raise RunError(f"{found.folder}: one task is not enough for a pilot; at least two have to be scored")
     settings = found.manifest.settings
     return Pilot(
         wanted=wanted,
@@ -275,7 +275,7 @@ def check_again(found: Results, again: Results) -> None:
         ("number of repeats", one.settings.repeats, other.settings.repeats),
     ):
         if here != there:
-            raise ValueError(f"--again: {again.folder} is no second run of {found.folder}: it has another {what}")
+            raise ValueError(f"--again: {again.folder} is not a second run of {found.folder}: it has another {what}")
     if one.seed == other.seed and any(arm.model == "scripted" for arm in one.arms):
         raise ValueError(f"--again: both runs have seed {one.seed}, with which the scripted model does the same in both")
 

@@ -97,10 +97,10 @@ def test_dspy_knows_the_options(name: str) -> None:
         ("mipROv2(max_bootstrapped_demos=0)", "max_bootstrapped_demos=0 needs max_labeled_demos=0"),
         ("copro@file.json", "optimizer copro: @file.json is for loops"),
         ("json:dumps", "optimizer json:dumps needs obj: give json:dumps(obj=…)"),
-        ("json:JSONDecoder", "it is no class with a compile"),
-        ("json:decoder", "it is no class with a compile"),
+        ("json:JSONDecoder", "it is not a class with a compile"),
+        ("json:decoder", "it is not a class with a compile"),
         ("no.such:Thing", "optimizer 'no.such:Thing': no module named 'no'"),
-        ("dspy:COPRO(metric=3)", "optimizer dspy:COPRO: metric is no option: loopbench gives it"),
+        ("dspy:COPRO(metric=3)", "optimizer dspy:COPRO: metric cannot be given: loopbench sets it"),
         ("dspy:COPRO(depht=3)", "optimizer dspy:COPRO: unknown option 'depht'"),
     ],
 )
