@@ -167,11 +167,11 @@ def test_into_another_folder_the_next_commands_lead_there(loopbench, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["there"], "there.py is there already; nothing was written"),
-        (["3x"], "'3x' is no name for a loop"),
+        (["there"], "there.py already exists; nothing was written"),
+        (["3x"], "'3x' is not a valid name for a loop"),
         (["My-Loop"], "no name for a loop"),
         (["json"], "installed already"),
-        (["mine", "--into", "nowhere"], "nowhere is no directory"),
+        (["mine", "--into", "nowhere"], "nowhere is not a directory"),
     ],
 )
 def test_what_cannot_be_written_is_one_line_and_code_2(loopbench, tmp_path, arguments, said):

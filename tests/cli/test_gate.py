@@ -74,7 +74,7 @@ def test_bless_says_what_changed_and_keeps_what_is_no_baseline(loopbench, blesse
     assert "  arm finish/flaky-format: gone\n  arm finish(parse_retries=0)/flaky-format: new\n" in other.out
     (here / "mine.json").write_text("{}")
     refused = loopbench("bless", run, "--output", "mine.json")
-    assert (refused.code, refused.err) == (2, "error: mine.json: no baseline: it does not begin with loopbench_baseline\n")
+    assert (refused.code, refused.err) == (2, "error: mine.json: not a baseline: it does not begin with loopbench_baseline\n")
     assert (here / "mine.json").read_text() == "{}"
 
 

@@ -358,15 +358,15 @@ def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
         ("[" * 110 + "]" * 110, "line 2: it is nested deeper than 100 levels"),
         (r'{"id": "\ud800"}', "line 2: it holds half of a surrogate pair"),
         ("[1]", "line 2: an object belongs here"),
-        (row("live_simple_0-0-0"), "line 2: row 'live_simple_0-0-0' is of no category that is supported; supported are"),
-        ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' is of no category that is supported"),
+        (row("live_simple_0-0-0"), "line 2: row 'live_simple_0-0-0' belongs to no supported category; supported are"),
+        ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' belongs to no supported category"),
         (row("simple_java_0"), "line 2: row 'simple_java_0' is of no category"),
         ({"id": 7}, "line 2: field 'id': Input should be a valid string"),
         ({"id": "parallel_1", "function": []}, "line 2: field 'question': Field required"),
         (row("parallel_1") | {"question": "Play."}, "line 2: field 'question': Input should be a valid list"),
         (row("parallel_1") | {"question": [[], []]}, "line 2: field 'question': List should have at most 1 item"),
         (row("parallel_1") | {"question": [[{"role": "assistant", "content": ""}]]}, "line 2: field 'question.0.0.role'"),
-        (row("parallel_1") | {"question": [[]]}, "line 2: field 'question': no message of the user's"),
+        (row("parallel_1") | {"question": [[]]}, "line 2: field 'question': there is no user message"),
         (row("parallel_1", {"name": "f"}), "line 2: field 'function.0.parameters': Field required"),
         (row("parallel_1", function("f", x="HashMap")), "line 2: field 'function.0.parameters.properties.x.type': Input"),
         (PARALLEL, "line 2: id 'parallel_0' is a duplicate"),
@@ -404,7 +404,7 @@ def test_files_that_are_missing_or_of_something_else(tmp_path: Path) -> None:
         bfcl.load(data=tmp_path)
     with pytest.raises(ValueError, match=r"no file .*possible_answer.* with the calls that are right"):
         bfcl.load(data=write(tmp_path, [PARALLEL]))
-    with pytest.raises(ValueError, match=r"possible_answer.*: none of its ids stands in .*BFCL_v4_parallel.json"):
+    with pytest.raises(ValueError, match=r"possible_answer.*: none of its ids is in .*BFCL_v4_parallel.json"):
         bfcl.load(data=write(tmp_path, [PARALLEL], [right("parallel_9")]))
     with pytest.raises(ValueError, match=r"BFCL_v4_parallel.json: no row; each line is one object"):
         bfcl.load(data=write(tmp_path, ["", " "], [PARALLEL_RIGHT]))

@@ -41,7 +41,7 @@ WHOLE_ONLY = Capabilities(streaming=False)
 
 def test_record_wants_a_model_that_is_not_recorded_yet(tmp_path: Path) -> None:
     use(tmp_path, RECORD, [ask()], FakeModel("one"))
-    with pytest.raises(ValueError, match="m is recorded already; mode replay-or-record adds to it, mode refresh asks all anew"):
+    with pytest.raises(ValueError, match="m is recorded already; mode replay-or-record adds to it, mode refresh starts it over"):
         use(tmp_path, RECORD, [ask()], FakeModel("two"))
     use(tmp_path, RECORD, [ask()], FakeModel("two"), name="other")
     assert recorded_models(tmp_path) == ["m", "other"]

@@ -205,7 +205,7 @@ def size(
     alpha: float | None = None,
     power: float = 0.8,
 ) -> Conclusion[Sizing]:
-    """Work out from a pilot run how many tasks and repeats a decision takes, and what they cost; no model is called.
+    """Work out from a pilot run how many tasks and repeats a decision needs, and what they cost; no model is called.
 
     `again`: a second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
     None answers for both. Raises ValueError for bad arguments and for a pilot that cannot tell.

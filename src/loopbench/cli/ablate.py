@@ -54,7 +54,7 @@ class AblationOptions(OptionGroup):
 def ablate(options: AblationOptions, flags: dict[str, Any], output: OutputOptions) -> None:
     """Vary a loop's options together and say what each of them does.
 
-    The effects have intervals, and so have interactions of two options.
+    Effects come with intervals, and so do interactions of two options.
     """
     wanted = AblationRequest(
         options.loop,

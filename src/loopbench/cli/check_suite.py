@@ -61,7 +61,7 @@ class SuiteOptions(OptionGroup):
 
 @with_options()
 def check_suite(options: SuiteOptions, output: JsonOption) -> None:
-    """Run every check on a suite, and agents that must not pass it.
+    """Run every check on a suite, and try agents that must not pass it.
 
     The exit code is 1 if a check fails.
     """

@@ -61,7 +61,7 @@ class ImportOptions(OptionGroup):
 def import_(options: ImportOptions, place: RunsOption, output: JsonOption) -> None:
     """Import and compare results of other tools.
 
-    These are Inspect logs, pydantic-evals reports, and tables as CSV, TSV or JSON lines.
+    It reads Inspect logs, pydantic-evals reports, and tables as CSV, TSV or JSON lines.
     """
     wanted, name = options.request, options.name
     below = place.runs or RUNS

@@ -77,7 +77,7 @@ class SearchOptions(OptionGroup):
 def optimize(flags: dict[str, Any], search: SearchOptions, output: OutputOptions) -> None:
     """Optimize each loop's prompts on an equal budget, and test them on locked tasks.
 
-    The test says whether optimizing helped, and which loop is best then.
+    The test says whether optimizing helped, and which loop is best afterwards.
     """
     given = {**flags, **search.as_flags()}
     load_env()  # keys may stand in a .env of the current directory

@@ -52,7 +52,7 @@ class SizeOptions(OptionGroup):
 
 @with_options()
 def size(choice: RunChoice, options: SizeOptions, output: JsonOption) -> None:
-    """Compute from a pilot run how many tasks and repeats a decision takes.
+    """Compute from a pilot run how many tasks and repeats a decision needs.
 
     It also computes what they cost. No model is called.
     """

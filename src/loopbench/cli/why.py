@@ -26,7 +26,7 @@ class WhyOptions(OptionGroup):
     a: Annotated[str | None, typer.Argument()] = None
     """Arm, or a loop for all its arms, or a trial ARM/TASK/REPEAT."""
     b: Annotated[str | None, typer.Argument()] = None
-    """Arm or loop that A is compared with."""
+    """Arm or loop to compare A with."""
     task: str | None = None
     """Task to explain; others are left out."""
     show_all: Annotated[bool, typer.Option("--all")] = False

@@ -331,12 +331,12 @@ def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Questio
     for where, _, value in json_lines(path):
         identifier = checked(_Id, value, where).id
         if not _category(identifier):
-            raise ValueError(f"{where}: row {identifier!r} is of no category that is supported; {_SUPPORTED}")
+            raise ValueError(f"{where}: row {identifier!r} belongs to no supported category; {_SUPPORTED}")
         if category is not None and _category(identifier) != category:
             continue
         row = checked(_Question, value, where)
         if not any(said.role == "user" for said in row.question[0]):
-            raise ValueError(f"{where}: field 'question': no message of the user's")
+            raise ValueError(f"{where}: field 'question': there is no user message")
         yield where, row
 
 
@@ -361,7 +361,7 @@ def _file_tasks(path: Path, category: str | None, limit: int | None) -> Iterator
             raise ValueError(f"{path}: no file {answers} with the calls that are right")
         right = _right_calls(answers)
         if not right.keys() & set(answered):
-            raise ValueError(f"{answers}: none of its ids stands in {path}")
+            raise ValueError(f"{answers}: none of its ids is in {path}")
     for where, row in rows:
         yield where, _task(row, [] if _category(row.id) == IRRELEVANCE else right.get(row.id))
 

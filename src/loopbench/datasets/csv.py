@@ -84,7 +84,7 @@ def load(data: str | Path, tools: OwnTools | None = None, delimiter: str = ",", 
     Raises OSError where the file cannot be read, and ValueError that names file, line and column for what is wrong in it.
     """
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
-        raise ValueError(f"csv: delimiter is {delimiter!r}, and must be one sign, no quote and no line end")
+        raise ValueError(f"csv: delimiter is {delimiter!r}, and must be one character, neither a quote nor a line end")
     return suite_of(CsvTable(Path(data), delimiter), "csv", tools, options)
 
 

@@ -102,14 +102,14 @@ def test_within_a_package_it_is_named_by_its_whole_path(folder):
 @pytest.mark.parametrize("present", ["mine.py", "test_mine.py"])
 def test_nothing_is_overwritten_and_then_nothing_is_written(tmp_path, present):
     (tmp_path / present).write_text("precious")
-    with pytest.raises(ValueError, match="is there already; nothing was written"):
+    with pytest.raises(ValueError, match="already exists; nothing was written"):
         new_loop("mine", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [present]
     assert (tmp_path / present).read_text() == "precious"
 
 
 def test_a_directory_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="is no directory"):
+    with pytest.raises(ValueError, match="is not a directory"):
         new_loop("mine", tmp_path / "nowhere")
 
 

@@ -237,13 +237,13 @@ def test_a_damaged_file_is_one_line_or_a_baseline_all_the_same(text, tmp_path, d
 @SHARED
 @given(content=st.binary(max_size=60) | st.text(max_size=60))
 def test_what_is_no_baseline_is_one_line(tmp_path, content):
-    bad(tmp_path / "b.json", content, "no baseline")
+    bad(tmp_path / "b.json", content, "not a baseline")
 
 
 @SHARED
 @given(share=st.floats(0, 0.999))
 def test_a_torn_file_is_one_line(text, tmp_path, share):
-    bad(tmp_path / "b.json", text[: int(share * len(text))].rstrip(), "no baseline")
+    bad(tmp_path / "b.json", text[: int(share * len(text))].rstrip(), "not a baseline")
 
 
 def edited(text: str, *path: Any, to: Any) -> str:
@@ -288,7 +288,7 @@ def test_names_that_stand_twice_and_numbers_that_are_none_are_refused(text, tmp_
     line = next(line for line in text.splitlines() if line.startswith('    "arithmetic-0001"'))
     bad(tmp_path / "b.json", text.replace(line, f"{line}\n{line}", 1), "'arithmetic-0001' is a duplicate")
     bad(tmp_path / "b.json", text.replace('"seed": 0', '"seed": NaN'), "NaN is not a number in JSON")
-    bad(tmp_path / "b.json", f"<<<<<<< HEAD\n{text}", "no baseline: Expecting value")
+    bad(tmp_path / "b.json", f"<<<<<<< HEAD\n{text}", "not a baseline: Expecting value")
 
 
 # --- what a new one changes ---

@@ -208,8 +208,8 @@ def test_errors_and_repeats_are_left_out():
     [
         ([event("a", "one"), event("a", "two")], "called a twice alike and got different results"),
         ([{**event("a", "one"), "fault": "tool.lies"}], "the only result of a call of a was spoiled by a fault"),
-        ([event("a", "one", key="[redacted]")], "a secret stands among the arguments"),
-        ([event("a", "one", key="sk-proj-0123456789abcdef")], "a secret stands among the arguments"),
+        ([event("a", "one", key="[redacted]")], "there is a secret among the arguments"),
+        ([event("a", "one", key="sk-proj-0123456789abcdef")], "there is a secret among the arguments"),
         ([7], "event 0 of the trace is not an object"),
         ([{**event("a", "one"), "arguments": "n=1"}], "cannot be read"),
     ],

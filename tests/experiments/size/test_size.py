@@ -188,7 +188,7 @@ def test_a_metric_that_is_0_throughout_is_told(pilot):
 
 
 def test_a_metric_that_is_not_known_is_told(pilot):
-    with pytest.raises(RunError, match="cost_usd is not known of any trial"):
+    with pytest.raises(RunError, match="cost_usd is not known for any trial"):
         sized(pilot({"a": solves(0.5)}, change=lambda r: replaced(r, cost_usd=None)), metric="cost_usd")
 
 

@@ -46,13 +46,13 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     Raises ValueError for a name that no module of one's own can have, for a directory that is not there, and rather than overwrite.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise ValueError(f"{name!r} is no name for a loop: write small letters, digits and underscores, such as my_loop")
+        raise ValueError(f"{name!r} is not a valid name for a loop: use lowercase letters, digits and underscores, such as my_loop")
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no directory")
+        raise ValueError(f"{folder} is not a directory")
     loop, test = folder / f"{name}.py", folder / f"test_{name}.py"
     for path in (loop, test):
         if path.exists():
-            raise ValueError(f"{path} is there already; nothing was written")
+            raise ValueError(f"{path} already exists; nothing was written")
     root, packages = _packages(folder.resolve())
     if not packages and name in builtin_names("loop"):
         raise ValueError(f"a built-in loop is named {name!r}; choose another name")

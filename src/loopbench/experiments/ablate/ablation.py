@@ -298,7 +298,7 @@ def _groups(
         cell = tuple(factor.levels.index(value_text(values[factor.name])) for factor in factors)
         group = groups.setdefault(setting(arm), {})
         if cell in group:
-            raise ValueError(f"{arm.info.arm} is a cell that another arm is too")
+            raise ValueError(f"{arm.info.arm} is the same cell as another arm")
         group[cell] = by_arm.get(arm.info.arm, [])
     return groups
 

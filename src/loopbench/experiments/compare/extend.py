@@ -127,7 +127,7 @@ def _check_kept(run: Reopened, today: Manifest) -> None:
         "arms": tuple(arm for arm in today.arms if was.arm(arm.arm) is not None),
     }
     if found := changes(was, today.model_copy(update=parts)):
-        raise RunError(f"{run.folder}: with this the run would not be what it was: {summary(found)}; nothing was written")
+        raise RunError(f"{run.folder}: with this the run would no longer be the same: {summary(found)}; nothing was written")
 
 
 def _models(run: Reopened, config: CompareConfig, arms: tuple[Arm, ...]) -> dict[str, Any]:

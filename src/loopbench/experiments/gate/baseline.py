@@ -326,9 +326,9 @@ def read_baseline(path: Path) -> Baseline:
     try:
         data = json.loads(text.decode("utf-8"), parse_constant=_no_number, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: no baseline: {error}") from None
+        raise ValueError(f"{path}: not a baseline: {error}") from None
     if not isinstance(data, dict) or "loopbench_baseline" not in data:
-        raise ValueError(f"{path}: no baseline: it does not begin with loopbench_baseline")
+        raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     if data["loopbench_baseline"] != VERSION:
         raise ValueError(f"{path}: a baseline of version {_short(data['loopbench_baseline'])}, this loopbench reads {VERSION}")
     try:

@@ -150,7 +150,7 @@ def _made(event: ToolRun, turn: int) -> Made:
         raise Unlearnable("its trace holds a call that cannot be read")
     text = canonical_json(arguments)
     if MARK in text or redact(text) != text:
-        raise Unlearnable(f"a secret stands among the arguments of a call of {tool}")
+        raise Unlearnable(f"there is a secret among the arguments of a call of {tool}")
     return Made(tool, arguments, None if MARK in event.result or _CUT.search(event.result) else event.result, turn)
 
 

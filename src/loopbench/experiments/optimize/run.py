@@ -62,7 +62,7 @@ def run(made: Optimization, watcher: Watcher = SILENT, progress: Progress = SILE
         ends = [design.ended() for design in made.designs]
         if all(ended.status == "failed" for ended in ends):
             where = made.designs[0].folder / FAILURE
-            raise RunError(f"{ends[0].reason} (on all designs; the traceback stands in {where}); the test split stays locked")
+            raise RunError(f"{ends[0].reason} (on all designs; the traceback is in {where}); the test split stays locked")
         return compare.run(open_test(made), progress)
 
 

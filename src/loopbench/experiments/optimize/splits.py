@@ -47,7 +47,7 @@ def split(suite: Suite, config: OptimizeConfig) -> Splits:
     for name, tasks in found.items():
         for task in tasks:
             if seen.setdefault(task.id, name) != name:
-                raise ValueError(f"suite {suite.name}: task {task.id} stands in two splits, {seen[task.id]} and {name}")
+                raise ValueError(f"suite {suite.name}: task {task.id} is in two splits, {seen[task.id]} and {name}")
     return Splits(**found)
 
 

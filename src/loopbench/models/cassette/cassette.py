@@ -106,7 +106,7 @@ class Cassette:
                     recording.close(self._keeps(recording) if whole else None)
                 except OSError as error:
                     raise ValueError(
-                        f"{recording.path}: {error.strerror}; what was recorded stands, in the order of the run"
+                        f"{recording.path}: {error.strerror}; what was recorded is kept, in the order of the run"
                     ) from None
         finally:
             if self._lock is not None:
@@ -133,7 +133,7 @@ class Cassette:
             raise ValueError(f"{self.folder}: no recording of {name}; recorded models: {there}")
         if self.mode is CassetteMode.RECORD and len(recording):
             raise ValueError(
-                f"{recording.path}: {name} is recorded already; mode replay-or-record adds to it, mode refresh asks all anew"
+                f"{recording.path}: {name} is recorded already; mode replay-or-record adds to it, mode refresh starts it over"
             )
         desk = self._desks[name] = SharedRecording(recording, self.mode, self._cleaner, self.tally)
         return desk
