@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mlflow
 import pytest
 
 import loopbench
@@ -23,6 +24,7 @@ from loopbench.experiments.gate import bless, write_baseline
 from loopbench.loops import Bare, Finish
 from loopbench.metrics.judgement import Judgement
 from loopbench.reports.dataframes import Loaded
+from loopbench.reports.mlflow import default_uri
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 
@@ -95,6 +97,16 @@ def test_prompts_are_optimized_in_one_line(quiet: dict[str, Any]) -> None:
     found = loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", **settings)
     assert [design.design for design in found.finding.designs] == ["bare"]
     assert "bare" in repr(found)
+
+
+@pytest.mark.thorough
+def test_an_optimization_is_logged_as_by_the_command(quiet: dict[str, Any]) -> None:
+    settings = quiet | {"tasks": 4, "train": 4, "dev": 4, "repeats": 1, "budget": {"calls": 60}, "mlflow": True}
+    found = loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", experiment="from-python", **settings)
+    store = mlflow.MlflowClient(default_uri(quiet["runs"]))
+    experiment = store.get_experiment_by_name("from-python")
+    names = {run.info.run_name for run in store.search_runs([experiment.experiment_id])}
+    assert found.finding.folder.name in names
 
 
 def test_a_suite_object_and_a_scorer_of_ones_own(quiet: dict[str, Any]) -> None:

@@ -299,7 +299,7 @@ def broken(here, monkeypatch) -> str:
 def test_where_the_optimizer_fails_on_all_designs_the_test_stays_locked(loopbench, here, broken):
     ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *SMALL, "--optimizer", f"{broken}:Broken", "--quiet")
     assert (ended.code, ended.out) == (2, "")
-    assert "KeyError: 'a bug' (on all designs; the traceback stands in" in ended.err
+    assert "KeyError: 'a bug' (on all designs; the traceback is in" in ended.err
     run = only_run(here)
     assert json.loads((run / "manifest.json").read_text())["splits"]["test"]["opened"] is None
     assert 'raise KeyError("a bug")' in next(run.glob("designs/*/failure.txt")).read_text()

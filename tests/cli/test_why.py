@@ -98,7 +98,8 @@ def test_one_task(compared):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("nope",), "no trial 'nope'"),
+        (("nope",), "no arm 'nope'; there are "),
+        (("bare/nope",), "no arm 'bare/nope'; there are "),
         (("nope", "bare"), "no arm 'nope'; there are bare/flaky-format, "),
         (("bare/flaky-format", "react_extract/forgetful"), "are not two arms that met the same tasks under the same profile"),
         (("bare", "bare"), "are not two arms that met the same tasks under the same profile"),

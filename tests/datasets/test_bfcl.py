@@ -360,7 +360,7 @@ def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
         ("[1]", "line 2: an object belongs here"),
         (row("live_simple_0-0-0"), "line 2: row 'live_simple_0-0-0' belongs to no supported category; supported are"),
         ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' belongs to no supported category"),
-        (row("simple_java_0"), "line 2: row 'simple_java_0' is of no category"),
+        (row("simple_java_0"), "line 2: row 'simple_java_0' belongs to no supported category"),
         ({"id": 7}, "line 2: field 'id': Input should be a valid string"),
         ({"id": "parallel_1", "function": []}, "line 2: field 'question': Field required"),
         (row("parallel_1") | {"question": "Play."}, "line 2: field 'question': Input should be a valid list"),

@@ -27,7 +27,6 @@ from loopbench.experiments.optimize import prepare as optimizations
 from loopbench.experiments.optimize import tables as optimize_tables
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
-from loopbench.experiments.optimize.run import run as search_and_test
 from loopbench.experiments.size import tables as size_tables
 from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
 from loopbench.experiments.size.size import Sizing
@@ -40,6 +39,7 @@ from loopbench.protocol.names import value_text
 from loopbench.reports.dataframes import Loaded, load
 from loopbench.reports.html.files import PAGE, write_page
 from loopbench.reports.html.page import report_html
+from loopbench.reports.logged_search import run_logged
 from loopbench.runs.config import CompareConfig, SettingError, load_config
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
@@ -173,7 +173,7 @@ def optimize(
     progress: bool | None = None,
     **settings: Any,
 ) -> Conclusion[OptimizationResult]:
-    """Optimize each loop's prompts on an equal budget, judge them on locked tasks, and return what it gained.
+    """Optimize each loop's prompts on an equal budget, and test them on tasks that the search never saw; MLflow gets both.
 
     `optimizer`: a teleprompter by name, `name(option=value)`. `settings`: fields of SearchConfig (budget, proposer, train, dev,
     threads) and of CompareConfig; `budget={"calls": 500}`.
@@ -183,14 +183,18 @@ def optimize(
     config = load_optimize_config(None, flags | {"optimizer": optimizer})
     _check_importable(config.compare)
 
+    failures: list[str] = []  # of MLflow, told from a thread of its own
+
     def search() -> Path:
         made = optimizations.prepare(config)
         with watching_search(made, quiet=not shows_progress(progress)) as display:
-            stopped = search_and_test(made, display, display)
+            stopped, _ = run_logged(made, display, failures.append)
         _warn_if_stopped(stopped, made.folder)
         return made.folder
 
     found = optimization_result(_apart(search))
+    if failures:
+        warnings.warn(failures[0], stacklevel=2)
     return Conclusion(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
 
 

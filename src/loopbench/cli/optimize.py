@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -14,9 +13,8 @@ from loopbench.experiments.optimize.config import REPEATS, SearchConfig, load_op
 from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.experiments.optimize.rollouts import RunStopped
-from loopbench.experiments.optimize.run import run
-from loopbench.experiments.optimize.watchers import Watchers
 from loopbench.protocol.names import parse_spec
+from loopbench.reports.logged_search import run_logged
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.permissions import Permissions, resume_flags
 
@@ -27,9 +25,6 @@ from .optimize_progress import watching
 from .optimize_report import exit_code, print_optimization
 from .options import ConfigFlags, OptionGroup, OutputOptions, with_options
 from .own_prints import own_prints_aside, quiet_loops
-
-if TYPE_CHECKING:  # it imports MLflow, which takes seconds
-    from loopbench.reports.mlflow.optimization import OptimizationTracker
 
 COMPARE_FLAGS = ConfigFlags(
     only=(
@@ -115,26 +110,11 @@ def _carry_out(made: Optimization, output: OutputOptions) -> NoReturn:
 
 def _run(made: Optimization, *, quiet: bool) -> str:
     """Return why it stopped early, or an empty text. Raises KeyboardInterrupt and RunStopped."""
-    with _tracker(made) as tracker:
-        with quiet_loops(), own_prints_aside(), watching(made, quiet=quiet) as board:
-            stopped = run(made, board if tracker is None else Watchers(board, tracker), board)
-        tracked = None if tracker is None else tracker.finish(optimization_result(made.folder).to_json())
-    if tracked is not None:
-        say(f"MLflow: {tracked.ui}")
+    with quiet_loops(), own_prints_aside(), watching(made, quiet=quiet) as view:
+        stopped, mlflow_ui = run_logged(made, view, lambda line: say(f"warning: {line}"))
+    if mlflow_ui:
+        say(f"MLflow: {mlflow_ui}")
     return stopped
-
-
-def _tracker(made: Optimization) -> AbstractContextManager[OptimizationTracker | None]:
-    """Return what logs to MLflow during the optimization; nothing if that is not wanted."""
-    compare = made.config.compare
-    if not compare.mlflow:
-        return nullcontext()
-    from loopbench.reports.mlflow.optimization import OptimizationTracker  # MLflow takes seconds to import
-
-    def tell(line: str) -> None:
-        say(f"warning: {line}")
-
-    return OptimizationTracker(made.folder, made.manifest, compare.tracking_uri, compare.experiment, tell)
 
 
 def _resume_command(made: Optimization) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from loopbench.experiments.compare.results import Results, find_record, results
-from loopbench.experiments.why.arms import arms_named, pairs_named
+from loopbench.experiments.why.arms import arms_named, known_arms, pairs_named
 from loopbench.experiments.why.why import Lost, loss_of
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
@@ -42,6 +42,8 @@ def why(choice: RunChoice, options: WhyOptions, output: JsonOption) -> None:
     a, b = options.a, options.b
     found = results(trials_folder(choice.folder))
     if a is not None and b is None and not arms_named(found, a):
+        if not any(a in record.name for record in found.records):
+            known_arms(found, a)
         _trial(found, find_record(found, a), as_json=output.as_json)
         return
     most = None if options.show_all or output.as_json else MIN

@@ -1,4 +1,4 @@
-"""Near copies among many texts: MinHash over word shingles (Broder 1997), in about 30 µs per text."""
+"""Near copies among many texts: MinHash over word shingles (Broder 1997), in some 50 µs per text."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SHINGLE = 3
 """Number of words in a row."""
 EVERYWHERE = 0.5
 """A shingle that stands in more than this share of texts, such as an answer instruction's, tells none from another."""
-BANDS, ROWS = 8, 4
-"""Minima are compared in bands: of two texts with similarity 0.8 one band agrees with 98.5 %, of 0.5 with 40 %."""
+BANDS, ROWS = 16, 4
+"""Minima are compared in bands: of two texts with similarity 0.8 one band agrees with 99.98 %, of 0.5 with 64 %."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:/-]?\d+)*")
 _WORD = re.compile(r"\w+|#")

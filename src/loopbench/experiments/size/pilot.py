@@ -131,7 +131,7 @@ def read_pilot(found: Results, request: SizeRequest, again: Results | None) -> P
     values = {arm: task_values([r for run in by_run for r in run], metric) for arm, by_run in scored.items()}
     values = {arm: known for arm, known in values.items() if known.values}
     if not values:
-        raise RunError(f"{found.folder}: {request.metric} is not known of any trial")
+        raise RunError(f"{found.folder}: {request.metric} is not known for any trial")
     if not scores and not any(any(known.means.values()) for known in values.values()):
         raise RunError(f"{found.folder}: {request.metric} is 0 in every trial, and ratios of 0 say nothing")
     loops = {arm: same_loop(known if scores else logged(known), scores=scores) for arm, known in values.items()}

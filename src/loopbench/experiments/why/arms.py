@@ -22,13 +22,14 @@ def pairs_named(found: Results, a: str, b: str) -> Sequence[tuple[str, str]]:
     Raises RunError for a name that no arm has, and for arms that did not meet the same tasks under the same profile.
     """
     every = set(comparable(found))
-    pairs = [(one, two) for one in _known(found, a) for two in _known(found, b) if {(one, two), (two, one)} & every]
+    pairs = [(one, two) for one in known_arms(found, a) for two in known_arms(found, b) if {(one, two), (two, one)} & every]
     if not pairs:
         raise RunError(f"{found.folder}: {a} and {b} are not two arms that met the same tasks under the same profile")
     return pairs
 
 
-def _known(found: Results, name: str) -> list[str]:
+def known_arms(found: Results, name: str) -> list[str]:
+    """Return what `arms_named` returns. Raises RunError, with the arms that there are, if that is nothing."""
     arms = arms_named(found, name)
     if not arms:
         raise RunError(f"{found.folder}: no arm {name!r}; there are {', '.join(arm.info.arm for arm in found.comparison.arms)}")
