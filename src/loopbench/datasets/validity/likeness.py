@@ -1,4 +1,4 @@
-"""Near copies among many texts: MinHash over word shingles (Broder 1997), in some 50 µs per text."""
+"""Near copies among many texts: MinHash over word shingles (Broder 1997), in about 0.1 ms per text."""
 
 from __future__ import annotations
 
