@@ -216,7 +216,7 @@ def size(
 
 
 def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | None = None) -> Conclusion[Why]:
-    """Say where arms part, and why the one that did not solve a task lost it; no model is called.
+    """Say where arms diverge, and why the one that did not solve a task lost it; no model is called.
 
     `a`, `b`: two arms, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
     Raises ValueError for a name that no arm or task has, and for one arm without the other.
@@ -343,7 +343,7 @@ def _an_event_loop_runs() -> bool:
 
 
 def _parting(pair: Parted) -> str:
-    """Say in a sentence how two arms part, and by which causes each lost."""
+    """Return a sentence on the tasks on which two arms differ, and on the causes of their losses."""
     lost = [
         f"{arm} lost by {', '.join(f'{cause} {count}' for cause, count in causes.items())}"
         for arm, causes in pair.causes.items()

@@ -256,7 +256,7 @@ class SettingError(ValueError):
 
 
 def read_toml(file: Path | None) -> dict[str, Any]:
-    """Read a configuration file; without a file there are no settings. Raises ValueError in one line, or OSError."""
+    """Read a configuration file, or return no settings without a file. Raises ValueError in one line, or OSError."""
     if file is None:
         return {}
     try:
