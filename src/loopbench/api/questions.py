@@ -292,7 +292,7 @@ def _run_again(
     """Run a baseline's configuration again, and return the run directory."""
     known = {"seed", "repeats", "runs", "allow", "base_url", "cassette"}
     if unknown := sorted(settings.keys() - known):
-        raise ValueError(f"{unknown[0]}: a new run takes only {', '.join(sorted(known))}; all else is the baseline's")
+        raise ValueError(f"{unknown[0]}: a new run takes only {', '.join(sorted(known))}; everything else is the baseline's")
     allowed = Permissions(settings.get("allow", ()), settings.get("base_url"), settings.get("cassette"))
     again = gates.RerunSettings(
         [loop_name(loop) for loop in loops],

@@ -135,7 +135,7 @@ class Loaded:
     def _sentences(self) -> list[str]:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
         comparison, ablation = self.comparison, ablation_result(self.results)
-        invalid = ["This run is invalid: no verdict of it holds."] if comparison.invalid else []
+        invalid = ["This run is invalid: none of its verdicts holds."] if comparison.invalid else []
         warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{hidden} more warnings: comparison.warnings")

@@ -45,7 +45,7 @@ def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose:
         except ValidationError as error:
             raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}, got {value!r}") from None
         except PydanticUserError:
-            raise ValueError(f"{whose}: {name}: no text can stand for a {option.type!r}") from None
+            raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return made
 
 

@@ -134,7 +134,9 @@ def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
         raise ValueError("a budget in dollars is for real models: the scripted one costs nothing")
     for name, model in models.items():
         if not getattr(model, "is_priced", True):
-            raise ValueError(f"a budget in dollars needs the price of {name}, which no list has: give it with --prices FILE")
+            raise ValueError(
+                f"a budget in dollars needs the price of {name}, which is in no price list: give it with --prices FILE"
+            )
 
 
 def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Cassette | None:

@@ -53,7 +53,7 @@ def _head(found: Results) -> str:
         warnings.append(f"{hidden} more warnings: {REPORT}")
     said = [*(conclusions(effects) if effects is not None else ()), *verdicts(comparison), *warnings]
     state = f"{len(found.records):,} of {found.scheduled:,} trials. The whole report is among the artifacts: `{REPORT}`."
-    invalid = "**This run is invalid: no verdict of it holds.**" if comparison.invalid else ""
+    invalid = "**This run is invalid: none of its verdicts holds.**" if comparison.invalid else ""
     return "\n\n".join(filter(None, [invalid, _items(said), f"{markdown_cell(found.title)}; {state}"]))
 
 

@@ -49,7 +49,7 @@ class OptimizationTracker:
         experiment: str,
         tell: Callable[[str], None] = _LOG.warning,
     ) -> None:
-        """`tracking_uri`: None is the SQLite store beside the run directory."""
+        """Make a tracker. `tracking_uri`: None means the SQLite store beside the run directory."""
         self._uri = tracking_uri or default_uri(folder.parent)
         self._experiment = experiment
         self._tell = tell
@@ -71,7 +71,7 @@ class OptimizationTracker:
         self._hurry.set()
         self._thread.join(None if error is None else LEAVE_S)
         if self._thread.is_alive():
-            self._say("not all was logged in time")
+            self._say("logging did not finish in time")
 
     # --- what the optimization tells ---
 

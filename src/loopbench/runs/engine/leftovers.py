@@ -35,7 +35,7 @@ class Left:
 
     def lines(self) -> list[str]:
         """Return it in words, a line for each kind."""
-        said = [f"{_times(n, 'call')} of {name} never came back: {_threads(n)} left behind" for name, n in self.threads.items()]
+        said = [f"{_times(n, 'call')} of {name} never returned: {_threads(n)} left behind" for name, n in self.threads.items()]
         if self.tasks:
             said.append(f"{_times(self.tasks, 'task')} that loops had started swallowed cancellation and had to be abandoned")
         return said

@@ -304,7 +304,7 @@ class RemoteWorker:
         with contextlib.suppress(OSError):
             os.chdir(folder)
         sys.path += [entry for entry in json.loads(setup)["path"] if entry not in sys.path]
-        logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
+        logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # the trace of a trial holds what its loop warns of
         try:
             worker = WorkerLoop(setup)
         except WorkerError as error:

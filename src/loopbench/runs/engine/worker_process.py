@@ -90,7 +90,7 @@ def main() -> None:
     pipes = _Pipes(read, write)
     setup = pipes.first()
     sys.path[:] = json.loads(setup)["path"]
-    logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
+    logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # the trace of a trial holds what its loop warns of
     from .messages import WorkerError
     from .worker import WorkerLoop
 

@@ -151,7 +151,7 @@ class TraceWriter:
                 self._file.truncate(end)
 
     def append(self, traces: Sequence[bytes]) -> list[tuple[int, int, int, int]]:
-        """Write and fsync traces, each a line; gives where each stands. Raises RunError, and then nothing was written."""
+        """Write and fsync traces, each a line; return where each is. Raises RunError, and then nothing was written."""
         if not traces:
             return []
         if self._file is None:
