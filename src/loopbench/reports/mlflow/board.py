@@ -93,7 +93,7 @@ class DesignRow:
         self.best = best
 
     @property
-    def who_is_shown(self) -> str:
+    def shown_in_words(self) -> str:
         """Return in words how many candidates have a run of their own, and which."""
         shown = sum(row.shown for row in self.rows.values())
         which = "" if shown == len(self.rows) else f": the first {MAX_CHILDREN}, and those that became best"

@@ -41,7 +41,7 @@ from .store import (
     params,
     run_name,
 )
-from .traces import TracesOf, log_traces
+from .traces import TraceOwner, log_traces
 from .trials import write_trials
 from .versions import Version, configuration, find_versions, log_version
 
@@ -89,7 +89,7 @@ def log_comparison(store: Store, found: Results, above: str = "", page: str = ""
         entry = _arm_entry(found, arm, tags | {PARENT: parent_id}, _started_ms(records))
         run_id = store.put(runs.get(arm.info.arm), replace(entry, about=about))
         _log_trials(store, run_id, records)
-        log_traces(store, found.folder, records, TracesOf(run_id, about.model_id))
+        log_traces(store, found.folder, records, TraceOwner(run_id, about.model_id))
         _finish(store, run_id, found, records)
     store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
     for path, text in files(found, page):

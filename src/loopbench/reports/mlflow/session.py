@@ -94,7 +94,7 @@ class Session:
             if row.shown and row.changed:
                 self._write_candidate(design, row)
                 row.changed = False
-        self._log(run, design.points, {"loopbench.candidates": design.who_is_shown})
+        self._log(run, design.points, {"loopbench.candidates": design.shown_in_words})
         if design.best is not None:
             best = design.rows[design.best].candidate
             self._log(self.parent, (), {metric_key(f"best.{design.design}"): f"candidate {best.number}, {best.digest}"})

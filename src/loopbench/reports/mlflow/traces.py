@@ -66,14 +66,14 @@ def shows(record: Record) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class TracesOf:
+class TraceOwner:
     """The run and the model that traces belong to."""
 
     run_id: str
     model_id: str
 
 
-def log_traces(store: Store, folder: Path, records: Sequence[Record], owner: TracesOf) -> None:
+def log_traces(store: Store, folder: Path, records: Sequence[Record], owner: TraceOwner) -> None:
     """Bring the sample up to date. A trace's id is derived from its trial, so an existing trace keeps people's remarks."""
     run_id = owner.run_id
     name = run_name(folder)
