@@ -91,7 +91,7 @@ def test_an_invalid_run_makes_several_invalid(loopbench, here):
     (broken / "trials.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = loopbench("report", whole.name, broken.name)
     assert found.code == 4
-    assert f"{broken.name} is invalid: no verdict of it holds." in found.out
+    assert f"{broken.name} is invalid: none of its verdicts holds." in found.out
     assert "bare: the highest in 1 of 1" in found.out
 
 

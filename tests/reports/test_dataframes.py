@@ -245,7 +245,7 @@ def test_the_verdict_comes_first_and_what_is_invalid_says_so():
     lacking = Record("a", "s", "d", "t", 0, 0, "errored", errors={"recording": 1})
     invalid = loaded(["a", "b"], [lacking])
     assert "invalid" not in shown.text
-    assert Shown(invalid._repr_html_()).text.split("\n")[1] == "This run is invalid: no verdict of it holds."
+    assert Shown(invalid._repr_html_()).text.split("\n")[1] == "This run is invalid: none of its verdicts holds."
 
 
 def test_many_warnings_are_counted():

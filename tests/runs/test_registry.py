@@ -156,7 +156,7 @@ def test_types_that_no_text_can_stand_for_are_refused_by_name():
     def build(engine: Engine) -> None: ...
 
     build.__annotations__["engine"] = Engine
-    with pytest.raises(ValueError, match="it: engine: no text can stand for"):
+    with pytest.raises(ValueError, match="it: engine: text cannot express"):
         checked_options(build, {"engine": "v8"}, "it")
 
 

@@ -1,4 +1,4 @@
-"""What a question gives: the finding itself, and the sentences and tables that say it."""
+"""The answer to a question: the finding itself, and the sentences and tables that state it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Conclusion(Generic[Finding]):
 
     title: str
     verdicts: Sequence[str]
-    """A sentence each, the most important one first."""
+    """Sentences, the most important one first."""
     tables: Sequence[Table]
     finding: Finding
 

@@ -125,7 +125,7 @@ def _options(given: Any) -> str | None:
 
 
 def _makes_again(text: str, given: Loop) -> bool:
-    """Whether a name makes an equal loop; objects that are not compared by value have no options to lose."""
+    """Say whether a name makes an equal loop; objects that are not compared by value have no options to lose."""
     try:
         made = make_loop(parse_spec(text))
     except (ValueError, OSError):

@@ -33,13 +33,13 @@ def progress_display(experiment: Experiment, wanted: bool | None) -> Iterator[Pr
 
 
 def shows_progress(wanted: bool | None) -> bool:
-    """Whether progress that knows only terminals is shown."""
+    """Say whether to show progress that only terminals can display."""
     return sys.stderr.isatty() if wanted is None else wanted
 
 
 @contextmanager
 def _in_notebook(experiment: Experiment, display: Any) -> Iterator[Progress]:
-    """The terminal's view as text in a cell, which is replaced as the run goes on and stays as it was at the end."""
+    """Show the terminal's view as text in a cell, which is replaced as the run goes on and keeps its last state."""
     console = Console(file=StringIO(), width=COLUMNS, height=40)
     view = LiveView(experiment, Live(console=console, auto_refresh=False))
 
@@ -58,7 +58,7 @@ def _in_notebook(experiment: Experiment, display: Any) -> Iterator[Progress]:
 
 
 class _Html:
-    """What a notebook shows as HTML; our own, since IPython is there in notebooks only."""
+    """Text that a notebook shows as HTML; our own class, since IPython exists in notebooks only."""
 
     def __init__(self, html: str) -> None:
         self.html = html

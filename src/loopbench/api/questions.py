@@ -220,7 +220,7 @@ def size(
 
 
 def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | None = None) -> Conclusion[Why]:
-    """Say where arms part, and why the one that did not solve a task lost it; no model is called.
+    """Say where arms diverge, and why the one that did not solve a task lost it; no model is called.
 
     `a`, `b`: two arms, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
     Raises ValueError for a name that no arm or task has, and for one arm without the other.
@@ -296,7 +296,7 @@ def _run_again(
     """Run a baseline's configuration again, and return the run directory."""
     known = {"seed", "repeats", "runs", "allow", "base_url", "cassette"}
     if unknown := sorted(settings.keys() - known):
-        raise ValueError(f"{unknown[0]}: a new run takes only {', '.join(sorted(known))}; all else is the baseline's")
+        raise ValueError(f"{unknown[0]}: a new run takes only {', '.join(sorted(known))}; everything else is the baseline's")
     allowed = Permissions(settings.get("allow", ()), settings.get("base_url"), settings.get("cassette"))
     again = gates.RerunSettings(
         [loop_name(loop) for loop in loops],
@@ -347,7 +347,7 @@ def _an_event_loop_runs() -> bool:
 
 
 def _parting(pair: Parted) -> str:
-    """Say in a sentence how two arms part, and by which causes each lost."""
+    """Return a sentence on the tasks on which two arms differ, and on the causes of their losses."""
     lost = [
         f"{arm} lost by {', '.join(f'{cause} {count}' for cause, count in causes.items())}"
         for arm, causes in pair.causes.items()

@@ -1,1 +1,1 @@
-"""Finished things shown: pages, MLflow, data frames. Nothing below imports it."""
+"""Show finished runs: pages, MLflow, data frames. No floor below imports this one."""

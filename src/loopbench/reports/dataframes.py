@@ -1,6 +1,6 @@
 """A run's results for notebooks: `loopbench.load(run)` gives them as pandas DataFrames.
 
-Every table is tidy: what a row is about stands in its first columns, the index counts from 0. Columns have the names of `--json`,
+Every table is tidy: the first columns say what a row is about, the index counts from 0. Columns have the names of `--json`,
 the parts of a name joined by a dot (`faults.landed`, `stops.finished`, `options.max_steps`); an interval is four columns:
 `accuracy`, `accuracy_low`, `accuracy_high`, `accuracy_n`. Text is `string`, a count `int64`, a measure `float64`, yes or no `bool`:
 NumPy's own types but for text, so that statsmodels and scikit-learn take them as they are. What is not known is NaN or <NA>.
@@ -35,14 +35,14 @@ from loopbench.text.plain_text import plain_line
 from .notebook import block
 
 MAX_WARNINGS = 5
-"""Shown of a run in a notebook; `comparison` has all."""
+"""Maximum number of warnings that a notebook shows; `comparison` has all."""
 
 
 def load(run: str | Path, runs: Path | None = None) -> Loaded:
-    """A comparison, an ablation, an imported run, or the test of an optimization, as pandas DataFrames.
+    """Load a comparison, an ablation, an imported run, or the test of an optimization as pandas DataFrames.
 
     `run`: its directory, its name under `runs` (default: the folder `runs`), or `latest`. No model, loop or suite is loaded. Raises
-    RunError, in one line, where there is no such run or its files cannot be read.
+    RunError, in one line, if the run does not exist or its files cannot be read.
     """
     return Loaded(results(trials_folder(run_folder(run, runs))))
 
@@ -55,7 +55,7 @@ class Loaded:
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """A row per trial, sorted by arm, task and repeat; scores, calls, errors and retries by kind in columns of their own.
+        """Return a row per trial, sorted by arm, task and repeat; scores, calls, errors and retries have a column per kind.
 
         `trial` is the name that `trace` takes. Accuracy is NaN where the trial was not scored.
         """
@@ -69,24 +69,24 @@ class Loaded:
 
     @cached_property
     def arms(self) -> pd.DataFrame:
-        """A row per arm, in the order of the run: counts, each metric with its interval, stops, errors and faults by kind."""
+        """Return a row per arm, in the order of the run: counts, metrics with intervals, and stops, errors and faults by kind."""
         rows = [_flat({k: v for k, v in arm.to_json().items() if k not in _REASONS}) for arm in self.comparison.arms]
         return self._table(rows, _ARMS)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
-        """A row per pair of arms and metric: a minus b with its interval, p values, the verdict and what would decide it."""
+        """Return a row per pair of arms and metric: a minus b with interval, p values, verdict, and what would decide it."""
         return self._table([_flat(_without_none(pair.to_json(), "needed")) for pair in self.comparison.pairs], _PAIRS)
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
-        """A row per task and arm: how often it was scored and solved (accuracy 1), and each metric's mean over scored repeats."""
+        """Return a row per task and arm: how often it was scored and solved (accuracy 1), metrics' means over scored repeats."""
         rows = [row for arm in self.comparison.arms for row in _tasks(arm.info.arm, self._of(arm.info.arm))]
         return self._table(sorted(rows, key=lambda row: row["task"]), _TASKS)
 
     @cached_property
     def effects(self) -> pd.DataFrame:
-        """Of an ablation, a row per effect, metric and profile: main effects and interactions; of all else, no row."""
+        """Return a row per main effect or interaction, metric and profile of an ablation; no rows for other runs."""
         made = ablation_result(self.results)
         found = () if made is None else made.effects.effects
         rows = [_flat({k: v for k, v in effect.to_json().items() if k not in _LISTS}) for effect in found]
@@ -94,30 +94,30 @@ class Loaded:
 
     @property
     def verdicts(self) -> list[str]:
-        """The most accurate arm of each group that is compared, and how sure that is: a sentence each."""
+        """Return sentences that say which arm of each compared group is the most accurate, and how sure that is."""
         return verdicts(self.comparison)
 
     @property
     def comparison(self) -> Comparison:
-        """Arms, pairs, warnings: what the tables are made of."""
+        """Return the comparison behind the tables: arms, pairs and warnings."""
         return self.results.comparison
 
     @property
     def views(self) -> Views:
-        """Accuracy against cost, at equal budgets, cost per solved task, confidence, reliability."""
+        """Return accuracy against cost and at equal budgets, cost per solved task, confidence, and reliability."""
         return self.results.views
 
     def why(self, task: str | None = None) -> Why:
-        """Why trials were lost, from their traces: pair by pair and arm by arm. `task`: only its trials.
+        """Return why trials were lost, from their traces, by pair and by arm. `task`: only its trials.
 
         Raises RunError for an unknown task, and for traces that cannot be read.
         """
         return why(self.results, task=task)
 
     def trace(self, trial: str) -> dict[str, Any]:
-        """All events of one trial. `trial`: ARM/TASK/REPEAT, as in the column of that name, or a unique part of it.
+        """Return all events of one trial. `trial`: ARM/TASK/REPEAT, as in the column of that name, or a unique part of it.
 
-        Raises RunError where none or several match, or the trial has no trace.
+        Raises RunError if no trial or several match, or the trial has no trace.
         """
         return read_trace(self.results.folder, find_record(self.results, trial)).to_json()
 
@@ -135,7 +135,7 @@ class Loaded:
     def _sentences(self) -> list[str]:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
         comparison, ablation = self.comparison, ablation_result(self.results)
-        invalid = ["This run is invalid: no verdict of it holds."] if comparison.invalid else []
+        invalid = ["This run is invalid: none of its verdicts holds."] if comparison.invalid else []
         warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{hidden} more warnings: comparison.warnings")
@@ -153,7 +153,7 @@ class Loaded:
         return [record for record in self.results.records if record.arm == arm]
 
     def _table(self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str]) -> pd.DataFrame:
-        """`dtypes`: the columns that are always there, in their order. Raises RunError for a value of another type."""
+        """Return rows as a DataFrame. `dtypes`: its constant columns, in order. Raises RunError for a value of another type."""
         more = sorted({name for row in rows for name in row} - dtypes.keys())
         try:
             values = {name: [row.get(name) for row in rows] for name in (*dtypes, *more)}
@@ -166,13 +166,13 @@ class Loaded:
 # --- rows ---
 
 _REASONS = ("exclusions", "errored_reasons", "crashes")
-"""Of an arm's JSON: free text as keys makes no columns."""
+"""Parts of an arm's JSON that get no columns, since their keys are free text."""
 _LISTS = ("factors", "aliases", "conditional")
-"""Of an effect's JSON."""
+"""Parts of an effect's JSON that get no columns, since they are lists."""
 
 
 def _without_none(row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A part that is not there has no columns, where one that is there has several."""
+    """Return a row without a part that is None: a part that exists has several columns, not one."""
     return {key: value for key, value in row.items() if key != name or value is not None}
 
 
@@ -194,7 +194,7 @@ _UNTOLD = ("suite_digest", "trace_digest", "trace_at", "unknown", "version")
 
 
 def _with_gaps(records: Sequence[Record]) -> dict[str, str]:
-    """Columns that imported records leave open: of a kind that can."""
+    """Return dtypes that allow gaps, for the columns that imported records leave open."""
     names = {name for record in records for name in record.unknown} & _TRIALS.keys()
     return {name: {"int64": "Int64", "bool": "boolean"}.get(_TRIALS[name], _TRIALS[name]) for name in names}
 
@@ -216,7 +216,7 @@ def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Mappings within it as columns of their own."""
+    """Return a mapping with the mappings inside it flattened to keys of their own."""
     made: dict[str, Any] = {}
     for name, item in value.items():
         if not isinstance(item, Mapping):
@@ -232,11 +232,11 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 _TIME = "datetime64[us, UTC]"
 _COUNTED = ("stops.", "errors.", "retries.", "calls.")
-"""Counts by kind: a kind that a row lacks was counted 0 times."""
+"""Columns of counts by kind: a kind that a row lacks was counted 0 times."""
 
 
 def _measured(*names: str) -> dict[str, str]:
-    """Columns of intervals."""
+    """Return the columns of intervals."""
     ends = {"": "float64", "_low": "float64", "_high": "float64", "_n": "int64"}
     return {f"{name}{end}": dtype for name in names for end, dtype in ends.items()}
 
@@ -303,7 +303,7 @@ def _column(values: Sequence[Any], dtype: str) -> pd.Series[Any]:
 
 
 def _dtype(name: str, values: Sequence[Any]) -> str:
-    """Of a column that not every run has: numbers where all are numbers, else text."""
+    """Return the dtype of a column that not every run has: a number if all values are numbers, else text."""
     known = {type(value) for value in values if value is not None}
     whole = None not in values
     if name.startswith(_COUNTED):

@@ -1,1 +1,1 @@
-"""One trial, and the run directory that its record lands in."""
+"""Run trials, and keep their records in a run directory."""

@@ -1,4 +1,4 @@
-"""What has changed since a run began, in words."""
+"""Say what has changed since a run began."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from loopbench.runs.manifest import ArmEntry, Manifest, SuiteEntry
 
 MAX_TOLD = 3
-"""Changes that a message names; of more it gives the number."""
+"""Maximum number of changes that a message names; it counts the rest."""
 
 _VERSIONS = {"record": "the form of records", "policy_and_profiles": "the scripted model"}
 _PARTS_OF_ARMS = ("code", "configuration", "program", "options", "model", "profile", "loop")

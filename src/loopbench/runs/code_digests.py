@@ -1,4 +1,4 @@
-"""Digests of source code, which tell that a run would no longer be what it was."""
+"""Digests of source code, which show that code has changed since a run began."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loopbench.runs.registry import builtin_names, find, takes_loop, tools_named
 
 
 def _source_of_design(design: type) -> str:
-    """The module's text; of a design that is a package of its own, one that exports the class, the text of all its modules."""
+    """Return the text of a design's module, or of all modules if the design is a package that exports the class."""
     module = importlib.import_module(design.__module__)
     package = importlib.import_module(design.__module__.rpartition(".")[0]) if "." in design.__module__ else None
     if package is None or vars(package).get(design.__name__) is not design:
@@ -27,7 +27,7 @@ def _source_of_design(design: type) -> str:
 
 
 def code_digest(target: object) -> str:
-    """sha256 of the source behind a loop and the loops inside it: a run is only ever continued with the code that began it."""
+    """Return the sha256 of the source of a loop and the loops inside it: a run continues only with the code that began it."""
     try:
         source = _source_of_design(type(target))
     except (OSError, TypeError):
@@ -37,7 +37,7 @@ def code_digest(target: object) -> str:
 
 
 def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> str:
-    """sha256 of the source of the modules behind a suite, tools and scorers of the user's own; empty where there are none.
+    """Return the sha256 of the modules of the user's own suite, tools and scorers; empty if there are none.
 
     The names must have been imported before. A package counts with all its modules; where a name leads to what other modules
     define, those count too.
@@ -58,7 +58,7 @@ def _named_module(name: str) -> ModuleType | None:
 
 
 def _source_of_module(module: ModuleType) -> str:
-    """Its text, a package's with that of all modules in it; empty for one that is not written in Python."""
+    """Return a module's text, a package's with all modules in it; empty if it is not written in Python."""
     folders = getattr(module, "__path__", None)
     try:
         files = [Path(inspect.getfile(module))] if folders is None else sorted(f for at in folders for f in Path(at).rglob("*.py"))

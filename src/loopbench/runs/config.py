@@ -202,7 +202,7 @@ class CompareConfig(BaseModel):
         if self.address is not None and self.engine != "ray":
             raise ValueError('address is the address of a Ray cluster; it needs engine = "ray"')
         if self.is_spread and self.cassette is not None and not self.replays:
-            raise ValueError("a recording has one writer: record without workers, in one process; replaying may use several")
+            raise ValueError("only one process may record: leave workers out, or replay, which may use several")
         for what, limit in (("concurrency", self.concurrency), ("requests_per_minute", self.provider.requests_per_minute)):
             if self.workers is not None and limit is not None and self.workers > limit:
                 raise ValueError(f"{self.workers} workers cannot share {what} {limit}; take {limit} workers at most")
@@ -256,7 +256,7 @@ class SettingError(ValueError):
 
 
 def read_toml(file: Path | None) -> dict[str, Any]:
-    """Read a configuration file; without a file there are no settings. Raises ValueError in one line, or OSError."""
+    """Read a configuration file, or return no settings without a file. Raises ValueError in one line, or OSError."""
     if file is None:
         return {}
     try:

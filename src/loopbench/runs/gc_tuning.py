@@ -1,4 +1,4 @@
-"""Python's collector of circular garbage, kept from looking where there is none."""
+"""Run Python's collector of circular garbage less often while there is none."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SELDOM = (200_000, 20, 50)
-"""Objects made and not given back before the youngest are looked at, and after how many looks the older ones are, in turn."""
+"""Thresholds of the collector: allocations before it looks at the youngest objects, then looks before it turns to older ones."""
 
 
 @contextmanager
 def relaxed_gc() -> Iterator[None]:
-    """For what makes many objects and few circles: the trials of the built-in designs leave none, reading records neither.
+    """Relax the collector for work that makes many objects and few cycles, such as trials or reading records.
 
-    What is there when it begins, all that was imported, is not looked at meanwhile. Without this the collector takes a tenth of a
-    trial's time, and a quarter where hundreds are in flight.
+    The collector skips everything that exists at the start, such as imported modules. Without this it takes a tenth of a trial's
+    time, and a quarter with hundreds of trials in flight.
     """
     before = gc.get_threshold()
     gc.freeze()

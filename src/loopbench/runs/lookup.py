@@ -21,7 +21,7 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
         return
     known = tasks.facts.unplanned if isinstance(tasks, Rows) and tasks.facts is not None else None
     if known == 0:
-        return  # tasks that stand in a file are not read again for it
+        return  # tasks in a file are not read again
     unplanned = (task for task in tasks if task.plan is None and not task.quarantined)
     first = next(unplanned, None)
     if first is None:
@@ -38,7 +38,7 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
 
 
 def suite_of(config: CompareConfig) -> Suite:
-    """The suite that a configuration names, all its tasks. Raises ValueError for a bad name, option or file, and OSError."""
+    """Return the suite that a configuration names, whole. Raises ValueError for a bad name, option or file, and OSError."""
     suite = make_suite(parse_spec(config.suite), config.data, config.tools)
     return suite if config.quarantine is None else with_quarantine(suite, read_quarantine(config.quarantine))
 
@@ -54,7 +54,7 @@ def resolve(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ..
 
 
 def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
-    """The tasks of one split, of all where none is named. Raises ValueError where there are none.
+    """Return the tasks of one split, or all tasks if none is named. Raises ValueError if there are none.
 
     A suite whose tasks say nothing of splits is split by the tasks' ids, see `split_of`.
     """
@@ -65,7 +65,7 @@ def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
     def is_in(task: Task) -> bool:
         return (task.labels.get("split") if known else split_of(task.id)) == name
 
-    # tasks that stand in a file stay there
+    # tasks in a file stay there
     found = suite.tasks.where(is_in) if isinstance(suite.tasks, Rows) else tuple(filter(is_in, suite.tasks))
     if not found:
         raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(known or SPLITS))}")
@@ -73,7 +73,7 @@ def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
 
 
 def scorers_of(suite: Suite) -> Mapping[str, str]:
-    """The suite's scorers, and where each is named; tasks that stand in a file are not read again for it."""
+    """Return the suite's scorers, and where each is named; tasks in a file are not read again."""
     if isinstance(suite.tasks, Rows) and suite.tasks.facts is not None:
         return suite.tasks.facts.scorers
     return {task.scorer: f"suite {suite.name}" for task in suite.tasks}

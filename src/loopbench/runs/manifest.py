@@ -1,4 +1,4 @@
-"""The manifest of a comparison, `manifest.json`: what was asked, of what, where, and what was done to the run since it began."""
+"""The manifest of a comparison, `manifest.json`: its configuration, suite, arms and machine, and later changes to the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, w
 
 
 class ManifestPart(BaseModel):
-    """A part of a manifest. Its fields stand in the order in which they are written; unknown ones are kept."""
+    """A part of a manifest. It is written in the order of its fields; unknown ones are kept."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -33,32 +33,32 @@ class ManifestPart(BaseModel):
 
 
 class SuiteEntry(ManifestPart):
-    """The suite that was asked."""
+    """The suite that the run uses."""
 
     name: str
     version: str
     digest: str
     tasks: int
-    """Tasks that the run asks, which may be fewer than the suite has."""
+    """Number of tasks in the run, which may be fewer than the suite has."""
     max_tool_steps: int | None = None
-    """Tool steps that a loop may take; unknown of an imported run."""
+    """Maximum number of tool steps of a loop; unknown for an imported run."""
     code: str = ""
-    """Digest of the user's own code that tasks are made of, solved with and scored by."""
+    """Digest of the user's own code that makes tasks, provides tools and scores answers."""
 
 
 class ArmEntry(ManifestPart):
-    """What an arm is made of."""
+    """The parts of an arm."""
 
     arm: str
     loop: str
     options: dict[str, Any]
-    """Those that were typed."""
+    """The options that the user typed."""
     model: str
     profile: str
     configuration: str = ""
-    """All that the loop is set to, its program aside."""
+    """The loop's whole configuration, without its program."""
     code: str = ""
-    """Digest."""
+    """Digest of the loop's code."""
     program: str | None = None
     """Digest of the optimized program that the arm runs, if it runs one."""
 
@@ -73,7 +73,7 @@ class AskedDigests(ManifestPart):
     questions: str
     plans: str
     tools: str | None = None
-    """Code of the user's own tools, if there is any."""
+    """Digest of the code of the user's own tools, if there is any."""
 
 
 class ImportSource(ManifestPart):
@@ -129,7 +129,7 @@ class Settings(BaseModel):
     alpha: float
     margin: float
     tasks: int | None = None
-    """The first so many tasks; all of them if absent."""
+    """Maximum number of tasks, the first ones; all of them if absent."""
     cassette: str | None = None
     cassette_mode: str | None = None
     real_time: bool = False
@@ -155,7 +155,7 @@ def _first(error: ValidationError) -> str:
 
 
 def _looks(value: Any) -> Looks | None:
-    """Raises ValueError for a plan that is damaged."""
+    """Return the plan of looks. Raises ValueError for a damaged one."""
     try:
         return value if value is None or isinstance(value, Looks) else Looks.from_json(value)
     except (KeyError, TypeError) as error:
@@ -163,7 +163,7 @@ def _looks(value: Any) -> Looks | None:
 
 
 class Manifest(ManifestPart):
-    """What decides what the trials of a run give, where they ran, and what was done to the run since it began."""
+    """Everything that decides the results of a run, where its trials ran, and what was done to the run since it began."""
 
     created: str
     imported: ImportOrigin | None = None
@@ -181,14 +181,14 @@ class Manifest(ManifestPart):
     platform: str
     asked: AskedDigests | None = None
     models: dict[str, Any] = Field(default_factory=dict)
-    """What real models can do, as they showed it when the run began."""
+    """Capabilities of real models, as found when the run began."""
     suite_problems: tuple[str, ...] = ()
     looks: Annotated[Looks | None, PlainValidator(_looks), PlainSerializer(lambda looks: looks and looks.to_json())] = None
-    """When the run is looked at on its way."""
+    """When to look at the verdicts during the run."""
     ablation: dict[str, Any] = Field(default_factory=dict)
-    """Which arm is which cell of an ablation; `experiments/ablate` reads it."""
+    """The arms of an ablation and their cells; `experiments/ablate` reads it."""
     cut_short: Annotated[Spent, PlainSerializer(Spent.to_json, return_type=dict[str, Any])] = Spent()
-    """What was spent in trials that an interruption or a budget cut short, which have no record."""
+    """Cost of trials that an interruption or a budget cut short, which have no record."""
     retried: tuple[RunNote, ...] = ()
     """Trials that were scored and run again on request."""
     rescored: tuple[RunNote, ...] = ()
@@ -198,7 +198,7 @@ class Manifest(ManifestPart):
 
     @property
     def settings(self) -> Settings:
-        """What of the configuration the results are read with."""
+        """Return the part of the configuration with which results are read."""
         return Settings.model_validate(self.config)
 
     @property

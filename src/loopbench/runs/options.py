@@ -23,7 +23,7 @@ class Option:
 
 
 def options_of(target: Callable[..., Any]) -> dict[str, Option]:
-    """The options of a loop's class or a suite's loader, with the line of documentation under each field."""
+    """Return the options of a loop's class or a suite's loader, with the line of documentation under each field."""
     hints = _type_hints(target)
     docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)  # type: ignore[arg-type]  # classes hash
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
@@ -37,7 +37,7 @@ def options_of(target: Callable[..., Any]) -> dict[str, Option]:
 
 
 def _shared_options(fields: type[Any]) -> dict[str, Option]:
-    """The options that `**options: Unpack[SomeTypedDict]` takes; None stands for one that is left out."""
+    """Return the options that `**options: Unpack[SomeTypedDict]` takes; the default None means that one is left out."""
     docs = _field_docs(fields)  # type: ignore[arg-type]  # classes hash
     return {name: Option(name, kind, None, docs.get(name, "")) for name, kind in get_type_hints(fields).items()}
 
@@ -53,7 +53,7 @@ def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
 
 @cache
 def _field_docs(target: type[Any]) -> Mapping[str, str]:
-    """First line of the string under each field of a class and its bases; read once: an ablation asks for each of its cells."""
+    """Return the first line of the string under each field of a class and its bases; every cell of an ablation asks."""
     return {name: doc for base in reversed(target.__mro__) for name, doc in _own_field_docs(base).items()}
 
 
@@ -74,7 +74,7 @@ def _own_field_docs(target: type[Any]) -> Mapping[str, str]:
 
 
 def _argument_docs(target: Callable[..., Any]) -> dict[str, str]:
-    """First sentence of what a function's docstring says of each argument, after its name in backticks, or several, and a colon."""
+    """Return what a function's docstring says of each argument: the first sentence after its name in backticks and a colon."""
     text = " ".join((inspect.getdoc(target) or "").split())
     return {name: said for names, said in _ARGUMENT_DOC.findall(text) for name in re.findall(r"\w+", names)}
 

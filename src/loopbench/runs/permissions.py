@@ -15,7 +15,7 @@ from loopbench.runs.store.files import RunError
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What a run directory, which may come from anywhere, does not decide: the user has typed it again."""
+    """What the user has typed again because a run directory, which may come from anywhere, must not decide it."""
 
     code: Collection[str] = ()
     """Names of code that is not built in and may be imported."""

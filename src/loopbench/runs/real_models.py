@@ -36,7 +36,7 @@ def _as_begun(models: Mapping[str, RealModel], begun: Mapping[str, Any]) -> dict
 def _options(config: CompareConfig) -> RealOptions:
     given = config.provider
     # Half of a trial's time for one attempt: so a provider that hangs is told from a loop that takes too long. Failed attempts
-    # and pauses are no time of the trial's, so all together may take longer than it.
+    # and pauses do not count as time of the trial, so all together may take longer.
     call_timeout_s = min(given.call_timeout_s, config.trial_timeout_s / 2)
     return RealOptions(
         call_timeout_s=call_timeout_s,

@@ -1,6 +1,6 @@
-"""From what the user typed to the thing itself: `name`, `name(option=value)`, `package.module:Name`, or an entry point's name.
+"""Find what a typed name means: `name`, `name(option=value)`, `package.module:Name`, or an entry point's name.
 
-Code is imported only for names that stand in a configuration or on the command line, never because a file of ours names it.
+Code is imported only for names in a configuration or on the command line, never because a file of ours names it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets",
 
 
 def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
-    """Options converted to their types. Raises ValueError that names the option and what would be right."""
+    """Return options converted to their types. Raises ValueError that names the option and what would be right."""
     known = options_of(target)
     made = {}
     for name, value in given.items():
@@ -45,7 +45,7 @@ def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose:
         except ValidationError as error:
             raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}, got {value!r}") from None
         except PydanticUserError:
-            raise ValueError(f"{whose}: {name}: no text can stand for a {option.type!r}") from None
+            raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return made
 
 
@@ -62,7 +62,7 @@ def takes_loop(option: Option) -> bool:
 
 
 def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
-    """A loop inside another, from its own `name(option=value)`. Raises ValueError."""
+    """Return a loop inside another, from its own `name(option=value)`. Raises ValueError."""
     if value == "none" and type(None) in get_args(option.type):
         return None
     if not isinstance(value, str):
@@ -77,19 +77,19 @@ def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
 
 
 def builtin_names(kind: str) -> list[str]:
-    """The built-in loops or suites: one module each, sorted."""
+    """Return the names of the built-in loops or suites, one module each, sorted."""
     package, attribute = PACKAGES[kind]
     return [name for name in names_in(package) if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
 
 
 def generated_suites() -> dict[str, Source]:
-    """The built-in suites that make their own tasks, by name."""
+    """Return the built-in suites that generate their tasks, by name."""
     sources = (getattr(find("suite", name), "__self__", None) for name in builtin_names("suite"))
     return {source.name: source for source in sources if isinstance(source, Source)}
 
 
 def _source_of(package: str, name: str) -> str:
-    """A module's text, read without importing it: a name is looked up without loading all that it might have been."""
+    """Return a module's text without importing it, so that looking up one name does not load all modules."""
     for folder in importlib.import_module(package).__path__:
         for file in (Path(folder) / f"{name}.py", Path(folder) / name / "__init__.py"):
             if file.is_file():
@@ -98,7 +98,7 @@ def _source_of(package: str, name: str) -> str:
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """The loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
+    """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     package, attribute = PACKAGES[kind]
     if ":" in name:
         return _imported(kind, name)
@@ -121,7 +121,7 @@ def _imported(kind: str, name: str) -> Callable[..., Any]:
 
 
 def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
-    """The loop that a spec names, under a limit of `tool_steps`; an option that the user typed wins over the limit.
+    """Return the loop that a spec names, under a limit of `tool_steps`; an option that the user typed overrides the limit.
 
     Raises ValueError for an unknown name or option, an option's bad value, or a program that does not fit, and OSError for an
     unreadable one.
@@ -145,7 +145,7 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
 
 
 def _with_program(loop: Loop, path: str) -> Loop:
-    """The loop with an optimized program. Raises ValueError where they do not fit, and OSError."""
+    """Return the loop with an optimized program. Raises ValueError if they do not fit, and OSError."""
     if not isinstance(loop, Optimizable):
         raise ValueError(f"its prompts cannot be changed, so @{path} does not fit: it has no predictors and with_predictors")
     changed: Loop = with_program(loop, path)
@@ -159,7 +159,7 @@ def _missing(target: Callable[..., Any], given: Mapping[str, Any]) -> str:
 
 
 def _limited(loop: Loop, spec: Spec, tool_steps: int) -> Loop:
-    """The loop under the limit; as it is where that would change an option that the user typed."""
+    """Return the loop under the limit, or unchanged if that would change an option that the user typed."""
     return loop if _types_the_limit(loop, spec, tool_steps) else loop.with_step_limit(tool_steps)
 
 
@@ -176,23 +176,23 @@ def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
 
 
 def loops_named(spec: Spec) -> list[str]:
-    """The name that a spec names, then what its options may name in turn: nothing is imported to find out.
+    """Return the name in a spec, then the names that its options may hold, without importing anything.
 
-    Of an option's text it is known only when its design is loaded whether it is a loop: `a.b:C` and names of plug-ins count as one.
+    Only the loaded design knows whether an option's text is a loop, so `a.b:C` and names of plug-ins count as loops.
     """
     plugins = {point.name for point in entry_points(group="loopbench.loops")}
     names = [spec.name]
     for text in spec.options.values():
         try:
             inner = loops_named(parse_spec(text)) if isinstance(text, str) else []
-        except ValueError:  # a text that is no spec
+        except ValueError:  # a text that is not a spec
             continue
         names += [name for name in inner if ":" in name or name in plugins]
     return names
 
 
 def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -> Suite:
-    """The suite that a spec names; `tools`: the name of a module of the user's own, for suites that bring none.
+    """Return the suite that a spec names. `tools`: the name of the user's own module of tools, for suites without tools.
 
     Raises ValueError for a bad name, option or file, OSError for an unreadable one.
     """
@@ -232,7 +232,7 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
 
 
 def tools_named(name: str) -> OwnTools:
-    """The tools that `my.module` or `my.module:NAME` offers, see `loopbench.datasets.importing.own_tools`. Raises ValueError."""
+    """Return the tools of `my.module` or `my.module:NAME`, see `loopbench.datasets.importing.own_tools`. Raises ValueError."""
     module_name, colon, attribute = name.partition(":")
     module = own_module("tools", name, module_name)
     if colon and not hasattr(module, attribute):

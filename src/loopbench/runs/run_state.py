@@ -1,4 +1,4 @@
-"""What a run's records say of the trials that have ended, in a few bytes for each, and what the run has spent so far."""
+"""The state of a run, read from its records: how each trial ended, in a few bytes each, and what the run has spent so far."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from loopbench.runs.store.records import TRIALS, each_record
 from .config import BudgetConfig
 
 MAX_ATTEMPTS = 3
-"""How often a trial that infrastructure made fail is tried in all, over resumes, unless it is asked for."""
+"""Attempts at a trial that infrastructure made fail, over all sessions, unless the user asks for more."""
 
 Key = tuple[str, str, int]
 """Arm, task, repeat."""
 Retry = Literal["infrastructure", "errors"]
-"""What is run again on request: `infrastructure` every errored trial; `errors` also those in `FAVOURED`."""
+"""Trials to run again on request: `infrastructure` means every errored trial, `errors` also those in `FAVOURED`."""
 
 FAVOURED = frozenset({"crashed", "timeout"})
-"""Stops that the harness sets where a loop broke: scored 0. To run such trials again favours loops that break now and then."""
+"""Stops that loopbench sets when a loop broke, which scores 0. Running such trials again favours loops that break now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A run's trials that have ended, and what they took, every attempt counted."""
+    """A run's trials that have ended, and what all their attempts cost."""
 
     ended: Mapping[Key, TrialState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
     size: int = 0
-    """Bytes of the file of records when it was read."""
+    """Size of the file of records in bytes when it was read."""
 
     def next_attempt(self, key: Key, retry: Retry | None) -> int | None:
         """Return which attempt, from 0, a trial is to have now; None if what it gave stands."""
@@ -116,7 +116,7 @@ def read_state(folder: Path, known: RunState | None = None) -> RunState:
 
 
 class SpentTally:
-    """Adds up what records took."""
+    """Adds up what the trials of records cost."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -137,7 +137,7 @@ class SpentTally:
         return Spent(self.calls, self.tokens, self.dollars, self._covered_s())
 
     def _covered_s(self) -> float:
-        """Length of the union of all trials' times."""
+        """Return the length of the union of all trials' times."""
         covered, until = 0.0, 0.0
         for start, end in sorted(zip(self._starts, self._ends, strict=True)):
             covered += max(0.0, end - max(start, until))

@@ -22,7 +22,7 @@ class Arm:
     """One column of a comparison."""
 
     name: str
-    """`loop/profile`, or `loop/model` for a real model; unique within the run. Of a program's file its name alone."""
+    """`loop/profile`, or `loop/model` for a real model; unique within the run. A program's file appears without its folder."""
     spec: Spec
     loop: Loop
     model: str
@@ -42,11 +42,11 @@ class Trial:
     repeat: int
     run_seed: int
     attempt: int = 0
-    """How many earlier attempts were errored."""
+    """Number of earlier attempts that were errored."""
 
     @property
     def seed(self) -> int:
-        """The trial's own seed; the same for every arm, so that trials pair up."""
+        """Return the trial's own seed, the same for every arm, so that trials pair up."""
         return derived_seed(self.run_seed, self.task.id, self.repeat)
 
     @property
@@ -55,7 +55,7 @@ class Trial:
 
 
 def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
-    """Loops × models × profiles, each loop under the suite's step limit. Raises ValueError for a bad name or option."""
+    """Return loops × models × profiles, each loop under the suite's step limit. Raises ValueError for a bad name or option."""
     limit = config.max_tool_steps or suite.max_tool_steps
     arms = []
     for profile in [load_profile(name) for name in config.profiles]:
@@ -72,7 +72,7 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
 
 
 def _check_for_secrets(spec: Spec) -> None:
-    """An option's value stands in the arm's name, and so everywhere. Raises ValueError, which does not repeat it."""
+    """Raise ValueError, without repeating the value, if an option holds a secret: an arm's name would show it everywhere."""
     for name, value in spec.options.items():
         text = render_value(value)
         if redact(text) != text:
@@ -82,7 +82,7 @@ def _check_for_secrets(spec: Spec) -> None:
 
 
 def schedule(arms: Sequence[Arm], tasks: Sequence[Task], repeats: int, seed: int) -> Iterator[Trial]:
-    """All trials; arms change fastest, so that an interrupted run can still be compared."""
+    """Yield all trials; arms change fastest, so that an interrupted run can still be compared."""
     for repeat in range(repeats):
         for task in tasks:
             for arm in arms:
@@ -91,7 +91,7 @@ def schedule(arms: Sequence[Arm], tasks: Sequence[Task], repeats: int, seed: int
 
 @dataclass(frozen=True, slots=True)
 class PendingTrials:
-    """The trials of a schedule that are to be run, each made when its turn comes."""
+    """The trials of a schedule that remain to be run, each made when its turn comes."""
 
     cells: Callable[[], Iterator[Trial]]
     """The whole schedule."""
@@ -110,11 +110,11 @@ class PendingTrials:
 
     @property
     def again(self) -> int:
-        """Missing trials that have a record."""
+        """Return the number of missing trials that have a record."""
         return sum(self.past.next_attempt(key, self.retry) is not None for key in self.past.ended)
 
     @property
     def favoured(self) -> int:
-        """Missing trials that are scored already."""
+        """Return the number of missing trials that are scored already."""
         past = self.past
         return sum(past.is_favoured(key) and past.next_attempt(key, self.retry) is not None for key in past.ended)

@@ -1,4 +1,4 @@
-"""What answers the trials of a run: the scripted model, a real model, or a recording of either."""
+"""The models that answer the trials of a run: the scripted model, a real model, or a recording of either."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class TrialModel:
     """The model of one trial."""
 
     asked: MeteredModel
-    """What the loop asks: it counts, and waits until it is admitted."""
+    """The model that the loop calls: it counts requests, and waits until each is admitted."""
     recorded: RecordedModel | None
     """The recording that answers or listens below it, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialModels:
-    """What the models of a run's trials are made from."""
+    """Makes the models of a run's trials."""
 
     real: Mapping[str, Model] = field(default_factory=dict)
     """Real models by name, each shared by all trials; empty if a recording answers."""
     cassette: Cassette | None = None
     sampling: Sampling = DEFAULT_SAMPLING
-    """What requests to real models leave open; known to a recording, too."""
+    """Sampling settings that requests to real models leave open; a recording knows them, too."""
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[TrialModels]:
@@ -127,14 +127,16 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
 
 
 def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
-    """Raises ValueError for a budget in dollars that could never be used up."""
+    """Raise ValueError for a budget in dollars that could never be used up."""
     if config.budget.dollars is None and config.trial_budget.dollars is None:
         return
     if not config.real_models:
         raise ValueError("a budget in dollars is for real models: the scripted one costs nothing")
     for name, model in models.items():
         if not getattr(model, "is_priced", True):
-            raise ValueError(f"a budget in dollars needs the price of {name}, which no list has: give it with --prices FILE")
+            raise ValueError(
+                f"a budget in dollars needs the price of {name}, which is in no price list: give it with --prices FILE"
+            )
 
 
 def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Cassette | None:

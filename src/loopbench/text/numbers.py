@@ -11,7 +11,7 @@ from loopbench.metrics.statistics import Interval
 
 
 def dollars(amount: float) -> str:
-    """`3.10`, `1,200.00`, `0.0042`: cents, or two digits of what is less."""
+    """Return dollars with cents, or with two digits if less than a cent: `3.10`, `1,200.00`, `0.0042`."""
     return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
 
 
@@ -40,11 +40,11 @@ def relation(pair: Pair, first: str | None = None) -> str:
 
 
 _EQUAL_DIGITS = 12
-"""Sums of equal scores differ with their order by a rounding error."""
+"""Digits to which means are compared: sums of equal scores differ by a rounding error that depends on their order."""
 
 
 def verdict(pair: Pair) -> str:
-    """`a is better`, in words."""
+    """Return the verdict on a pair in words: `a is better`."""
     found = standing(pair)
     if found in ("equivalent", "undecided", "tied"):
         return found
@@ -52,7 +52,7 @@ def verdict(pair: Pair) -> str:
 
 
 def interval(value: Interval | None, digits: int) -> str:
-    """`0.908 [0.843, 0.948]`; – where nothing is known. Data that never vary have no interval: `5.00 (in all 120)`."""
+    """Return `0.908 [0.843, 0.948]`, or – if unknown. Data that never vary have no interval: `5.00 (in all 120)`."""
     if value is None:
         return "–"
     if value.low == value.high:
@@ -66,10 +66,10 @@ def p_value(p: float) -> str:
 
 
 def counts(found: Mapping[str, int]) -> str:
-    """`finished 109, error_valve 8`, the largest first."""
+    """Return counts as `finished 109, error_valve 8`, the largest first."""
     return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
 
 
 def short_name(info: ArmInfo) -> str:
-    """An arm's name without its profile: what it is called under each."""
+    """Return an arm's name without its profile, the same under each."""
     return info.arm.removesuffix(f"/{info.profile}") or info.arm

@@ -16,7 +16,7 @@ _CONTROL = re.compile(
 
 
 def plain(text: str) -> str:
-    """Safe for a terminal: control characters other than line feed and tab are shown as their codes."""
+    """Return text that is safe for a terminal: control characters except line feed and tab become their codes."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
@@ -26,7 +26,7 @@ def plain_line(text: str) -> str:
 
 
 def json_safe(value: Any) -> Any:
-    """A value as JSON can say it; what it cannot say becomes text."""
+    """Return a value that JSON can hold; whatever JSON cannot hold becomes text."""
     if isinstance(value, str):
         return render_value(value)
     try:

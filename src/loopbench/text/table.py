@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .plain_text import plain, plain_line
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
-"""What a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
+"""Characters that a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -23,7 +23,7 @@ class Table:
 
 
 def markdown_page(title: str, found: Sequence[Table], said: Sequence[str], first: Sequence[str] = ()) -> str:
-    """A heading, a list of what comes first, tables, and a list of what is said about them."""
+    """Return a page in Markdown: a heading, a list of first sentences, tables, and a list of notes."""
     parts = [f"## {markdown_cell(title)}"]
     if first:
         parts.append("\n".join(f"- {markdown_item(line)}" for line in first))
@@ -39,18 +39,18 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def markdown_cell(text: str) -> str:
-    """One line, Markdown and HTML marks taken literally."""
+    """Return text as one line in which Markdown and HTML marks are literal."""
     escaped = plain_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
 
 
 def markdown_item(text: str) -> str:
-    """An item of a list, whose first characters begin no heading, rule or list of their own."""
+    """Return an item of a list whose first characters do not begin a heading, rule or list."""
     return re.sub(r"^(\d{0,9})([#+=.)-])", r"\1\\\2", markdown_cell(text))
 
 
 def markdown_block(text: str) -> str:
-    """Lines taken literally: a fence longer than any in them."""
+    """Return lines as a literal block, in a fence longer than any inside it."""
     safe = plain(text)
     fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", safe)), default=0))
     return f"{fence}text\n{safe}\n{fence}"

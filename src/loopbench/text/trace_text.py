@@ -31,7 +31,7 @@ class JudgedTrace:
 
     trace: Trace
     judged_again: bool
-    """The answer was judged again after the trial ran."""
+    """Whether the answer was judged again after the trial ran."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -101,7 +101,7 @@ def _exchange(event: ModelExchange, limit: int | None, shown: dict[str, str]) ->
 
 
 def _new_lines(before: str, now: str) -> str:
-    """A message without the lines at its start and end that the last one had too."""
+    """Return a message without the lines at its start and end that the last one had too."""
     old, new = before.split("\n"), now.split("\n")
     shortest = min(len(old), len(new))
     head = next((i for i in range(shortest) if old[i] != new[i]), shortest)

@@ -285,7 +285,7 @@ def test_a_run_whose_faults_did_not_land_says_that_it_is_invalid(record):
     lost = FaultRecord("wire.empty", "decide:c1")
     records = [record(arm="a", task=f"t{number}", faults=(lost,)) for number in range(3)]
     said = notes(compare(records, [ArmInfo("a", "bare", {}, "scripted", "clean", "s")]))
-    assert "This run is invalid: no verdict of it holds." in said
+    assert "This run is invalid: none of its verdicts holds." in said
 
 
 # --- what it would take ---
@@ -294,8 +294,14 @@ def test_a_run_whose_faults_did_not_land_says_that_it_is_invalid(record):
 @pytest.mark.parametrize(
     ("needed", "said"),
     [
-        (Needed(480, 1, 960, 3.1, "difference"), "480 tasks × 1, 960 trials, about $3.10, would show a difference this large"),
-        (Needed(12_000, 5, 120_000, None, "equivalence"), "12,000 tasks × 5, 120,000 trials, would show that they are equivalent"),
+        (
+            Needed(480, 1, 960, 3.1, "difference"),
+            "a run of 480 tasks × 1 repeat (960 trials, about $3.10) would be enough to show a difference this large",
+        ),
+        (
+            Needed(12_000, 5, 120_000, None, "equivalence"),
+            "a run of 12,000 tasks × 5 repeats (120,000 trials) would be enough to show that they are equivalent",
+        ),
     ],
 )
 def test_a_plan_in_words(needed, said):
@@ -315,7 +321,7 @@ def test_the_nearest_plans_come_first_and_many_are_counted(compared):
     line, *plans, rest = verdicts(comparison)
     assert "undecided against" in line
     assert len(plans) == 4
-    tasks = [int(plan.split(": ")[1].split(" tasks")[0].replace(",", "")) for plan in plans]
+    tasks = [int(plan.split(": a run of ")[1].split(" tasks")[0].replace(",", "")) for plan in plans]
     assert tasks == sorted(tasks)
     assert rest == "Undecided between arm 1 and 3 others: more than that"
 

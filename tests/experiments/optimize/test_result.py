@@ -428,7 +428,7 @@ def test_an_invalid_test_has_no_verdict(write):
     assert results(folder / TEST).comparison.invalid
     assert found.to_json()["invalid"] is True
     assert verdicts(found) == []
-    assert "The test is invalid: no verdict of it holds." in notes(found)
+    assert "The test is invalid: none of its verdicts holds." in notes(found)
 
 
 def test_markdown_takes_names_literally(write):

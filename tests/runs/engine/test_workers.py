@@ -76,7 +76,7 @@ def test_what_trials_leave_behind_is_told_and_not_waited_for(nasty, ran, workers
     found = ran(loops=loops, suite="arithmetic(size=2)", profiles=CLEAN, workers=workers, trial_timeout_s=0.3)
     assert found.is_whole
     assert sorted(found.told.notes) == [
-        "2 calls of sleep never came back: their threads were left behind",
+        "2 calls of sleep never returned: their threads were left behind",
         "2 tasks that loops had started swallowed cancellation and had to be abandoned",
     ]
 
@@ -86,7 +86,7 @@ def test_a_worker_with_too_many_threads_makes_room_for_another(nasty, ran, monke
     monkeypatch.setattr(pool, "MAX_THREADS", 1)
     found = ran(loops=("nasty:Hangs",), suite="arithmetic(size=12)", profiles=CLEAN, workers=1, concurrency=2, trial_timeout_s=0.6)
     assert found.is_whole
-    assert found.told.notes == ["12 calls of sleep never came back: their threads were left behind"]
+    assert found.told.notes == ["12 calls of sleep never returned: their threads were left behind"]
 
 
 def test_the_runs_budget_stops_cleanly(ran):
@@ -108,7 +108,7 @@ def test_a_recording_is_replayed_in_workers(ran, tmp_path):
 
 
 def test_a_recording_has_one_writer(configured, tmp_path):
-    with pytest.raises(ValueError, match="a recording has one writer"):
+    with pytest.raises(ValueError, match="only one process may record"):
         configured(cassette=tmp_path, cassette_mode="record", workers=2)
 
 

@@ -203,7 +203,7 @@ def test_any_bytes_behind_the_last_line_are_cut_off_or_named(tmp_path_factory, r
         said = str(error)
     assert "\n" not in said
     if rest.count(b"\n"):
-        assert f"{TRIALS}:1: no record" in said
+        assert f"{TRIALS}:1: not a record" in said
     else:
         assert not said
         Journal(folder).close()
@@ -232,7 +232,7 @@ def test_a_corrupt_line_in_the_middle_is_named_by_its_number(three, line):
     folder, _ = three
     lines = (folder / TRIALS).read_bytes().splitlines()
     (folder / TRIALS).write_bytes(b"\n".join([lines[0], line, *lines[2:], b""]))
-    with pytest.raises(RunError, match=rf"{TRIALS}:2: no record of a trial") as caught:
+    with pytest.raises(RunError, match=rf"{TRIALS}:2: not a record of a trial") as caught:
         read_records(folder)
     assert "\n" not in str(caught.value)
 
@@ -407,7 +407,7 @@ def test_nothing_is_written_through_a_link(tmp_path, record, name, dangles):
 def test_a_place_that_is_none_is_named_by_its_line(tmp_path, record, place):
     row = json.loads(record().line(None)) | {"trace_at": place}
     (tmp_path / TRIALS).write_bytes(record(task="t0").line(None) + json.dumps(row).encode("ascii") + b"\n")
-    with pytest.raises(RunError, match=rf"{TRIALS}:2: no record of a trial: ValueError: trace_at") as caught:
+    with pytest.raises(RunError, match=rf"{TRIALS}:2: not a record of a trial: ValueError: trace_at") as caught:
         read_records(tmp_path)
     assert "\n" not in str(caught.value)
 
@@ -442,5 +442,5 @@ def test_a_line_without_a_name_is_named_by_its_number(three):
     folder, _ = three
     lines = (folder / TRIALS).read_bytes().splitlines()
     (folder / TRIALS).write_bytes(b"\n".join([lines[0], b"[]", lines[2], b""]))
-    with pytest.raises(RunError, match=rf"{TRIALS}:2: no record of a trial"):
+    with pytest.raises(RunError, match=rf"{TRIALS}:2: not a record of a trial"):
         find_trial(folder, "t0")

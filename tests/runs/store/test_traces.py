@@ -152,11 +152,11 @@ def test_a_trace_that_is_not_there_is_said_to_be_missing(tmp_path, three, record
         (record(task="t0", trace_at=(offset, length, start, 10**15)), "beyond the end of the frame's text"),
         (record(task="t0", trace_at=(offset, 10**15, start, size)), "beyond the end of the file"),
         (record(task="t0", trace_at=(10**30, 5, 0, 5)), "beyond the end of the file"),
-        (record(task="t0", trace_at=(-1, 5, 0, 5)), "no trace at -1: this is no place in a file"),
+        (record(task="t0", trace_at=(-1, 5, 0, 5)), "no trace at -1: this is not a place in a file"),
         (record(task="t0", trace_at=(0, 0, 0, 0)), "no trace at 0"),
-        (record(task="t0", trace_at=("x", 5, 0, 5)), "no trace at x: this is no place in a file"),
-        (record(task="t0", trace_at=(0, True, 0, 5)), "this is no place in a file"),
-        (record(task="t0", trace_at=(0, 5)), "no trace at 0: this is no place in a file"),
+        (record(task="t0", trace_at=("x", 5, 0, 5)), "no trace at x: this is not a place in a file"),
+        (record(task="t0", trace_at=(0, True, 0, 5)), "this is not a place in a file"),
+        (record(task="t0", trace_at=(0, 5)), "no trace at 0: this is not a place in a file"),
     ]:
         with pytest.raises(RunError, match=said) as caught:
             read_trace(tmp_path, damaged)

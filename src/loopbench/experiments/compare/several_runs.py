@@ -190,7 +190,7 @@ def verdicts(found: SeveralRuns) -> list[str]:
 def notes(found: SeveralRuns) -> list[str]:
     """Return what to keep in mind: warnings first."""
     said = [f"Warning: {run_name(run.folder)}: {warning}" for run in found.runs for warning in run.comparison.warnings]
-    said += [f"{run_name(run.folder)} is invalid: no verdict of it holds." for run in found.runs if run.comparison.invalid]
+    said += [f"{run_name(run.folder)} is invalid: none of its verdicts holds." for run in found.runs if run.comparison.invalid]
     said += [f"{run_name(run.folder)} is incomplete." for run in found.runs if not run.is_complete]
     pairs = sum(len(column.pairs) for column in found.columns)
     said.append(

@@ -65,10 +65,11 @@ def _open(pairs: Sequence[tuple[str, Pair]], best: str) -> list[str]:
 
 
 def needed_in_words(needed: Needed) -> str:
-    """`480 tasks × 1, 960 trials, about $3.10, would show a difference this large`."""
+    """Return `a run of 480 tasks × 1 repeat (960 trials, about $3.10) would be enough to show a difference this large`."""
     cost = "" if needed.cost_usd is None else f", about ${dollars(needed.cost_usd)}"
     shown = "a difference this large" if needed.to_show == "difference" else "that they are equivalent"
-    return f"{needed.tasks:,} tasks × {needed.repeats}, {needed.trials:,} trials{cost}, would show {shown}"
+    repeats = f"{needed.repeats} repeat" + ("" if needed.repeats == 1 else "s")
+    return f"a run of {needed.tasks:,} tasks × {repeats} ({needed.trials:,} trials{cost}) would be enough to show {shown}"
 
 
 def _few(names: Sequence[str]) -> str:
@@ -83,7 +84,7 @@ def notes(comparison: Comparison) -> list[str]:
     """Return what to keep in mind: warnings first."""
     said = [f"Warning: {warning}" for warning in comparison.warnings]
     if comparison.invalid:
-        said.append("This run is invalid: no verdict of it holds.")
+        said.append("This run is invalid: none of its verdicts holds.")
     said += comparison.remarks
     level = f"{100 * (1 - comparison.alpha):.4g} %"
     said.append(

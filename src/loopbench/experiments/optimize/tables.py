@@ -92,7 +92,7 @@ def notes(found: OptimizationResult) -> list[str]:
     """What to keep in mind: warnings first."""
     said = [f"Warning: {warning}" for warning in warnings(found)]
     if found.invalid:
-        said.append("The test is invalid: no verdict of it holds.")
+        said.append("The test is invalid: none of its verdicts holds.")
     if found.state:
         said.append(f"This optimization is {found.state}.")
     for design in found.designs:

@@ -28,5 +28,5 @@ def effects_section(ablation: AblationResult) -> PageSection:
 
 def _charts(ablation: AblationResult) -> Iterator[tuple[str, Figure]]:
     for metric, same in group_by(ablation.effects.effects, lambda effect: effect.metric).items():
-        read = f"Change of {METRICS[metric].label} with its interval; of an interaction, what both do beyond the sum of each."
+        read = f"Change of {METRICS[metric].label} with its interval; for an interaction, what both changes do beyond their sum."
         yield metric, Figure(effects(same), read)

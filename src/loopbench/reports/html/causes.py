@@ -165,7 +165,9 @@ def _tasks(group: GroupFindings) -> Iterator[Block]:
         yield Items(lines)
     rows = tuple(_arm(arm) for arm in group.arms)
     columns = ("arm", "solved alone", "flaky tasks", "false success", "wasted steps", "repeated calls")
-    yield Grid("Per arm; steps beyond the cheapest trial that solved the task, and calls made again, per trial", columns, rows)
+    yield Grid(
+        "Per arm; wasted steps, beyond the cheapest trial that solved the task, and repeated calls, per trial", columns, rows
+    )
     if group.notable:
         arms = [arm.arm for arm in group.arms]
         names = tuple(arm.removesuffix(f"/{group.profile}") for arm in arms)
@@ -182,7 +184,9 @@ _KINDS = ("unsolved", "solved by one arm", "flaky", "false success")
 
 def _unsolved(group: GroupFindings) -> str:
     ids = group.of_kind("unsolved")
-    return f"No arm solved {_ids(ids)}: too hard for all under this profile, or what they expect is wrong." if ids else ""
+    return (
+        f"No arm solved {_ids(ids)}: too hard for all arms under this profile, or their expected answers are wrong." if ids else ""
+    )
 
 
 def _flaky(group: GroupFindings) -> str:
@@ -219,7 +223,7 @@ def traces_section(losses: LossFindings) -> PageSection | None:
         winner, loser = (traces.read(records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))
         both = side_by_side((winner, loser), called)
         names = f"{short_name(infos[one.winner])} and {short_name(infos[one.loser])}, {infos[one.loser].profile}"
-        summary = f"They part at step {one.step} of {short_name(infos[one.loser])}, which lost it; {one.cause}: {one.detail}."
+        summary = f"They diverge at step {one.step} of {short_name(infos[one.loser])}, which lost it; {one.cause}: {one.detail}."
         folded = Folded("Both trials, step by step", (Paragraph(loser.head.query, "quote"), both), anchor)
         parts.append(Subsection(f"{one.task}: {names}", (Paragraph(summary), folded)))
     return section_or_none("traces", "Trials side by side", parts)

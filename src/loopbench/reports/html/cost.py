@@ -120,5 +120,5 @@ def confidence_section(arms: Sequence[Calibration]) -> PageSection | None:
         for arm in arms
     )
     columns = ("arm", "trials that report it", "Brier score", "calibration error", "AUROC", "area under risk-coverage")
-    caption = "Lower is better, of AUROC higher; calibration error over ten bins"
+    caption = "Lower is better, except for AUROC; calibration error over ten bins"
     return PageSection("confidence", "Reported confidence", (Grid(caption, columns, rows),))

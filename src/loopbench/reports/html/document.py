@@ -39,7 +39,7 @@ class Amount:
     share: float
     """In [0, 1]."""
     note: str = ""
-    """Small, after it."""
+    """Small text after the number."""
 
     @property
     def bar(self) -> Markup:

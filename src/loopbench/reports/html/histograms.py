@@ -68,7 +68,7 @@ class _Frame:
     """The scale that all histograms of a chart share."""
 
     width: int
-    """Of a bin, in steps."""
+    """Width of a bin, in steps."""
     bins: int
     tallest: int
     """Trials in the fullest bin of any arm."""

@@ -20,7 +20,7 @@ def optimization_sections(result: OptimizationResult) -> tuple[PageSection, ...]
 def _verdict(result: OptimizationResult) -> PageSection:
     all_notes = notes(result)
     warnings = tuple(note.removeprefix(WARNING) for note in all_notes if note.startswith(WARNING))
-    banners = warning_banners("The test is invalid: no verdict of it holds." if result.invalid else "", warnings)
+    banners = warning_banners("The test is invalid: none of its verdicts holds." if result.invalid else "", warnings)
     lines = [Paragraph(f"{line}.", "strong") for line in verdicts(result)]
     return PageSection("verdict", "Verdict", (*banners, *lines, plain_notes(all_notes)))
 

@@ -88,7 +88,7 @@ class Scale:
     high: float
     ticks: tuple[float, ...]
     digits: int
-    """Of a tick's label."""
+    """Digits after the point of a tick's label."""
     left: float = _LEFT
     right: float = _RIGHT
 
@@ -185,7 +185,7 @@ class ChartRow:
     """A name, and an estimate with its interval; None if nothing is known."""
 
     label: str
-    """In full."""
+    """The full name."""
     interval: Interval | None
     text: str
     """The numbers."""
@@ -208,7 +208,7 @@ class Axis:
 
     name: str
     band: float | None = None
-    """Half the width of the band around zero in which a difference does not matter; None: there is no such zero."""
+    """Half the width of the band around zero in which a difference does not matter; None if the chart has no such band."""
     legend: tuple[tuple[Mark, str], ...] = ()
 
 

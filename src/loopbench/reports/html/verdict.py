@@ -58,7 +58,9 @@ def plain_notes(notes: Sequence[str]) -> Items:
 
 def _banners(results: Results) -> Iterator[Banner]:
     comparison = results.comparison
-    yield from warning_banners("This run is invalid: no verdict of it holds." if comparison.invalid else "", comparison.warnings)
+    yield from warning_banners(
+        "This run is invalid: none of its verdicts holds." if comparison.invalid else "", comparison.warnings
+    )
     if not results.is_complete:
         missing = results.scheduled - len(results.records)
         yield Banner("This run is incomplete", (f"{missing} of {results.scheduled} trials have no result yet.",))
@@ -136,7 +138,8 @@ def _cheapest(best: ArmResult, others: Sequence[Against]) -> Iterator[str]:
     cheapest = min(rivals, key=lambda arm: _cost(arm, unit) or 0.0)
     if cheapest is not best:
         least, most = (_amount(_cost(arm, unit) or 0.0, unit) for arm in (cheapest, best))
-        yield f"Of those not shown to be less accurate, {short_name(cheapest.info)} costs least: {least} per trial, against {most}."
+        name = short_name(cheapest.info)
+        yield f"Among the arms not shown to be less accurate, {name} costs least: {least} per trial, against {most}."
 
 
 def _cost(arm: ArmResult, unit: Unit) -> float | None:

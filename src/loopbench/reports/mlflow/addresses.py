@@ -1,4 +1,4 @@
-"""Where MLflow stores are and how one looks at them; imported before MLflow, which reads part of its environment then."""
+"""Addresses of MLflow stores, and how to look at them. Import this before MLflow, which reads its environment when imported."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MAX_REASON = 300
 
 
 def default_uri(runs: Path) -> str:
-    """A SQLite store in the folder that run directories are made in."""
+    """Return the address of a SQLite store in the folder that holds the run directories."""
     return f"sqlite:///{runs.resolve() / 'mlflow.db'}"
 
 
 def ui_command(uri: str) -> str:
-    """What opens MLflow's pages on a store: a command for a database, the address itself for a server.
+    """Return what opens MLflow's pages on a store: a command for a database, the address itself for a server.
 
-    MLflow's job runner stays off: it takes 1.6 GB and imports LiteLLM, in which it hangs for ever where there is no network.
+    MLflow's job runner stays off: it takes 1.6 GB and imports LiteLLM, in which it hangs without a network.
     """
     if scheme_of(uri) in SERVERS:
         return public_address(USERINFO.sub("", uri)).rstrip("/")
@@ -43,7 +43,7 @@ def ui_command(uri: str) -> str:
 
 
 def _mlflow() -> list[str]:
-    """The mlflow command of this Python, by its bare name where that is the one on the PATH."""
+    """Return the mlflow command of this Python, by its bare name if that is the one on the PATH."""
     beside = Path(sys.executable).with_name("mlflow")
     if not beside.exists():
         return [sys.executable, "-m", "mlflow"]
@@ -52,12 +52,12 @@ def _mlflow() -> list[str]:
 
 
 def scheme_of(uri: str) -> str:
-    """`sqlite`, `http`, …: without a driver's name."""
+    """Return the scheme of an address, such as `sqlite` or `http`, without a driver's name."""
     return uri.partition(":")[0].partition("+")[0].lower()
 
 
 def reason(error: Exception, uri: str) -> str:
-    """Why tracking failed, in one line without secrets."""
+    """Return why tracking failed, in one line without secrets."""
     text = " ".join(str(error).split())
     userinfo = USERINFO.search(uri)
     password = userinfo.group()[:-1].partition(":")[2] if userinfo else ""

@@ -17,12 +17,12 @@ from .store import interval_metrics
 
 
 def as_json(value: Any) -> str:
-    """Without secrets, and without what UTF-8 does not have: models write the one and the other."""
+    """Return a value as JSON, without secrets and without characters that UTF-8 lacks: models may write either."""
     return redact(render_value(json.dumps(value, indent=2, ensure_ascii=False))) + "\n"
 
 
 def program_file(design: DesignRow, candidate: Candidate) -> str:
-    """A candidate's program as a file that `--loop NAME@FILE` takes; without secrets."""
+    """Return a candidate's program as a file that `--loop NAME@FILE` takes, without secrets."""
     state: dict[str, Any] = {
         name: {"signature": {"instructions": prompt.instructions}, "demos": [dict(demo) for demo in prompt.demos]}
         for name, prompt in candidate.program.items()
@@ -32,12 +32,12 @@ def program_file(design: DesignRow, candidate: Candidate) -> str:
 
 
 def interval(found: Mapping[str, Any] | None) -> Interval | None:
-    """As `Interval.as_dict` gives it."""
+    """Return the interval that `Interval.as_dict` wrote; None if there is none."""
     return None if found is None else Interval(**found)
 
 
 def note(result: Mapping[str, Any]) -> str:
-    """The verdict, in a few lines of Markdown."""
+    """Return the verdict in a few lines of Markdown."""
     lines = [f"Optimized with `{result['optimizer']['spec']}`." + (f" {result['state']}." if result["state"] else ""), ""]
     if result["invalid"]:
         lines.append("**Invalid: no verdict of this run holds.**")
@@ -63,7 +63,7 @@ _RANKED = ("design", "place_before", "before", "before_low", "before_high", "pla
 
 
 def ranking_table(result: Mapping[str, Any]) -> dict[str, Any]:
-    """One row per design, the highest after its optimization first, as MLflow's tables are."""
+    """Return the ranking in the form of MLflow's tables: a row per design, the most accurate after optimization first."""
     ranking = result["ranking"] or {"before": [], "after": []}
     before = {item["design"]: item for item in ranking["before"]}
     after = {item["design"]: item for item in ranking["after"]}

@@ -1,4 +1,4 @@
-"""What is to stand in MLflow of an optimization, as far as it has come: kept in memory, so that it can be written at any time."""
+"""What MLflow should show of an optimization so far. It is kept in memory, so that it can be written at any time."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class CandidateRow:
 
     candidate: Candidate
     shown: bool
-    """It gets a run of its own."""
+    """Whether it gets a run of its own."""
     rollouts: int = 0
     calls: int = 0
     tokens: int = 0
     changed: bool = True
-    """Since it was last written."""
+    """Whether it changed since it was last written."""
 
     @property
     def metrics(self) -> dict[str, float | None]:
@@ -37,7 +37,7 @@ class CandidateRow:
         return {
             "dev": self.candidate.dev_mean,
             "train": sum(scores) / len(scores) if scores else None,
-            # one that is known from its file alone was rolled out in an earlier sitting
+            # a candidate that only its file tells of was rolled out in an earlier session
             "rollouts": self.rollouts or None,
             "calls": self.calls or None,
             "tokens": self.tokens or None,
@@ -50,11 +50,11 @@ class DesignRow:
 
     design: str
     about: DesignEntry
-    """Its part of the manifest."""
+    """The design's part of the manifest."""
     rows: dict[int, CandidateRow] = field(default_factory=dict)
-    """By the candidate's number."""
+    """Number of a candidate → its row."""
     best: int | None = None
-    """Of the candidates that were scored on all dev tasks; at the end, the one that was kept."""
+    """Number of the best candidate that was scored on all dev tasks; at the end, of the one that was kept."""
     bests: dict[int, float] = field(default_factory=dict)
     """Calls spent → the best dev mean from then on."""
     search: SearchCost = field(default_factory=SearchCost)
@@ -62,12 +62,12 @@ class DesignRow:
     ended: SearchEnd | None = None
     changed: bool = True
     settled: bool = False
-    """Its end is written."""
+    """Whether its end is written."""
     _whole: dict[int, float] = field(default_factory=dict)
-    """Dev means over all dev tasks."""
+    """Number of a candidate → its mean over all dev tasks."""
 
     def put(self, candidate: Candidate) -> CandidateRow:
-        """The candidate's row, as it is now."""
+        """Return the candidate's row, brought up to date."""
         row = self.rows.get(candidate.number)
         if row is None:
             row = self.rows[candidate.number] = CandidateRow(candidate, len(self.rows) < MAX_CHILDREN)
@@ -76,7 +76,7 @@ class DesignRow:
         return row
 
     def judge(self, candidate: Candidate, dev_tasks: int) -> None:
-        """Whether it is the best now; of equals, the first is."""
+        """Make a candidate the best one if its mean is the highest; of equal candidates the first stays the best."""
         if self.ended is not None or candidate.dev_mean is None or len(candidate.dev) < dev_tasks:
             return
         self._whole[candidate.number] = candidate.dev_mean
@@ -86,22 +86,22 @@ class DesignRow:
         self.mark(best)
 
     def mark(self, best: int) -> None:
-        """This one is the best."""
+        """Mark a candidate as the best one."""
         for row in (self.rows[best], self.rows[best if self.best is None else self.best]):
             row.changed = True
         self.rows[best].shown = True
         self.best = best
 
     @property
-    def who_is_shown(self) -> str:
-        """How many candidates have a run of their own, and which."""
+    def shown_in_words(self) -> str:
+        """Return in words how many candidates have a run of their own, and which."""
         shown = sum(row.shown for row in self.rows.values())
         which = "" if shown == len(self.rows) else f": the first {MAX_CHILDREN}, and those that became best"
         return f"{shown} of {len(self.rows)} have a run of their own{which}"
 
     @property
     def points(self) -> list[tuple[int, dict[str, float | None]]]:
-        """Metrics by calls spent."""
+        """Return the metrics by the number of calls spent."""
         search, proposals = self.search, self.proposals
         spent: dict[str, float | None] = {
             "rollouts": search.trials,
@@ -120,7 +120,7 @@ class DesignRow:
 
 
 class SearchBoard:
-    """All designs; a Watcher, called by one thread only."""
+    """All designs of an optimization. It is a Watcher that one thread only may call."""
 
     def __init__(self, folder: Path, manifest: OptimizationManifest) -> None:
         self.folder = folder
@@ -160,7 +160,7 @@ class SearchBoard:
 
 
 def _tried(path: Path, like: Program) -> list[Candidate]:
-    """All candidates of a design that had ended in an earlier sitting. Raises OSError, ValueError and KeyError."""
+    """Return all candidates of a design that ended in an earlier session. Raises OSError, ValueError and KeyError."""
     return [
         Candidate(item["number"], item["digest"], _program(item["program"], like), item["train"], item["dev"])
         for item in json.loads(path.read_text(encoding="utf-8"))

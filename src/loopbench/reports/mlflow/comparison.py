@@ -1,6 +1,6 @@
 """A finished comparison in MLflow: one parent run, a nested run per arm, their numbers and trials, and a sample of traces.
 
-A reader only: the run directory is the result, what stands in MLflow is a view of it that can be made again. Numbers go in one
+The run directory is the result, and only read; MLflow shows a view of it that can be made again. Numbers go in one
 batch per run, trials in one Parquet file per arm, traces as a sample: all of them would take longer than the trials did.
 """
 
@@ -41,16 +41,16 @@ from .store import (
     params,
     run_name,
 )
-from .traces import TracesOf, log_traces
+from .traces import TraceOwner, log_traces
 from .trials import write_trials
 from .versions import Version, configuration, find_versions, log_version
 
 MODEL_METRICS = (*METRICS, "accuracy_low", "accuracy_high", "recovery", "false_success_rate")
-"""Of an arm's numbers those that a loop's version is compared by."""
+"""The numbers of an arm by which versions of a loop are compared."""
 
 
 def track(found: Results, uri: str, experiment: str, page: str = "") -> Tracked | str:
-    """Log a run; gives the reason, one line without secrets, where that fails. The run directory is only read.
+    """Log a run; if that fails, return the reason in one line without secrets. The run directory is only read.
 
     `page`: its report, where that is made already: what it says of traces takes longer than all else.
     """
@@ -61,12 +61,12 @@ def track(found: Results, uri: str, experiment: str, page: str = "") -> Tracked 
 
 
 def track_as_configured(found: Results, config: CompareConfig, page: str) -> Tracked | str:
-    """Log a run where its configuration says; by default that is the store beside its run directory. Otherwise as `track`."""
+    """Log a run to the store that its configuration names, by default the one beside its run directory; see `track`."""
     return track(found, config.tracking_uri or default_uri(found.folder.parent), config.experiment, page)
 
 
 def log_run(found: Results, uri: str, experiment: str, page: str = "") -> Tracked:
-    """Log a run, or bring an earlier logging of it up to date: it is found again by the run directory's name.
+    """Log a run, or bring its earlier entry up to date, which is found by the run directory's name.
 
     Raises what `open_store` does.
     """
@@ -75,7 +75,7 @@ def log_run(found: Results, uri: str, experiment: str, page: str = "") -> Tracke
 
 
 def log_comparison(store: Store, found: Results, above: str = "", page: str = "") -> str:
-    """The id of the run that was made or brought up to date. `above`: the id of the run that it stands below."""
+    """Make a run or bring it up to date, and return its id. `above`: the id of its parent run."""
     tags = _tags(found)
     entry = _parent_entry(found, tags | ({PARENT: above} if above else {}))
     parent_id = store.put(store.parent(run_name(found.folder)), entry)
@@ -89,7 +89,7 @@ def log_comparison(store: Store, found: Results, above: str = "", page: str = ""
         entry = _arm_entry(found, arm, tags | {PARENT: parent_id}, _started_ms(records))
         run_id = store.put(runs.get(arm.info.arm), replace(entry, about=about))
         _log_trials(store, run_id, records)
-        log_traces(store, found.folder, records, TracesOf(run_id, about.model_id))
+        log_traces(store, found.folder, records, TraceOwner(run_id, about.model_id))
         _finish(store, run_id, found, records)
     store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
     for path, text in files(found, page):
@@ -103,7 +103,7 @@ _MODEL_KEYS = frozenset(map(metric_key, MODEL_METRICS))
 
 
 def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
-    """Arm → id of the model that stands for its loop's version."""
+    """Return for each arm the id of the model of its loop's version."""
     versions = {arm.arm: Version.of(arm) for arm in found.manifest.arms}
     known = find_versions(store, {version.digest for version in versions.values()})
     ids: dict[str, str] = {}
@@ -121,7 +121,7 @@ def _log_trials(store: Store, run_id: str, records: Sequence[Record]) -> None:
 
 
 def _finish(store: Store, run_id: str, found: Results, records: Sequence[Record]) -> None:
-    """End a run at its last trial's end; a schedule that is not through counts as killed."""
+    """End a run at the end of its last trial; an unfinished schedule counts as killed."""
     end = max((record.started_at + record.wall_s for record in records), default=time.time())
     store.client.set_terminated(run_id, "FINISHED" if found.is_complete else "KILLED", int(end * 1000))
 
@@ -130,7 +130,7 @@ def _finish(store: Store, run_id: str, found: Results, records: Sequence[Record]
 
 
 def _tags(found: Results) -> dict[str, str]:
-    """What a run shares with its arms."""
+    """Return the tags that a run shares with its arms."""
     return {
         "loopbench.run": run_name(found.folder),
         "loopbench.digest": found.digest,
@@ -142,7 +142,7 @@ def _tags(found: Results) -> dict[str, str]:
 
 
 def _setting(found: Results) -> dict[str, Any]:
-    """The same, as parameters."""
+    """Return the settings that a run shares with its arms, as parameters."""
     manifest = found.manifest
     suite, settings = manifest.suite, manifest.settings
     made = {
@@ -160,7 +160,7 @@ def _setting(found: Results) -> dict[str, Any]:
 
 
 def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
-    """Numbers about pairs are left to the note and the files: MLflow draws a chart of every one, before those of the arms."""
+    """Return the entry of the parent run. The note and the files hold the pairs, since MLflow would chart each of their numbers."""
     arms, config = found.comparison.arms, found.manifest.config
     counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
     metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
@@ -175,7 +175,7 @@ def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
 
 
 def _arm_entry(found: Results, arm: ArmResult, tags: Mapping[str, str], started_ms: int) -> RunEntry:
-    """All metrics at step 0: MLflow then draws bars, side by side, and no lines of one point."""
+    """Return the entry of an arm, with all metrics at step 0: MLflow then draws bars instead of lines of one point."""
     info = arm.info
     entry = next(entry for entry in found.manifest.arms if entry.arm == info.arm)
     factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": entry.code}
@@ -194,7 +194,7 @@ NOTE = "mlflow.note.content"
 
 
 def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
-    """An arm's numbers; a mean stands with the ends of its interval."""
+    """Return an arm's numbers, each mean with the ends of its interval."""
     made: dict[str, float | None] = {name: getattr(summary, name) for name in ("trials", "scored", "errored", "excluded")}
     for name, mean in summary.means.items():
         made |= interval_metrics(name, mean)
@@ -212,7 +212,7 @@ def _started_ms(records: Sequence[Record]) -> int:
 
 
 def _dataset(found: Results, profile: str) -> DatasetInput:
-    """The suite under a fault profile, under a digest of our own: MLflow's would only cover the first 10,000 rows.
+    """Return the suite under a fault profile, with our own digest: MLflow's would cover only the first 10,000 rows.
 
     MLflow shows a model's metrics by dataset: what a loop does in clean air is not what it does under faults.
     """

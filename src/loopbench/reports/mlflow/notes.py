@@ -23,13 +23,13 @@ from .store import MAX_TAG, clean
 
 REPORT = "report.html"
 MAX_WARNINGS = 5
-"""In a note; the report has all."""
+"""Maximum number of warnings in a note; the report has all."""
 _GAP = "&emsp;"
-"""Behind a cell's text: MLflow's tables have no room between columns."""
+"""Follows a cell's text: MLflow's tables have no space between columns."""
 
 
 def note(found: Results) -> str:
-    """The verdict and what would decide what is open, then the pairs, in Markdown; no longer than MLflow takes.
+    """Return the verdict, what would decide open pairs, and the pairs, in Markdown of at most the length that MLflow takes.
 
     Where the pairs are too many, those that come last are left to the report.
     """
@@ -53,7 +53,7 @@ def _head(found: Results) -> str:
         warnings.append(f"{hidden} more warnings: {REPORT}")
     said = [*(conclusions(effects) if effects is not None else ()), *verdicts(comparison), *warnings]
     state = f"{len(found.records):,} of {found.scheduled:,} trials. The whole report is among the artifacts: `{REPORT}`."
-    invalid = "**This run is invalid: no verdict of it holds.**" if comparison.invalid else ""
+    invalid = "**This run is invalid: none of its verdicts holds.**" if comparison.invalid else ""
     return "\n\n".join(filter(None, [invalid, _items(said), f"{markdown_cell(found.title)}; {state}"]))
 
 
@@ -74,13 +74,13 @@ def _row(pair: Pair) -> str:
 
 
 def _plan(needed: Needed) -> str:
-    """`687 tasks × 1, about $3.10`."""
+    """Return `687 tasks × 1, about $3.10`."""
     cost = "" if needed.cost_usd is None else f", about ${dollars(needed.cost_usd)}"
     return f"{needed.tasks:,} tasks × {needed.repeats}{cost}"
 
 
 def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
-    """How an arm did, and how it stands to the others, in Markdown."""
+    """Return how an arm did and how it compares to the others, in Markdown."""
     summary, name = arm.summary, arm.info.arm
     own = [pair for pair in pairs if pair.metric == PRIMARY and name in (pair.a, pair.b)]
     against: dict[str, list[str]] = {}
@@ -96,7 +96,7 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
 
 
 def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
-    """Path and text: the comparison as JSON, the charts as pictures, the report as a page, which is made unless it is given."""
+    """Yield path and text of each file: the comparison as JSON, the charts, and the report, which is made unless it is given."""
     yield "comparison.json", json.dumps(found.to_json(), indent=2) + "\n"
     comparison, effects = found.comparison, ablation_result(found)
     drawn = {"accuracy": charts.accuracy(comparison.arms)}

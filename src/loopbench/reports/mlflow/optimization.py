@@ -1,4 +1,4 @@
-"""An optimization in MLflow, live.
+"""Log an optimization to MLflow while it runs.
 
 What happens is put into a queue and written by one thread, a second's worth at a time: no rollout waits for MLflow. The run
 directory is the result; a store that fails costs one line, and is tried again.
@@ -26,17 +26,17 @@ from .session import Session
 from .store import Tracked, open_store
 
 FLUSH_S = 1.0
-"""Between two batches."""
+"""Seconds between two batches."""
 RETRY_S = 30.0
-"""Between two attempts at a store that has failed."""
+"""Seconds between two attempts at a store that has failed."""
 LEAVE_S = 10.0
-"""How long an interrupted run waits for what is not written yet."""
+"""Seconds that an interrupted run waits for what is not written yet."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class OptimizationTracker:
-    """A Watcher that logs what it is told; a context manager, within which it may be called from any thread.
+    """A Watcher that logs every event to MLflow. It is a context manager, within which any thread may call it.
 
     `tell`: called once, from a thread of its own, with one line without secrets where the store fails for the first time.
     """
@@ -49,7 +49,7 @@ class OptimizationTracker:
         experiment: str,
         tell: Callable[[str], None] = _LOG.warning,
     ) -> None:
-        """`tracking_uri`: None is the SQLite store beside the run directory."""
+        """Make a tracker. `tracking_uri`: None means the SQLite store beside the run directory."""
         self._uri = tracking_uri or default_uri(folder.parent)
         self._experiment = experiment
         self._tell = tell
@@ -71,7 +71,7 @@ class OptimizationTracker:
         self._hurry.set()
         self._thread.join(None if error is None else LEAVE_S)
         if self._thread.is_alive():
-            self._say("not all was logged in time")
+            self._say("logging did not finish in time")
 
     # --- what the optimization tells ---
 
@@ -91,7 +91,7 @@ class OptimizationTracker:
         self._put(partial(self._board.ended, design, ended, kept))
 
     def finish(self, result: Mapping[str, Any]) -> Tracked | None:
-        """Log what the test gave, and wait until all is written; None where it could not be.
+        """Log the result of the test and wait until everything is written; return None if it could not be.
 
         `result`: as `OptimizationResult.to_json` gives it.
         """
@@ -101,7 +101,7 @@ class OptimizationTracker:
         return session.store.tracked(session.parent_id) if session is not None and self._written else None
 
     def flush(self) -> None:
-        """Wait until what was told so far is written, or could not be."""
+        """Wait until every event so far is written, or writing it has failed."""
         mark = Event()
         self._queue.put(mark)
         self._hurry.set()
@@ -124,7 +124,7 @@ class OptimizationTracker:
                 self._hurry.clear()
 
     def _fold(self) -> list[Event]:
-        """Take over all that has been told, at least one thing; gives who waits for it to be written."""
+        """Pass everything queued, at least one item, to the board, and return the marks to set once it is written."""
         waiting: list[Event] = []
         item: Callable[[], None] | Event = self._queue.get()
         while True:
@@ -153,7 +153,7 @@ class OptimizationTracker:
             raise
 
     def _guarded(self, step: Callable[[], None]) -> bool:
-        """Whether it went well; the first time that it does not is told."""
+        """Run a step and return whether it succeeded; the first failure is reported."""
         try:
             step()
         except Exception as error:  # the boundary to MLflow, its database and the network: none of them may cost a result

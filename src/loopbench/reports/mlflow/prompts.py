@@ -21,20 +21,20 @@ from .store import MAX_NAME, Store, clean
 MAX_TEMPLATE = 100_000
 """Characters that MLflow takes (mlflow/utils/validation.py)."""
 _MARKS = re.compile(r"\{(?=[{%#\r]|\Z)|\r")
-"""What begins a mark of Jinja's, now or together with what is put behind it, and the one character that Jinja changes."""
+"""What begins a Jinja mark, alone or with the text that follows, and the one character that Jinja changes."""
 _JINJA = "{% if true %}{% endif %}"
-"""Nothing, and with it a text is taken for Jinja's; at the end, it also keeps the line break before it."""
+"""Prints nothing, but makes MLflow treat a text as Jinja; at the end of a text it also keeps the last line break."""
 
 
 def as_template(text: str) -> str:
-    """A template without variables that formats to this text."""
+    """Return a template without variables that formats to this text."""
     if not re.search(r"\{[{%#]", text):
         return text
     return _MARKS.sub(lambda mark: '{{ "{" }}' if mark[0] == "{" else '{{ "\\r" }}', text) + _JINJA
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """Instructions, and the demonstrations field by field; without secrets."""
+    """Return the instructions, and the demonstrations field by field, without secrets."""
     shown = [
         "\n".join([f"--- example {number} ---", *(f"{name}: {render_value(value)}" for name, value in demo.items())])
         for number, demo in enumerate(prompt.demos, 1)
@@ -43,19 +43,19 @@ def prompt_text(prompt: Prompt) -> str:
 
 
 def prompt_name(design: str, predictor: str) -> str:
-    """`loopbench.react_extract.react`; what MLflow does not take in a name is left out, and a hash tells such names apart."""
+    """Return `loopbench.react_extract.react`; a hash replaces characters that MLflow refuses in a name."""
     return ".".join(["loopbench", plain_name(design), plain_name(predictor)])
 
 
 def plain_name(text: str) -> str:
-    """Letters, digits, `_` and `-` only: the text itself, else what can be kept of it and a hash."""
+    """Return a text of letters, digits, `_` and `-`: the text itself, or what is left of it and a hash."""
     if re.fullmatch(r"[A-Za-z0-9_-]{1,80}", text):
         return text
     return f"{re.sub(r'[^A-Za-z0-9_]+', '-', text)[:80].strip('-')}-{sha256(text)[:8]}"
 
 
 def register(store: Store, name: str, prompt: Prompt, tags: Mapping[str, str]) -> PromptVersion | None:
-    """The version of this text for `loopbench.digest`, made where there is none; None for a prompt too long for MLflow."""
+    """Return the version of this text for `loopbench.digest`, made if missing; None for a prompt too long for MLflow."""
     template = as_template(clean(prompt_text(prompt), MAX_TEMPLATE + 1))
     if len(template) > MAX_TEMPLATE:
         return None
@@ -72,7 +72,7 @@ _IS_PROMPT = "tag.`mlflow.prompt.is_prompt` = 'true'"  # without it, MLflow leav
 
 
 def _offer(store: Store, name: str) -> None:
-    """Make the prompt where it is missing, and show it among the experiment's.
+    """Make the prompt if it is missing, and list it among the prompts of the experiment.
 
     `register_prompt` would do both for the experiment of MLflow's global address.
     """

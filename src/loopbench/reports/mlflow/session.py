@@ -38,26 +38,26 @@ DESIGN = "loopbench.design"
 CANDIDATE = "loopbench.candidate"
 
 Points = Iterable[tuple[int, Mapping[str, float | None]]]
-"""Step, and the metrics there."""
+"""Steps, each with its metrics."""
 
 
 @dataclass(slots=True)
 class Logged:
-    """A run that is there, and what it holds."""
+    """An MLflow run that exists, and what it holds."""
 
     run_id: str
     step: int
-    """The last one of its metrics."""
+    """The last step of its metrics."""
     metrics: dict[str, float]
     tags: dict[str, str]
     status: str
     """RUNNING, FINISHED, FAILED or KILLED."""
     children: dict[str, Run] = field(default_factory=dict)
-    """Of an earlier sitting, by the candidate's number."""
+    """Number of a candidate → its run in an earlier session."""
 
 
 class Session:
-    """Brings one store up to what the board says; made anew when the store has failed."""
+    """Brings one store up to date with the board; a store that has failed gets a new one."""
 
     def __init__(self, store: Store, board: SearchBoard) -> None:
         self.store = store
@@ -69,7 +69,7 @@ class Session:
         self.parent_id = self.parent.run_id
         self._reopened(self.parent)
         self.known = store.children(self.parent_id, DESIGN)
-        """Designs' runs of an earlier sitting."""
+        """The designs' runs of an earlier session."""
         self.designs: dict[str, Logged] = {}
         self.candidates: dict[tuple[str, int], Logged] = {}
 
@@ -94,14 +94,14 @@ class Session:
             if row.shown and row.changed:
                 self._write_candidate(design, row)
                 row.changed = False
-        self._log(run, design.points, {"loopbench.candidates": design.who_is_shown})
+        self._log(run, design.points, {"loopbench.candidates": design.shown_in_words})
         if design.best is not None:
             best = design.rows[design.best].candidate
             self._log(self.parent, (), {metric_key(f"best.{design.design}"): f"candidate {best.number}, {best.digest}"})
         design.changed = False
 
     def _design(self, design: DesignRow) -> Logged:
-        """Its run, made where it is missing."""
+        """Return a design's run, made if missing."""
         made = self.designs.get(design.design)
         if made is None:
             about = design.about
@@ -144,7 +144,7 @@ class Session:
     # --- a design's end ---
 
     def _settle(self, design: DesignRow) -> None:
-        """The program that was kept, as file, prompts and model; each is there once, however often this is done."""
+        """Log the program that was kept, as file, prompts and model; repeating this adds nothing."""
         ended, run = design.ended, self._design(design)
         assert ended is not None
         own, kept = design.rows[0].candidate, design.rows[ended.chosen].candidate
@@ -180,7 +180,7 @@ class Session:
         self._end_design(design, "FAILED" if ended.status == "failed" else "FINISHED")
 
     def _end_design(self, design: DesignRow, status: str) -> None:
-        """End its run and those of its candidates, of this sitting and of earlier ones."""
+        """End a design's run and those of its candidates, of this session and of earlier ones."""
         run = self._design(design)
         made = {str(number): found for (name, number), found in self.candidates.items() if name == design.design}
         earlier = {number: Logged(found.info.run_id, 0, {}, {}, found.info.status) for number, found in run.children.items()}
@@ -189,7 +189,7 @@ class Session:
         self._end(run, status)
 
     def _prompts(self, design: DesignRow, candidate: Candidate, run: Logged) -> list[dict[str, str]]:
-        """Register a program's prompts; gives names and versions as MLflow links them."""
+        """Register a program's prompts, and return their names and versions in the form of MLflow's links."""
         tags = {**self._origin(candidate), DESIGN: design.design}
         found = {
             name: register(self.store, prompt_name(design.design, name), prompt, tags) for name, prompt in candidate.program.items()
@@ -199,7 +199,7 @@ class Session:
         return [{"name": version.name, "version": str(version.version)} for version in found.values() if version is not None]
 
     def _model(self, design: DesignRow, candidate: Candidate, run: Logged, linked: Sequence[Mapping[str, str]]) -> str:
-        """The id of a program's model, which holds it as data: there is nothing to unpickle."""
+        """Return the id of a program's model, which holds the program as data, not as a pickle."""
         client, version = self.client, _version(design, candidate.digest)
         found = self._models(design, run).get(candidate.digest)
         links = {TraceTagKey.LINKED_PROMPTS: json.dumps(linked)}
@@ -219,12 +219,12 @@ class Session:
         return model_id
 
     def _origin(self, candidate: Candidate) -> dict[str, str]:
-        """Tags of a prompt's version and of a model."""
+        """Return the tags of a prompt's version and of a model."""
         role = "own" if candidate.number == 0 else "optimized"
         return {"loopbench.run": self.name, "loopbench.digest": candidate.digest, "loopbench.role": role}
 
     def _models(self, design: DesignRow, run: Logged) -> dict[str, LoggedModel]:
-        """The models of a design's programs, by digest: those of its run, else those that other runs made of a version."""
+        """Return the models of a design's programs, by digest: those of its run, or those that other runs made."""
         own = self.client.search_logged_models([self.store.experiment_id], f"source_run_id = '{run.run_id}'")
         found = {model.tags["loopbench.digest"]: model for model in own if "loopbench.digest" in model.tags}
         ends = () if design.ended is None else (design.about.program, design.ended.digest)
@@ -258,12 +258,12 @@ class Session:
         self._log(run, [(design.search.calls, metrics)], {"loopbench.verdict": str(test["verdict"])}, models)
 
     def _log_table(self, table: Mapping[str, Any], name: str) -> None:
-        """As MLflow's log_table does, which would put the rows below those of an earlier sitting."""
+        """Log a table as MLflow's log_table does, which would append the rows to those of an earlier session."""
         self.client.log_text(self.parent_id, as_json(table), name)
         self._log(self.parent, (), {MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
 
     def _leave(self) -> None:
-        """The run is left before its end; it may be resumed."""
+        """Leave the run before its end; it may be resumed."""
         self._end_parent("KILLED")
         for design in self.board.designs.values():
             if design.rows and design.ended is None:
@@ -287,7 +287,7 @@ class Session:
         return RunEntry(name, found_by | _cleaned({**shared, **(tags or {})}), _params(values), {}, int(time.time() * 1000))
 
     def _setting(self) -> dict[str, Any]:
-        """What the whole optimization shares."""
+        """Return the settings that the whole optimization shares."""
         manifest = self.board.manifest
         compare, search = manifest.settings.compare, manifest.settings.search
         made = {
@@ -307,7 +307,7 @@ class Session:
         return made | {f"version.{name}": version for name, version in manifest.packages.items()}
 
     def _put(self, known: Run | None, entry: RunEntry, step: str = "") -> Logged:
-        """`step`: the metric whose value is the step of the others."""
+        """Make a run or bring it up to date. `step`: the metric whose value is the step of the others."""
         run_id = self.store.put(known, entry)
         if known is None:
             return Logged(run_id, entry.step if entry.metrics else -1, dict(entry.metrics), dict(entry.tags), "RUNNING")
@@ -325,7 +325,7 @@ class Session:
             run.status = status
 
     def _log(self, run: Logged, points: Points, tags: Mapping[str, str], models: Mapping[str, str] | None = None) -> None:
-        """One batch of what the run does not hold yet: a resumed optimization goes through its beginning once more.
+        """Log in one batch what the run does not hold yet: a resumed optimization repeats the events of its beginning.
 
         `models`: ids, by the metric that is theirs.
         """
@@ -345,7 +345,7 @@ class Session:
 
 
 def _version(design: DesignRow, digest: str) -> Version:
-    """Of a design with a program: the one that its code has is not named."""
+    """Return the version of a design with a program; the loop's own prompts have no program digest."""
     is_own = digest == design.about.program and parse_spec(design.design).program is None
     return Version.of(design.about, "" if is_own else digest)
 

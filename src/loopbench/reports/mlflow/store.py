@@ -32,7 +32,7 @@ from loopbench.runs.store.files import MANIFEST
 from .addresses import DATABASES, SERVERS, scheme_of, ui_command
 
 KNOCK_S = 5.0
-"""How long a server may take to answer at all."""
+"""Seconds within which a server has to answer."""
 
 # MLflow's own limits (mlflow/utils/validation.py).
 MAX_PARAM, MAX_TAG, MAX_KEY, MAX_NAME, MAX_DATASET_DIGEST = 6000, 4000, 250, 250, 36
@@ -41,18 +41,18 @@ MAX_PREVIEW = 1000
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """Where a run stands in MLflow."""
+    """The place of a run in MLflow."""
 
     uri: str
-    """Store or server, without password."""
+    """Address of the store or server, without password."""
     experiment_id: str
     parent_run_id: str
     ui: str
-    """What to do to look at it: a command, or an address."""
+    """How to look at it: a command or an address."""
 
 
 def run_name(folder: Path) -> str:
-    """What a run directory is called in MLflow: its name; one within another, as an optimization's test is, names that as well."""
+    """Return a run directory's name in MLflow; the name of one inside another, such as an optimization's test, has both."""
     whole = folder.resolve()
     return f"{whole.parent.name}/{whole.name}" if (whole.parent / MANIFEST).is_file() else whole.name
 
@@ -62,15 +62,15 @@ def run_name(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What some of a run's metrics speak about: a model, and what it was tried on."""
+    """The model and the dataset that some of a run's metrics describe."""
 
     model_id: str
     dataset: DatasetInput
     metrics: frozenset[str]
-    """Their keys."""
+    """Keys of these metrics."""
 
     def of(self, key: str) -> dict[str, str]:
-        """What a metric is logged with."""
+        """Return what a metric is logged with."""
         if key not in self.metrics:
             return {}
         dataset = self.dataset.dataset
@@ -79,16 +79,16 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """What one MLflow run holds."""
+    """The content of one MLflow run."""
 
     name: str
     tags: Mapping[str, str]
     params: Mapping[str, str]
     metrics: dict[str, float]
     started_ms: int
-    """Unix time."""
+    """Unix time of the start, in ms."""
     step: int = 0
-    """Of the metrics."""
+    """Step of the metrics."""
     about: About | None = None
 
 
@@ -102,14 +102,14 @@ class Store:
     experiment_id: str
 
     def parent(self, name: str, kind: str = "run") -> Run | None:
-        """The run of a run directory, where it was logged before."""
+        """Return the MLflow run of a run directory, or None if it was not logged before."""
         quote = '"' if "'" in name else "'"
         named = f"tags.`loopbench.run` = {quote}{name}{quote}"
         runs = self.client.search_runs([self.experiment_id], f"{named} and tags.`loopbench.kind` = '{kind}'", max_results=1)
         return runs[0] if runs else None
 
     def children(self, parent_id: str, tag: str) -> dict[str, Run]:
-        """The runs below a run that were logged before, by what they bear as `tag`; those without it are left out."""
+        """Return the runs below a run that were logged before, by their `tag`; runs without it are left out."""
         runs: dict[str, Run] = {}
         token = None
         while token != "":
@@ -119,7 +119,7 @@ class Store:
         return runs
 
     def put(self, run: Run | None, entry: RunEntry) -> str:
-        """Make the run, or write only what differs from what it holds: parameters cannot change, metrics keep a history."""
+        """Make the run or write only what changed, and return its id: parameters cannot change, metrics keep a history."""
         if run is None:
             run = self.client.create_run(self.experiment_id, entry.started_ms, dict(entry.tags), entry.name)
         known, about, run_id = run.data, entry.about, str(run.info.run_id)
@@ -143,7 +143,7 @@ class Store:
         return run_id
 
     def tracked(self, run_id: str) -> Tracked:
-        """How to look at a run."""
+        """Return how to look at a run."""
         place = f"/#/experiments/{self.experiment_id}/runs/{run_id}" if scheme_of(self.uri) in SERVERS else ""
         return Tracked(public_address(self.uri), self.experiment_id, run_id, ui_command(self.uri) + place)
 
@@ -151,11 +151,11 @@ class Store:
 _COUNTS = ("errors.", "retries.", "stops.")
 
 _MODEL = "loopbench.model_id"
-"""Tag of a run that has been linked to its model: what a search gives of a run does not say so."""
+"""Tag of a run that is linked to its model: the result of a search does not say so."""
 
 
 def open_store(uri: str, experiment: str, runs: Path) -> Store:
-    """The experiment, made where it is missing; `runs`: the folder that run directories are made in.
+    """Return the store of an experiment, made if missing. `runs`: the folder that holds the run directories.
 
     Raises ValueError for an address that MLflow cannot log to, ConnectionError for a server that does not answer, and whatever
     MLflow, its database and the network raise.
@@ -177,7 +177,7 @@ def open_store(uri: str, experiment: str, runs: Path) -> Store:
 
 
 def _knock(uri: str) -> None:
-    """One short question without MLflow's retries, so that a server that is not there costs seconds, not minutes."""
+    """Ask a server once, without MLflow's retries, so that an absent server costs seconds, not minutes."""
     try:
         http_request(get_default_host_creds(uri), "/health", "GET", timeout=KNOCK_S, max_retries=0, raise_on_status=False)
     except MlflowException as error:
@@ -200,7 +200,7 @@ def _alone(uri: str) -> Iterator[None]:
 
 
 def metric_key(text: str) -> str:
-    """A key that MLflow takes for a metric or parameter: the text itself, else what can be kept of it and a hash.
+    """Return a key that MLflow takes for a metric or parameter: the text itself, or what is left of it and a hash.
 
     MLflow takes word characters, `.-: /` and relative paths in their shortest form.
     """
@@ -211,21 +211,21 @@ def metric_key(text: str) -> str:
 
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:
-    """Any values as parameters."""
+    """Return any values as parameters."""
     return {metric_key(name): clean(value, MAX_PARAM) or '""' for name, value in values.items()}
 
 
 def numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Those values that are numbers, as metrics."""
+    """Return the values that are numbers, as metrics."""
     return {metric_key(name): float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
 
 
 def interval_metrics(name: str, interval: Interval | None) -> dict[str, float | None]:
-    """A mean and the ends of its interval."""
+    """Return a mean and the ends of its interval as metrics."""
     return {} if interval is None else {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def clean(value: Any, limit: int) -> str:
-    """Any value as a text that every database takes."""
+    """Return any value as a text that every database takes."""
     text = render_value(value).replace("\x00", "\ufffd")
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -31,13 +31,13 @@ from loopbench.runs.store.traces import Traces
 from .store import MAX_NAME, MAX_PREVIEW, Store, clean, run_name
 
 USUAL_TRACES, MAX_TRACES = 10, 20
-"""Per arm: successes fill up to the usual number, kinds of failure may go beyond it."""
+"""Traces per arm: successes fill up to the usual number, kinds of failure may exceed it."""
 
 _ENDS_WELL = frozenset({StopReason.FINISHED, StopReason.FORCED})
 
 
 def sample(records: Sequence[Record]) -> list[Record]:
-    """Trials of one arm whose traces are worth a place: each kind of failure at least once, most telling first, then successes.
+    """Return the trials of one arm whose traces are logged: each kind of failure once, the most telling first, then successes.
 
     At most MAX_TRACES, whatever the order of the records; trials without a trace are left out.
     """
@@ -57,7 +57,7 @@ def sample(records: Sequence[Record]) -> list[Record]:
 
 
 def shows(record: Record) -> frozenset[str]:
-    """What a trial is an example of: its end, its kinds of error and of fault not got over, a wrong answer, a false success."""
+    """Return what a trial is an example of: its end, kinds of error, faults not recovered, a wrong answer, a false success."""
     kinds = {f"stop {record.stop} {record.status}", *(f"error {kind}" for kind in record.errors)}
     kinds |= {f"fault {fault.kind}" for fault in record.faults if fault.landed and not fault.absorbed and not fault.recovered}
     if record.status == "scored" and record.accuracy < 1:
@@ -66,15 +66,15 @@ def shows(record: Record) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class TracesOf:
-    """What traces belong to."""
+class TraceOwner:
+    """The run and the model that traces belong to."""
 
     run_id: str
     model_id: str
 
 
-def log_traces(store: Store, folder: Path, records: Sequence[Record], owner: TracesOf) -> None:
-    """Bring the sample up to date. A trace's id is made from its trial: one that is there stays, with people's remarks on it."""
+def log_traces(store: Store, folder: Path, records: Sequence[Record], owner: TraceOwner) -> None:
+    """Bring the sample up to date. A trace's id is derived from its trial, so an existing trace keeps people's remarks."""
     run_id = owner.run_id
     name = run_name(folder)
     wanted = {_trace_id(run_id, record): record for record in sample(records)}
@@ -122,7 +122,7 @@ def _trace_info(trace_id: str, trace: Trace, record: Record) -> TraceInfo:
 
 
 def _failure(record: Record) -> str:
-    """Why a trial came to no end of its own; empty where it did, rightly or wrongly."""
+    """Return why a trial did not end by itself; empty if it did, with a right answer or a wrong one."""
     if record.status == "scored" and record.stop in _ENDS_WELL:
         return ""
     return f"{record.stop}: {record.reason}" if record.reason else str(record.stop)
@@ -130,7 +130,7 @@ def _failure(record: Record) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One span before it has a place and a time."""
+    """A span that has no place and no time yet."""
 
     name: str
     kind: str
@@ -143,7 +143,7 @@ class _Step:
 
 
 def trace_spans(trace_id: str, trace: Trace, record: Record) -> list[Span]:
-    """A trial's trace as spans: the trial, below it each model call and tool call in order.
+    """Return a trial's trace as spans: the trial, and below it each model call and tool call in order.
 
     The journal keeps the order of events and only delays from 1 ms on: shorter ones are drawn as 1 µs.
     """
@@ -198,7 +198,7 @@ _ROOT = 1
 
 
 def _span(trace_id: str, number: int, step: _Step, when: tuple[int, int]) -> Span:
-    """`number`: the span's place in its trace, which is its id. `when`: start and end, Unix time in ns."""
+    """Return a span. `number`: its place in the trace, which is its id. `when`: start and end, Unix time in ns."""
     attributes = {
         SpanAttributeKey.REQUEST_ID: trace_id,
         SpanAttributeKey.SPAN_TYPE: step.kind,

@@ -1,4 +1,4 @@
-"""An arm's trials as a table, for Parquet: all of them would take too long as metrics or traces."""
+"""Write an arm's trials as a Parquet table: as metrics or traces they would take too long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopbench.protocol.digest import canonical_json
 from .store import MAX_PARAM, clean
 
 _ROWS = 10_000
-"""Written at a time."""
+"""Rows that are written at a time."""
 
 _COLUMNS = pa.schema(
     {
@@ -32,7 +32,7 @@ _COLUMNS = pa.schema(
 
 
 def write_trials(records: Sequence[Record], path: Path) -> None:
-    """All trials as a Parquet file, in the table's order; some at a time, so that memory stays small."""
+    """Write all trials as a Parquet file, in the table's order, some at a time to save memory."""
     ordered = sorted(records, key=lambda record: record.key)
     with pq.ParquetWriter(path, _COLUMNS) as file:
         for start in range(0, len(ordered), _ROWS):
@@ -40,7 +40,7 @@ def write_trials(records: Sequence[Record], path: Path) -> None:
 
 
 def trials_table(records: Sequence[Record]) -> pa.Table:
-    """One row per trial, sorted by task and repeat; mappings as JSON, the answer as text, accuracy only where scored.
+    """Return a row per trial, sorted by task and repeat; mappings are JSON, the answer is text, accuracy is null if not scored.
 
     What an imported record does not tell is null.
     """
@@ -59,7 +59,7 @@ def _cells(name: str, records: Sequence[Record]) -> list[Any]:
 
 
 def _json_of(name: str) -> Callable[[Record], str]:
-    """A mapping of a record; most are empty."""
+    """Return a function that gives a mapping of a record as JSON; most are empty."""
     return lambda record: canonical_json(found) if (found := getattr(record, name)) else "{}"
 
 
@@ -82,4 +82,4 @@ _MADE: Mapping[str, Callable[[Record], Any]] = {
     "faults_recovered": lambda record: sum(fault.landed and fault.recovered and not fault.absorbed for fault in record.faults),
     "answer": _answer,
 }
-"""Columns that are no field of a record, or look otherwise."""
+"""Columns that are not a field of a record, or have another form."""

@@ -1,6 +1,6 @@
 """Versions of loops as MLflow's models: one per loop, configuration, code and program, shared by all runs that it takes part in.
 
-A model holds no code and nothing to unpickle: what it is made of stands in its parameters, and as data in its files.
+A model holds no code and nothing to unpickle: its parameters and its files describe it as data.
 """
 
 from __future__ import annotations
@@ -33,49 +33,49 @@ VERSION = "loopbench.version"
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a loop is made of, as an arm's or a design's part of a manifest says it."""
+    """What a loop consists of, taken from an arm's or a design's part of a manifest."""
 
     loop: str
     options: Mapping[str, Any]
-    """Those that were typed."""
+    """The options that the user typed."""
     configuration: str = ""
-    """All that it is set to."""
+    """The loop's whole configuration."""
     code: str = ""
-    """Digest."""
+    """Digest of the code."""
     program: str = ""
-    """Digest; empty for the program that its code has."""
+    """Digest of the optimized program; empty for the loop's own prompts."""
 
     @classmethod
     def of(cls, entry: ArmEntry | DesignEntry, program: str | None = None) -> Version:
-        """`program`: where it is not the one that `entry` names."""
+        """Return the version of an entry. `program`: digest of the program, if `entry` does not name the right one."""
         found = entry.program or "" if program is None else program
         return cls(entry.loop, entry.options, entry.configuration, entry.code, found)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Its configuration, field by field as far as it says so."""
+        """Return the configuration field by field, as far as its text can be taken apart."""
         return configuration(self.configuration)
 
     @property
     def digest(self) -> str:
-        """sha256; options that were typed are part of it only where the configuration does not say them."""
+        """Return the sha256 of the version; typed options are part of it only if the configuration lacks them."""
         typed = self.options if "configuration" in self.fields else {}
         return digest([self.loop, typed, self.configuration, self.code, self.program])
 
     @property
     def name(self) -> str:
-        """`bare-1c2d3e4f`: the loop, and what tells its versions apart."""
+        """Return `bare-1c2d3e4f`: the loop and the beginning of the digest."""
         return f"{plain_name(self.loop)}-{self.digest[:8]}"
 
     @property
     def note(self) -> str:
-        """For its page, in Markdown."""
+        """Return the text of the model's page, in Markdown."""
         program = f", with the prompts of program {self.program[:8]}" if self.program else ""
         return f"`{Spec(self.loop, self.options)}`{program}"
 
 
 def find_versions(store: Store, versions: Collection[str]) -> dict[str, LoggedModel]:
-    """Those of these versions that are models of the experiment, by digest; of several, the oldest."""
+    """Return the models of the experiment that hold these versions, by digest; the oldest one of several."""
     if not versions:
         return {}
     among = ", ".join(f"'{version}'" for version in sorted(versions))
@@ -94,7 +94,7 @@ _NEWEST_FIRST = [{"field_name": "creation_timestamp", "ascending": False}]
 
 
 def log_version(store: Store, version: Version, known: LoggedModel | None, run_id: str) -> str:
-    """The id of the model of a version, made where it is missing. `run_id`: the run that it is first seen in."""
+    """Return the id of the model of a version, made if missing. `run_id`: the run in which the version first occurs."""
     model = known
     if model is None:
         values = {"loop": version.loop, **version.fields}
@@ -113,7 +113,7 @@ def log_version(store: Store, version: Version, known: LoggedModel | None, run_i
 
 
 def new_model(store: Store, name: str, run_id: str, tags: Mapping[str, str], values: Mapping[str, Any]) -> LoggedModel:
-    """As create_external_model makes it, which asks MLflow's global address."""
+    """Make a model as create_external_model does, without the global address that it would use."""
     told = {key: clean(redact(value), MAX_TAG) for key, value in tags.items() if value}
     told[MLFLOW_MODEL_IS_EXTERNAL] = "true"
     given = params({name: redact(render_value(value)) for name, value in values.items()})
@@ -121,7 +121,7 @@ def new_model(store: Store, name: str, run_id: str, tags: Mapping[str, str], val
 
 
 def finish_model(store: Store, model: LoggedModel, files: Mapping[str, str]) -> None:
-    """Its files, by name; then it is ready."""
+    """Upload a model's files, by name, and mark it as ready."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         for name, text in files.items():
@@ -135,7 +135,7 @@ def finish_model(store: Store, model: LoggedModel, files: Mapping[str, str]) -> 
 
 
 def configuration(text: str) -> dict[str, Any]:
-    """The fields of a loop's `repr`, as `config.<field>`; a text that is no call with named values stays whole."""
+    """Return the fields of a loop's `repr` as `config.<field>`; a text that is not a call with named values stays whole."""
     try:
         call = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError):

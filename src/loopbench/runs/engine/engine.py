@@ -28,7 +28,7 @@ class Engine:
 
     execute: Execute
     in_flight: int
-    """Trials to ask for at once."""
+    """Number of trials to request at once."""
     abandoned: Abandoned
 
     async def __call__(self, trial: Trial) -> FinishedTrial:

@@ -1,4 +1,4 @@
-"""What an engine has to know of a run, and what it tells its workers."""
+"""The description of a run that an engine needs and passes to its workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPARED = ("versions", "suite", "profiles", "arms")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What an engine has to know of a run."""
+    """The description of a run that an engine needs."""
 
     config: CompareConfig
     suite: Suite
@@ -28,7 +28,7 @@ class Job:
     manifest: Manifest
     trial_models: TrialModels
     meter: Meter
-    """Of the whole run."""
+    """The meter of the whole run."""
 
 
 def setup_of(job: Job, workers: int) -> bytes:

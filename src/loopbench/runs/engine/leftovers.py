@@ -1,4 +1,4 @@
-"""What trials leave behind in a process: threads of calls that never came back, tasks that cannot be cancelled."""
+"""What trials leave behind in a process: threads of calls that never returned, tasks that cannot be cancelled."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from loopbench.runs.trial.setting import FinishedTrial
 from loopbench.runs.trial.trial import SWALLOWED
 
 CALL = "call-"
-"""How threads of calls are named, see `loopbench.protocol.threads`; after it the function's name."""
+"""Prefix of the names of threads for calls, before the function's name; see `loopbench.protocol.threads`."""
 GRACE_S = 1.0
-"""Seconds that tasks which are still there in the end have to end."""
+"""Seconds that tasks which remain at the end have to finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What stayed behind in one process, or in several."""
+    """What remained in one process, or in several."""
 
     threads: Mapping[str, int] = field(default_factory=dict)
-    """Threads of calls, by the function's name."""
+    """Number of threads of calls, by the function's name."""
     tasks: int = 0
-    """Tasks that swallow their cancellation."""
+    """Number of tasks that swallow their cancellation."""
 
     def __add__(self, other: Left) -> Left:
         return Left(Counter(self.threads) + Counter(other.threads), self.tasks + other.tasks)
 
     def lines(self) -> list[str]:
         """Return it in words, a line for each kind."""
-        said = [f"{_times(n, 'call')} of {name} never came back: {_threads(n)} left behind" for name, n in self.threads.items()]
+        said = [f"{_times(n, 'call')} of {name} never returned: {_threads(n)} left behind" for name, n in self.threads.items()]
         if self.tasks:
             said.append(f"{_times(self.tasks, 'task')} that loops had started swallowed cancellation and had to be abandoned")
         return said
 
 
 class Leftovers:
-    """Counts what the trials of one event loop leave behind, from when this is made."""
+    """Counts what the trials of one event loop leave behind after this object was made."""
 
     def __init__(self) -> None:
-        """Must be called in the event loop, before the first trial."""
+        """Start to count, inside the event loop, before the first trial."""
         self._threads = frozenset(threading.enumerate())
         self._tasks = frozenset(asyncio.all_tasks())
         asyncio.get_running_loop().set_default_executor(DaemonThreads())
 
     @property
     def threads(self) -> Counter[str]:
-        """Calls that have not come back, by the function's name: while trials run those under way, too."""
+        """Return calls that have not returned, by the function's name; while trials run, these include calls under way."""
         return Counter(
             thread.name.removeprefix(CALL)
             for thread in threading.enumerate()
@@ -60,7 +60,7 @@ class Leftovers:
         )
 
     async def end(self) -> Left:
-        """End what trials started and did not wait for; gives what cannot be ended, for which `asyncio.run` would wait for ever."""
+        """End what trials started and did not wait for; return the rest, for which `asyncio.run` would wait without end."""
         mine = asyncio.current_task()
         tasks = [task for task in asyncio.all_tasks() if task is not mine and task not in self._tasks]
         await asyncio.gather(*(stop(task, GRACE_S) for task in tasks))
@@ -96,17 +96,17 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """The name of what `asyncio.to_thread` was given: it wraps it in a context's `run`."""
+    """Return the name of the function that `asyncio.to_thread` was given, which wraps it in a context's `run`."""
     inner = getattr(function, "args", ())
     return getattr(inner[0] if inner else function, "__name__", "call")
 
 
 class Abandoned:
-    """Counts the loops that were given up while they still ran, by arm."""
+    """Counts the loops that were abandoned while they still ran, by arm."""
 
     def __init__(self) -> None:
         self.arms = Counter[str]()

@@ -1,4 +1,4 @@
-"""How a worker is reached: one that is another process of this machine, or an actor of a Ray cluster.
+"""The messages to and from a worker, which is a process of this machine or an actor of a Ray cluster.
 
 Messages are bytes: one line of JSON, after which a trace may follow as it is.
 
@@ -26,30 +26,30 @@ from typing import Protocol
 
 
 class WorkerError(ValueError):
-    """A worker cannot do what it was set up for: bad input, or other code than this process has. One line."""
+    """A worker cannot do its work: bad input, or code that differs from that of this process. One line."""
 
 
 class WorkerLost(Exception):
-    """A worker has died, or cannot be reached any more; says how: `signal 9`, `exit code 1`."""
+    """A worker has died or cannot be reached any more; the text says how: `signal 9`, `exit code 1`."""
 
 
 class Link(Protocol):
     """The connection to one worker."""
 
     name: str
-    """`worker 2`, or `worker 2 on 10.0.0.7`: for what is told of it."""
+    """Name in messages: `worker 2`, or `worker 2 on 10.0.0.7`."""
 
     async def start(self, setup: bytes) -> None:
-        """Start it, and wait until it has looked up what `setup`, JSON, names. Raises WorkerError and WorkerLost."""
+        """Start the worker, and wait until it has looked up what `setup`, JSON, names. Raises WorkerError and WorkerLost."""
 
     async def send(self, message: bytes) -> None:
-        """Raises WorkerLost."""
+        """Send a message. Raises WorkerLost."""
 
     async def receive(self) -> bytes:
-        """Its next message; what it said before it died is still received. Raises WorkerLost."""
+        """Return its next message, also one that it sent before it died. Raises WorkerLost."""
 
     async def stop(self, *, kill: bool) -> None:
-        """End it: kindly, or at once, whatever it does. May be called twice, and of one that is lost."""
+        """End the worker, gently or at once. May be called twice, and for a lost worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Links:
     """The place that workers come from."""
 
     make: Callable[[int], Link]
-    """A link that is not started yet, to worker number 1, 2, …; one that takes a lost worker's place has a new number."""
+    """Make a link, not yet started, to worker number 1, 2, …; a worker that replaces a lost one has a new number."""
     workers: int
-    """Workers at once."""
+    """Number of workers at once."""
 
 
 _LENGTH = struct.Struct(">I")
@@ -70,13 +70,13 @@ def framed(message: bytes) -> bytes:
 
 
 class Frames:
-    """Takes a stream apart."""
+    """Splits a stream into messages."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that are whole by now."""
+        """Add data, and return the messages that are now complete."""
         rest = self._rest
         rest += data
         messages, at = [], 0

@@ -1,4 +1,4 @@
-"""Hands trials out to workers, and sees to it that each comes back, whatever becomes of the worker that it was on.
+"""Distributes trials to workers, and gets a result for each, even if its worker dies.
 
 A trial that a worker had under way when it died runs again elsewhere; after two such deaths it runs alone on a worker, and if that
 one dies too, it is recorded as errored. A worker that has said nothing, or whose event loop has not turned, for longer than a
@@ -31,22 +31,22 @@ from .pool_worker import LOOK_S, MAX_AHEAD, Order, PoolWorker
 from .runner import Progress
 
 SILENCE_GRACE_S = 10.0
-"""Added to a trial's time limit before a worker is taken for stuck: its own watchdog has its chance first."""
+"""Seconds beyond a trial's time limit before a worker counts as stuck: the worker's own watchdog acts first."""
 START_LIMIT_S = 300.0
 END_LIMIT_S = 5.0
 MAX_DEATHS = 3
-"""Deaths of workers with the same trial under way, the last time alone, after which the trial is given up."""
+"""Worker deaths during the same trial, which ran alone the last time, after which it is given up."""
 MAX_BARREN = 5
-"""Workers in a row that died with nothing done and nothing to do, over the number that there are to be; then the run ends."""
+"""Consecutive idle deaths of workers, beyond the number of workers, after which the run ends."""
 MAX_THREADS = 64
-"""Threads of calls that never came back; a worker with more of them makes room for a new one."""
+"""Maximum number of threads with calls that never returned; a worker with more of them is replaced."""
 
 
 class Pool:
-    """Workers, and the trials that they are to run."""
+    """Workers, and the trials that they should run."""
 
     def __init__(self, job: Job, links: Links, progress: Progress) -> None:
-        """Must be called in the event loop. What is spent is added to `job.meter`."""
+        """Make a pool inside the running event loop. What trials spend is added to `job.meter`."""
         self._job = job
         self._links = links
         self._progress = progress
@@ -59,7 +59,7 @@ class Pool:
         self._waiting: deque[Order] = deque()
         self._alone: deque[Order] = deque()
         self._reserved: PoolWorker | None = None
-        """The worker that is kept for trials that are to run alone."""
+        """The worker that is reserved for trials that must run alone."""
         self._workers: list[PoolWorker] = []
         """The workers that are ready."""
         self._stopping: set[asyncio.Task[None]] = set()
@@ -67,20 +67,20 @@ class Pool:
         self._closing = False
         self._barren = 0
         self._stopped = ""
-        """Why no trial is to be run any more."""
+        """Why no further trial may run; empty while trials may."""
         self._failed: Exception | None = None
         self._left = Left()
 
     @property
     def in_flight(self) -> int:
-        """Trials to ask the pool for at once, so that no worker waits for work."""
+        """Return how many trials to request at once, so that no worker waits for work."""
         config = self._job.config
         waits = config.real_models or config.real_time
         return self._links.workers * (self._share + (0 if waits else MAX_AHEAD))
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Pool]:
-        """Keep the pool and its workers up within this block. Raises WorkerError if no worker can be had."""
+        """Keep the pool and its workers alive within this block. Raises WorkerError if no worker can be had."""
         tasks = [asyncio.create_task(self._look())]
         tasks += [asyncio.create_task(self._keep()) for _ in range(self._links.workers)]
         try:
@@ -111,7 +111,7 @@ class Pool:
     # --- handing out ---
 
     def _deal(self) -> None:
-        """Give workers what they have room for, the least busy first."""
+        """Give workers as many trials as they have room for, the least busy first."""
         self._deal_alone()
         while self._waiting and self._workers:
             worker = max(self._workers, key=attrgetter("room"))
@@ -143,7 +143,7 @@ class Pool:
     # --- one worker after the other ---
 
     async def _keep(self) -> None:
-        """Keep up a worker, and whenever it is lost another in its place."""
+        """Keep a worker alive, and replace it whenever it is lost."""
         try:
             while not self._closing:
                 worker = PoolWorker(self._links.make(next(self._worker_numbers)), self._share)
@@ -205,7 +205,7 @@ class Pool:
             self._reserved = None
 
     async def _end(self) -> None:
-        """Let all workers say what they have to say in the end, and go."""
+        """Let all workers send their last messages and end."""
         self._closing = True
         for worker in self._workers:
             worker.held = True
@@ -246,7 +246,7 @@ class Pool:
         self._deal()
 
     def _retire(self, worker: PoolWorker) -> None:
-        """Let one that is worn out do what it has, and end."""
+        """Let a worn-out worker finish its trials and end."""
         if not worker.worn_out:
             return
         if worker is self._reserved:
@@ -273,7 +273,7 @@ class Pool:
         self._refuse()
 
     def _refuse(self) -> None:
-        """Give up what no worker has begun."""
+        """Give up the trials that no worker has begun."""
         for order in (*self._waiting, *self._alone):
             if not order.done.done():
                 order.done.set_exception(NotRun(self._stopped))
@@ -292,7 +292,7 @@ class Pool:
     # --- what goes wrong ---
 
     async def _look(self) -> None:
-        """Look now and then at the budget, and at workers that may be stuck."""
+        """Check the budget and look for stuck workers at regular times."""
         try:
             looked_at = time.monotonic()
             while True:
@@ -310,7 +310,7 @@ class Pool:
             self._fail(error)
 
     def _lost(self, worker: PoolWorker, why: str) -> None:
-        """Deal with a worker that has died. Raises WorkerError if every worker dies."""
+        """Redistribute the trials of a worker that has died. Raises WorkerError if every worker dies."""
         orders = list(worker.orders.values())
         running = orders[: worker.running]
         for order in running:
@@ -326,7 +326,7 @@ class Pool:
         self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _what(again)}")
 
     def _kill(self, worker: PoolWorker, stuck_s: float) -> None:
-        """End one that is stuck."""
+        """Kill a worker that is stuck."""
         orders = list(worker.orders.values())
         running = orders[: worker.running]
         # A worker that says of itself that its event loop is stuck is alive, and its trial to blame. One that says nothing may be
@@ -347,7 +347,7 @@ class Pool:
             worker.listening.cancel()
 
     def _again(self, orders: Iterable[Order]) -> int:
-        """Give what a worker had to others, before anything new; return how many of its trials had begun."""
+        """Queue a lost worker's trials before all others; return how many of them had begun."""
         left = [order for order in orders if not order.done.done()]
         self._alone.extend(order for order in left if order.alone)
         self._waiting.extendleft(order for order in reversed(left) if not order.alone)
@@ -357,7 +357,7 @@ class Pool:
         return sum(order.deaths > 0 for order in left)
 
     def _record(self, order: Order, **fields: Any) -> None:
-        """Record what is known of a trial that no worker could finish."""
+        """Record what is known about a trial that no worker could finish."""
         if order.done.done():
             return
         wall_s = time.time() - order.sent_at
@@ -366,7 +366,7 @@ class Pool:
         order.done.set_result(FinishedTrial(record))
 
     def _fail(self, error: Exception) -> None:
-        """Fail every trial that is asked for: no worker can be had any more."""
+        """Fail every trial that is waited for, since no worker can be had any more."""
         self._failed = self._failed or error
         if not self._opened.done():
             self._opened.set_exception(error)

@@ -14,46 +14,46 @@ from loopbench.runs.trial.setting import FinishedTrial
 from .messages import Link, WorkerLost
 
 LOOK_S = 0.25
-"""How often workers and the run's budget are looked at."""
+"""Seconds between two checks of workers and of the run's budget."""
 MAX_AHEAD = 64
-"""Trials that a worker is given ahead of time, where they are quick."""
+"""Maximum number of quick trials that a worker is given ahead of time."""
 AHEAD_S = 0.05
-"""Seconds of work that it is given ahead: far more than an answer takes, and little to wait for in the end."""
+"""Seconds of work that a worker is given ahead: far more than a message takes, and a short wait at the end."""
 
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """A trial that is to come back."""
+    """A trial that a worker has to return."""
 
     number: int
     trial: Trial
     message: bytes
     done: asyncio.Future[FinishedTrial]
     deaths: int = 0
-    """Deaths of workers that had the trial under way."""
+    """Number of workers that died during the trial."""
     alone: bool = False
-    """It runs on a worker that has nothing else."""
+    """Whether it runs on a worker that has nothing else."""
     sent_at: float = 0.0
-    """Unix time."""
+    """Unix time at which it was sent."""
 
 
 @dataclass(slots=True, eq=False)
 class PoolWorker:
-    """A worker and what it has to do."""
+    """A worker and its orders."""
 
     link: Link
     share: int
-    """Trials that it runs at once."""
+    """Number of trials that it runs at once."""
     orders: dict[int, Order] = field(default_factory=dict)
-    """What it was given and has not given back, in the order in which it was given."""
+    """Orders that it was given and has not returned, in the order in which they were given."""
     held: bool = False
-    """It gets nothing new: a trial is to run on it alone, or it is to end."""
+    """Whether it gets nothing new, because a trial must run on it alone or it must end."""
     worn_out: bool = False
-    """It is to end once it has nothing to do."""
+    """Whether it must end once it has nothing to do."""
     ended: bool = False
-    """It has said that it is at its end."""
+    """Whether it has announced its end."""
     stuck: bool = False
-    """It is to be killed."""
+    """Whether it must be killed."""
     finished: int = 0
     ready_at: float = field(default_factory=time.monotonic)
     silent_s: float = 0.0
@@ -66,12 +66,12 @@ class PoolWorker:
 
     @property
     def running(self) -> int:
-        """Orders that are under way: the first ones, since it begins them in the order in which it gets them."""
+        """Return the number of orders under way: the first ones, since it begins them in the order in which it gets them."""
         return min(self.share, len(self.orders))
 
     @property
     def room(self) -> int:
-        """Trials that it may be given in addition."""
+        """Return how many more trials it may be given."""
         if self.held:
             return 0
         per_s = self.finished / max(time.monotonic() - self.ready_at, LOOK_S)
@@ -82,7 +82,7 @@ class PoolWorker:
         self.wake.set()
 
     async def post(self) -> None:
-        """Send what is to be sent, until the worker is lost, which whoever listens to it notices."""
+        """Send queued messages until the worker is lost, which its reader notices."""
         with contextlib.suppress(WorkerLost):
             while True:
                 await self.wake.wait()

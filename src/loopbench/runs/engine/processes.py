@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine, started afresh and reached through two pipes."""
+"""Workers that are new processes of this machine, connected by two pipes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 from .messages import Frames, WorkerError, WorkerLost, framed
 
 PATIENCE_S = 5.0
-"""Seconds that a process gets to end by itself."""
+"""Seconds that a process has to end by itself."""
 DRAIN_S = 0.5
-"""Seconds after a process's end in which what it said last is still read; a process that it started may keep the pipe open."""
+"""Seconds after a process's end in which its last messages are still read; a process that it started may keep the pipe open."""
 
 
 class ProcessLink:
-    """A worker process in a session of its own, so that Ctrl-C does not reach it, and what it started ends with it."""
+    """A worker process in its own operating-system session, so that Ctrl-C does not reach it and its children end with it."""
 
     def __init__(self, number: int) -> None:
         self.name = f"worker {number}"
@@ -111,13 +111,13 @@ class ProcessLink:
 
     @staticmethod
     def _kill(group: int) -> None:
-        """The process, if it still lives, and those that it started."""
+        """Kill a process, if it still lives, and those that it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
 
 
 class _Heard(asyncio.Protocol):
-    """The messages of a worker that were not asked for yet."""
+    """The messages of a worker that were not read yet."""
 
     def __init__(self) -> None:
         self._frames = Frames()
@@ -133,12 +133,12 @@ class _Heard(asyncio.Protocol):
         self.end()
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Note that nothing more will come."""
         self._ended = True
         self._came.set()
 
     async def next(self) -> bytes | None:
-        """None: there is nothing any more, and will not be."""
+        """Return the next message, or None after the last one."""
         while not self._messages:
             if self._ended:
                 return None

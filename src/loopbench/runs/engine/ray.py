@@ -1,4 +1,4 @@
-"""Workers that are actors of a Ray cluster: of one that is running, or of one started on this machine for the run.
+"""Workers that are actors of a Ray cluster, either a running one or one that is started on this machine for the run.
 
 An actor runs trials on the event loop of a thread of its own, so that a trial which keeps that busy holds up neither what the actor
 says nor the news that it lives. It is talked to by two calls, `put` and `take`; both carry the messages of `links.py` as they are.
@@ -31,18 +31,18 @@ from .messages import Links, WorkerError, WorkerLost
 from .worker import WorkerLoop
 
 POLL_S = 0.5
-"""Longest time that an actor is waited for to say something, before it is asked again."""
+"""Maximum number of seconds to wait for a message of an actor before asking again."""
 REACH_LIMIT_S = 5.0
 MAX_ROOT_CHARS = 20
-"""Of a folder for Ray's files: the paths of its sockets may have 107 characters in all, and most of them are Ray's own."""
+"""Maximum length of the path of a folder for Ray's files: paths of sockets may have 107 characters, most of which Ray uses."""
 OBJECTS_BYTES = 100 << 20
-"""Of Ray's store of large objects on this machine, which trials hardly use."""
+"""Size of Ray's store of large objects on this machine, which trials hardly use."""
 CALLS = 4
-"""To one actor at once: `put` and `take`, and those that a call which was given up has not let go of."""
+"""Maximum number of calls to one actor at once: `put`, `take`, and calls that were given up but still run."""
 MAX_SAID_CHARS = 300
-"""Of what Ray says when it does not start; the rest is for those who work on Ray."""
+"""Maximum length of Ray's message when it does not start; the rest is for Ray's developers."""
 JUST_MADE_S = 300.0
-"""A folder without a lock may be one that has yet to get it."""
+"""Seconds for which a folder without a lock may be a new one that has yet to get it."""
 PREFIX = "loopbench-ray-"
 
 QUIET: Mapping[str, str] = {
@@ -50,18 +50,18 @@ QUIET: Mapping[str, str] = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": "(?s).*",  # it would print among a command's results that an actor died; the pool says so
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # here: a node at 127.0.0.1 stays there, and listens to nobody else
 }
-"""Settings of Ray itself; what the user's environment says wins."""
+"""Settings of Ray itself; the user's environment overrides them."""
 IMPATIENT: Mapping[str, str] = {
     "RAY_NUM_REDIS_GET_RETRIES": "1",
     "RAY_py_gcs_connect_timeout_s": "8",
     "RAY_gcs_server_request_timeout_seconds": "20",
 }
-"""Without them Ray looks for a cluster that is not there for ten minutes."""
+"""Settings without which Ray looks for an absent cluster for ten minutes."""
 
 
 @contextlib.contextmanager
 def joined(address: str | None, workers: int | None) -> Iterator[Links]:
-    """Links to workers of the cluster at `address`, of one started here where that is None; `workers`: one per processor if None.
+    """Yield links to workers of the cluster at `address`, or of a new one here if None. `workers`: one per processor if None.
 
     Raises WorkerError where Ray is not installed, or no such cluster is found.
     """
@@ -71,7 +71,7 @@ def joined(address: str | None, workers: int | None) -> Iterator[Links]:
 
 @contextlib.contextmanager
 def _started(processors: int) -> Iterator[None]:
-    """A cluster of this machine alone, which nobody else can reach, and of which nothing is left in the end."""
+    """Run a cluster of this machine alone, which nobody else can reach and which leaves nothing behind."""
     own = {} if "RAY_AUTH_MODE" in os.environ else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     ray = _ray_as({**QUIET, **own})  # without a token of its own Ray would leave one in the user's home
     with ray_folder(_root()) as folder:
@@ -92,7 +92,7 @@ def _started(processors: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reached(address: str) -> Iterator[None]:
-    """A cluster that this machine is a node of."""
+    """Connect to a cluster of which this machine is a node."""
     where = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     if "://" in where:
         raise WorkerError(f"{where}: Ray's client is not supported; run this on a machine of the cluster, with --address auto")
@@ -107,7 +107,7 @@ def _reached(address: str) -> Iterator[None]:
 
 
 def _ray() -> Any:
-    """The module: an extra, and slow to import."""
+    """Return the module `ray`, which is an extra and slow to import."""
     return importlib.import_module("ray")
 
 
@@ -136,7 +136,7 @@ def _init(ray: Any, address: str, **settings: Any) -> None:
 
 
 def _knock(address: str) -> None:
-    """Raises WorkerError where nobody listens: Ray itself would go on trying."""
+    """Raise WorkerError if nobody listens at an address: Ray itself would go on trying."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise WorkerError(f"{address!r} is not the address of a Ray cluster: auto, or HOST:PORT as `ray start --head` prints it")
@@ -158,7 +158,7 @@ def _processors() -> int:
 
 @contextlib.contextmanager
 def _as_before(number: signal.Signals) -> Iterator[None]:
-    """What a signal does afterwards is what it did: Ray would let SIGTERM end the process in a way of its own."""
+    """Restore the handler of a signal at the end: Ray would install its own for SIGTERM."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -171,7 +171,7 @@ def _as_before(number: signal.Signals) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ray_folder(root: Path) -> Iterator[Path]:
-    """For Ray's logs and sockets, in `root`; those of runs that were killed are removed, too."""
+    """Make a folder for Ray's logs and sockets in `root`, and remove those of runs that were killed."""
     _sweep(root)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
     with (folder / "lock").open("w") as lock:
@@ -183,7 +183,7 @@ def ray_folder(root: Path) -> Iterator[Path]:
 
 
 def _root() -> Path:
-    """Where temporary files belong, if that is not too long a path; `/tmp` else, as Ray itself does."""
+    """Return the folder for temporary files, or `/tmp`, as Ray itself does, if its path is too long."""
     root = tempfile.gettempdir()
     return Path(root if len(root) <= MAX_ROOT_CHARS else "/tmp")  # noqa: S108
 
@@ -201,7 +201,7 @@ def _sweep(root: Path) -> None:
 
 
 class ActorLink:
-    """To an actor, wherever in the cluster there is a processor for it."""
+    """A link to an actor, which runs wherever the cluster has a free processor."""
 
     def __init__(self, actors: Any, number: int) -> None:
         self.name = f"worker {number}"
@@ -214,7 +214,7 @@ class ActorLink:
         self._lost = ""
 
     async def start(self, setup: bytes) -> None:
-        """Waits for as long as the cluster has no processor for it."""
+        """Start the actor, and wait until the cluster has a processor for it."""
         self._actor = self._actors.remote()
         place, problem = await self._ask("start", setup, os.getcwd())
         self.name = f"{self.name} on {place}"
@@ -228,7 +228,7 @@ class ActorLink:
             self._posting = asyncio.create_task(self._post())
 
     async def _post(self) -> None:
-        """One call after the other, each with all that was sent in the meantime: the order is kept."""
+        """Send queued messages in order, one call at a time, each with all messages that came in the meantime."""
         while self._unsent:
             messages, self._unsent = self._unsent, []
             with contextlib.suppress(WorkerLost):  # which `receive` tells
@@ -240,7 +240,7 @@ class ActorLink:
         return self._heard.popleft()
 
     async def stop(self, *, kill: bool) -> None:
-        """At once, either way: an actor that has said its last has nothing left to do."""
+        """Kill the actor at once in either case: after its last message it has nothing left to do."""
         self._lost = self._lost or "it was ended"
         for asked in self._asking:  # nothing may come back from a node that has frozen
             asked.cancel()
@@ -252,7 +252,7 @@ class ActorLink:
             raise WorkerLost(self._lost)
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
-        """What the actor answers. Raises WorkerLost, also where the link is stopped in the meantime."""
+        """Return the actor's answer. Raises WorkerLost, also if the link is stopped in the meantime."""
         self._check()
         asked = asyncio.wrap_future(getattr(self._actor, method).remote(*arguments).future())
         self._asking.add(asked)
@@ -274,7 +274,7 @@ class ActorLink:
 
 
 def _how(error: Exception) -> str:
-    """In what way a worker was lost."""
+    """Return in words how a worker was lost."""
     known, text = _ray().exceptions, _line(error)
     if isinstance(error, known.ActorUnavailableError):
         return "it does not answer"
@@ -296,15 +296,15 @@ class RemoteWorker:
         self._news = threading.Condition()
         self._outbox: list[bytes] = []
         self._over = ""
-        """Why nothing more will be said."""
+        """Why no message will follow; empty while some may."""
 
     def start(self, setup: bytes, folder: str) -> list[str]:
-        """The address of its node, and what is wrong with the setup, if anything. Paths count from `folder`, where there is one."""
+        """Return the node's address, and an error of the setup, if there is one. Paths are relative to `folder`, if it exists."""
         place: str = _ray().util.get_node_ip_address()
         with contextlib.suppress(OSError):
             os.chdir(folder)
         sys.path += [entry for entry in json.loads(setup)["path"] if entry not in sys.path]
-        logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
+        logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # the trace of a trial holds what its loop warns of
         try:
             worker = WorkerLoop(setup)
         except WorkerError as error:
@@ -318,7 +318,7 @@ class RemoteWorker:
             self._event_loop.call_soon_threadsafe(self._inbox.put_nowait, message)
 
     def take(self, limit_s: float) -> list[bytes]:
-        """What was said since the last call, waited for at most so long. Raises RuntimeError when there will be no more."""
+        """Return the messages since the last call, after waiting up to `limit_s`. Raises RuntimeError after the last one."""
         with self._news:
             self._news.wait_for(lambda: self._outbox or self._over, limit_s)
             said, self._outbox = self._outbox, []

@@ -1,4 +1,4 @@
-"""The runner: trials from a schedule, a bounded number in flight, results to the journal as they come."""
+"""Run the trials of a schedule, a bounded number at once, and write results to the journal as they come."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from loopbench.runs.store.journal import Journal
 from loopbench.runs.trial.setting import FinishedTrial, NotRun
 
 FIRST_FAILURES = 50
-"""Trials after which a run is stopped, to be gone on with, if all of them were errored."""
+"""First trials of a run that stop it, to be resumed later, if all of them were errored."""
 
 
 Execute = Callable[[Trial], Awaitable[FinishedTrial]]
-"""Carries a trial out, here or elsewhere. Raises NotRun when the run's budget is used up."""
+"""Runs a trial, here or elsewhere. Raises NotRun when the run's budget is used up."""
 
 
 class Progress(Protocol):
-    """Told of what happens in a run."""
+    """Receives what happens in a run."""
 
     def finished(self, record: Record) -> None:
-        """A trial has ended."""
+        """Handle the end of a trial."""
 
     def noted(self, text: str) -> None:
-        """Something that whoever watches should know, in one line: a worker died, a trial was given up."""
+        """Handle a note of one line, such as that a worker died or a trial was given up."""
 
 
 class Unwatched:
-    """Progress that nobody is told of."""
+    """Progress that nobody watches."""
 
     def finished(self, record: Record) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
     def noted(self, text: str) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
 
 async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal, progress: Progress, concurrency: int) -> str:
@@ -74,7 +74,7 @@ async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal
 
 
 class _DeadEnd:
-    """Notices a run of which no trial will come to anything: a server that is down, a wrong key."""
+    """Notices a run in which every trial will fail, because of a server that is down or a wrong key."""
 
     def __init__(self) -> None:
         self.failures = 0

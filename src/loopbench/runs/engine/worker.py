@@ -1,4 +1,4 @@
-"""The other end of a link: runs the trials that it is told to run in one process, see `messages.py`."""
+"""The other end of a link, see `messages.py`: runs trials on order in one process."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Send = Callable[[bytes], None]
 
 
 class WorkerLoop:
-    """Runs trials on the event loop of one process: of a worker process, or of an actor."""
+    """Runs trials on the event loop of one process, a worker process or an actor."""
 
     def __init__(self, setup: bytes) -> None:
-        """`setup`: what `setup_of` gave. Raises WorkerError where it cannot be done here, or other code is found. Blocks."""
+        """Look up what `setup`, made by `setup_of`, names. Blocks. Raises WorkerError if that fails or the code differs."""
         given = json.loads(setup)
         try:
             self._config = config_from(given["config"], "setup")
@@ -52,7 +52,7 @@ class WorkerLoop:
         self._running = 0
 
     async def run(self, incoming: AsyncIterator[bytes], send: Send) -> None:
-        """Carry out what `incoming` asks for, until it says that no trial will follow, or itself ends.
+        """Run the trials that `incoming` orders until it announces that none will follow, or ends itself.
 
         `send` takes one message; it is called from a second thread, too, and must not lose or mix any.
         """
@@ -81,7 +81,7 @@ class WorkerLoop:
             await asyncio.gather(hearing, *doing, return_exceptions=True)
 
     async def _hear(self, incoming: AsyncIterator[bytes]) -> None:
-        """Take orders until the last one."""
+        """Receive orders until the last one."""
         async for message in incoming:
             said = json.loads(message)
             if "run" in said:
@@ -121,7 +121,7 @@ class WorkerLoop:
 
     @contextlib.contextmanager
     def _saying_alive(self, watch: Watch, leftovers: Leftovers, send: Send) -> Any:
-        """Report from a thread, which goes on while the event loop is stuck."""
+        """Send reports from a thread, which goes on while the event loop is stuck."""
         over = threading.Event()
 
         def say() -> None:
@@ -149,10 +149,10 @@ _Order = list[int]
 
 
 class _Reported(Meter):
-    """Meters what trials of this process spend; the run's budget is kept where the run is."""
+    """Meters what the trials of this process spend; the run's own process keeps its budget."""
 
     stopped = ""
-    """Why nothing more may be spent."""
+    """Why nothing more may be spent; empty while it may."""
     _said = (0, 0, 0.0)
 
     @property
@@ -160,7 +160,7 @@ class _Reported(Meter):
         return self.stopped
 
     def since(self) -> list[float]:
-        """Calls, tokens and dollars since this was last asked."""
+        """Return calls, tokens and dollars since the last call of this function."""
         now, before = (self.calls, self.tokens, self.dollars), self._said
         self._said = now
         return [new - old for new, old in zip(now, before, strict=True)]

@@ -22,7 +22,7 @@ from .messages import Frames, framed
 
 
 class _Pipes:
-    """A worker process's ends: one thread reads, any may write."""
+    """The pipes of a worker process: one thread reads, any thread may write."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write = read, write
@@ -75,7 +75,7 @@ def _end_all() -> None:
 
 
 def _die_with_parent() -> None:
-    """Let the kernel end this process with its parent: its thread that would notice may be kept out by code in C."""
+    """Let the kernel end this process with its parent: code in C may block the thread that would notice."""
     if sys.platform == "linux":
         set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
@@ -90,7 +90,7 @@ def main() -> None:
     pipes = _Pipes(read, write)
     setup = pipes.first()
     sys.path[:] = json.loads(setup)["path"]
-    logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
+    logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # the trace of a trial holds what its loop warns of
     from .messages import WorkerError
     from .worker import WorkerLoop
 

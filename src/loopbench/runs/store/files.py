@@ -1,4 +1,4 @@
-"""The files of a run directory: whole or not at all, whatever happens to the process that writes them."""
+"""Write the files of a run directory whole or not at all, even if the writing process dies."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _BLOCK = 1 << 20
 
 
 class RunError(ValueError):
-    """A run directory that cannot be read, or written, as asked; one line that names it."""
+    """A run directory cannot be read or written as requested; one line that names it."""
 
 
 class CutShort(RunError):
-    """A run has ended before its time; what had finished is kept, and it can be gone on with."""
+    """A run has ended early; its finished trials are kept, and it can be resumed."""
 
 
 class DiskError(CutShort):
-    """A run could not be written on, of a full disk say; what was written before is whole, and the run can be resumed."""
+    """A run could not be written, for instance because the disk is full; its files are intact, and it can be resumed."""
 
 
 def write_manifest_json(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -33,7 +33,7 @@ def write_manifest_json(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """A file of a run directory, whole or not at all. Raises OSError."""
+    """Write a file of a run directory, whole or not at all. Raises OSError."""
     scratch = path.with_name(f"{path.name}.part")
     with BufferedWriter(new_file(scratch)) as file:
         file.write(data)
@@ -70,18 +70,18 @@ def own_file(path: Path, flags: int) -> FileIO:
 
 
 def new_file(path: Path) -> FileIO:
-    """An empty file, in the place of what bore its name; a link itself gives way, and what it leads to stays as it is."""
+    """Create an empty file in the place of an older one; a link itself is replaced, and its target stays as it is."""
     path.unlink(missing_ok=True)
     return own_file(path, os.O_CREAT | os.O_EXCL)
 
 
 def whole_lines(raw: bytes) -> int:
-    """Length of the part that ends with a line's end."""
+    """Return the length of the part that ends with the last line break."""
     return raw.rfind(b"\n") + 1
 
 
 def open_repaired(path: Path) -> FileIO:
-    """Open for appending; a torn last line is cut off."""
+    """Open a file for appending, and cut off a torn last line."""
     file = own_file(path, os.O_CREAT)
     size = file.seek(0, os.SEEK_END)
     for start in _blocks(size):
@@ -94,12 +94,12 @@ def open_repaired(path: Path) -> FileIO:
 
 
 def _blocks(size: int) -> Iterator[int]:
-    """Starts of the blocks of a file, the last one first."""
+    """Yield the starts of the blocks of a file, the last one first."""
     yield from range(max(0, (size - 1) // _BLOCK * _BLOCK), -1, -_BLOCK)
 
 
 def append_whole(file: FileIO, data: bytes, path: Path) -> None:
-    """All of it on the disk, or nothing: a line that does not fit leaves no torn half behind. Raises DiskError."""
+    """Append all of the data or nothing: a line that does not fit leaves no torn half behind. Raises DiskError."""
     start = file.seek(0, os.SEEK_END)
     rest = memoryview(data)
     try:

@@ -25,12 +25,12 @@ from .files import RunError, append_whole, open_repaired
 from .traces import MAX_TEXT, TRACES, TracePolicy, TraceWriter, referenced_end
 
 MAX_UNSYNCED = 256
-"""Finished trials that may wait for the disk; after a kill they run again."""
+"""Maximum number of finished trials that wait for the disk; after a kill they run again."""
 MAX_UNSYNCED_S = 1.0
 BATCH = 64
-"""Finished trials after which writing begins, and"""
+"""Finished trials that start a write."""
 BATCH_S = MAX_UNSYNCED_S / 2
-"""how long the first of fewer waits for others: what is left is for the disk."""
+"""Seconds that fewer trials wait for others before they are written; the rest of the time is for the disk."""
 
 
 # --- reading ---
@@ -46,7 +46,7 @@ BATCH_S = MAX_UNSYNCED_S / 2
 class _Finished:
     record: Record
     trace: bytes
-    """Empty where none is to be kept."""
+    """Empty if the trace is not kept."""
 
 
 class Journal:
@@ -65,12 +65,12 @@ class Journal:
             self._traces = TraceWriter(folder / TRACES, referenced_end(folder / TRIALS))
             opened.pop_all()  # nothing failed: `close` closes them
         self._changed = Condition()
-        """Guards all below."""
+        """Guards all fields below."""
         self._pending: list[_Finished] = []
         self._writing = 0
-        """Finished trials on their way to the disk."""
+        """Number of finished trials on their way to the disk."""
         self._since = 0.0
-        """The time at which the first one that is pending came."""
+        """Time at which the first pending trial came."""
         self._hurried = False
         self._closing = False
         self._failure: BaseException | None = None
@@ -84,7 +84,7 @@ class Journal:
         self.close()
 
     def append(self, record: Record, trace: bytes) -> None:
-        """Take a finished trial: it is on the disk in about a second. Waits while as many as may be are not. Raises RunError."""
+        """Append a finished trial, which reaches the disk in about a second. Waits while too many are pending. Raises RunError."""
         is_kept = 0 < len(trace) <= MAX_TEXT and self._kept.keeps(record)
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None or self._unsynced < MAX_UNSYNCED)
@@ -98,7 +98,7 @@ class Journal:
                 self._changed.notify_all()
 
     def sync(self) -> None:
-        """Wait until all that was appended is on the disk. Raises RunError."""
+        """Wait until everything appended is on the disk. Raises RunError."""
         with self._changed:
             self._hurried = True
             self._changed.notify_all()
@@ -137,7 +137,7 @@ class Journal:
                 self._changed.notify_all()
 
     def _next(self) -> Sequence[_Finished]:
-        """Wait for what is to be written next; return nothing at the end."""
+        """Wait for the next trials to write; return none at the end."""
         with self._changed:
             self._writing = 0
             self._changed.notify_all()
@@ -154,7 +154,7 @@ class Journal:
         return many or time.monotonic() >= self._since + BATCH_S
 
     def _write(self, batch: Sequence[_Finished]) -> None:
-        """Traces first, so that no record points at a trace that was lost."""
+        """Write traces before records, so that no record points at a lost trace."""
         places = iter(self._traces.append([item.trace for item in batch if item.trace]))
         lines = [item.record.line(next(places) if item.trace else item.record.trace_at) for item in batch]
         append_whole(self._trials, b"".join(lines), self.folder / TRIALS)

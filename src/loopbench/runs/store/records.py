@@ -27,7 +27,7 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def each_record(folder: Path) -> Iterator[Record]:
-    """Every line of a run as it was written, also those that a later one of the same trial replaces. Raises as `read_records`."""
+    """Yield every record as it was written, also those that a later one of the same trial replaces. Raises as `read_records`."""
     path = folder / TRIALS
     shared = Shared()
     for number, line in enumerate(_lines(path), 1):
@@ -35,7 +35,7 @@ def each_record(folder: Path) -> Iterator[Record]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the whole lines of a file; nothing if there is no file."""
+    """Yield the whole lines of a file; none if the file does not exist."""
     try:
         with path.open("rb") as lines:
             for line in lines:
@@ -57,7 +57,7 @@ def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
         return record
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         hint = "without this line the run is whole but for that trial, which `loopbench resume` runs again"
-        raise RunError(f"{where}: no record of a trial: {type(error).__name__}: {error}; {hint}") from None
+        raise RunError(f"{where}: not a record of a trial: {type(error).__name__}: {error}; {hint}") from None
 
 
 def find_trial(folder: Path, trial: str) -> Record:
@@ -94,7 +94,7 @@ def one_of(names: Collection[str], trial: str, folder: Path) -> str:
 
 
 def _name(line: bytes, where: str) -> str:
-    """ARM/TASK/REPEAT of a line, by its beginning where that is as a journal writes it."""
+    """Return ARM/TASK/REPEAT of a line, read from its beginning if a journal wrote it."""
     found = _HEAD.match(line)
     if found is None:
         return record_of(line, where).name

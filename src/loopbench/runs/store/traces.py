@@ -1,7 +1,7 @@
 """The traces of a run: frames that are compressed, and read, each by itself.
 
 traces.zst holds frames of Zstandard (RFC 8878), one after the other, so that `zstdcat` prints them all: a line of JSON per trial. A
-record's `trace_at` is where its own stands: the frame's offset and length in the file, then offset and length in the frame's text.
+record's `trace_at` says where its own is: the frame's offset and length in the file, then offset and length in the frame's text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRACES = "traces.zst"
 
 FRAME_TRACES = 64
 FRAME_BYTES = 256 * 1024
-"""Bytes of a frame's text; a longer trace stands in a frame of its own."""
+"""Maximum number of bytes of a frame's text; a longer trace gets its own frame."""
 MAX_TEXT = 64 * 1024 * 1024
 """Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened. Read as JSON it may
 take twenty times as much memory."""
@@ -51,11 +51,11 @@ class TracePolicy:
 
     which: str = "all"
     cells: frozenset[tuple[str, int]] = frozenset()
-    """Task and repeat, of a sample."""
+    """Task and repeat of each cell in the sample."""
 
     @classmethod
     def of(cls, which: str, cells: Iterable[tuple[str, int]], seed: int) -> TracePolicy:
-        """`which` as it is typed. A sample is drawn by a hash of seed, task and repeat: the same for all arms, in any order."""
+        """Return the policy that `which` names. A hash of seed, task and repeat draws a sample, equal for all arms."""
         kind, _, size = which.partition("=")
         if kind != "sample":
             return cls(kind)
@@ -99,18 +99,18 @@ class TracesSize:
     """How much room the traces of a run take."""
 
     kept: int
-    """Trials whose trace can be read."""
+    """Number of trials whose trace can be read."""
     bytes: int
-    """On the disk, those of attempts that were run again included."""
+    """Bytes on the disk, including traces of earlier attempts."""
     text_bytes: int
     """Bytes of the traces that can be read, before compression."""
 
     def to_json(self) -> dict[str, Any]:
-        """The object under `traces` of `--json`: names stay stable."""
+        """Return the object under `traces` of `--json`, whose names stay stable."""
         return {"kept": self.kept, "bytes": self.bytes, "text_bytes": self.text_bytes}
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         if not self.kept:
             return "traces: none"
         each, text = _size(self.bytes / self.kept), _size(self.text_bytes / self.kept)
@@ -125,7 +125,7 @@ def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:
 
 
 def _size(count: float) -> str:
-    """3.1 KB for 3,120 bytes."""
+    """Return `3.1 KB` for 3,120 bytes."""
     for unit_name in ("B", "KB", "MB"):
         if round(count, 1) < 1000:
             return f"{count:.0f} {unit_name}" if unit_name == "B" or count >= 99.5 else f"{count:.1f} {unit_name}"
@@ -137,21 +137,21 @@ def _size(count: float) -> str:
 
 
 class TraceWriter:
-    """Appends traces to a run's file, which is made with the first. What lies beyond `end`, left by a kill, is cut off."""
+    """Appends traces to a run's file, which the first one creates. Bytes beyond `end`, which a kill left, are cut off."""
 
     def __init__(self, path: Path, end: int) -> None:
         self.path = path
         self._file: FileIO | None = None
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         if end == 0:
-            path.unlink(missing_ok=True)  # an empty file is no frame
+            path.unlink(missing_ok=True)  # an empty file is not a frame
         elif path.exists():
             self._file = own_file(path, 0)
             if self._file.seek(0, 2) > end:
                 self._file.truncate(end)
 
     def append(self, traces: Sequence[bytes]) -> list[tuple[int, int, int, int]]:
-        """Write and fsync traces, each a line; gives where each stands. Raises RunError, and then nothing was written."""
+        """Write and fsync traces, each a line; return where each is. Raises RunError, and then nothing was written."""
         if not traces:
             return []
         if self._file is None:
@@ -204,7 +204,7 @@ def read_trace(folder: Path, record: Record) -> Trace:
 
 
 class Traces:
-    """Reads the traces of a run. Of the frames that were opened last the text is held, for trials that stand side by side."""
+    """Reads the traces of a run, and keeps the text of the frames opened last for neighbouring trials."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -230,7 +230,7 @@ class Traces:
 
     def _line(self, path: Path, at: Sequence[int]) -> bytes:
         if len(at) != 4 or not all(type(number) is int and number >= 0 for number in at):
-            raise ValueError("this is no place in a file")
+            raise ValueError("this is not a place in a file")
         text, start, length = self._frame(path, at[0], at[1]), at[2], at[3]
         if start + length > len(text):
             raise ValueError("beyond the end of the frame's text")

@@ -1,4 +1,4 @@
-"""What stands between a loop and the trial's model and tools: it keeps the event loop turning, and shuts when the trial is over."""
+"""The guard between a loop and the trial's model and tools: it keeps the event loop turning, and shuts when the trial ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into the record of a trial."""
+"""The fields of the record of a trial."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loopbench.runs.trial.setting import MAX_ANSWER_CHARS, MAX_REASON_CHARS, Fin
 from loopbench.text.plain_text import json_safe
 
 STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
-"""What a loop reached in spite of a request that its provider refused, or by a limit of its own: scored."""
+"""Stops that are scored: the loop reached them despite a request that its provider refused, or by its own limit."""
 _HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED})
 
 
@@ -34,7 +34,7 @@ def breach(left: object) -> str:
 
 
 def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
-    """The fields of a record that say which trial it is of."""
+    """Return the fields of a record that identify its trial."""
     return {
         "arm": trial.arm.name,
         "suite": suite.name,
@@ -71,7 +71,7 @@ def kept(answer: Any) -> Any:
 
 
 def without_secrets(answer: Any) -> Any:
-    """The answer as it is written down; what it was scored by may hold what a tool read out of the environment."""
+    """Return the answer as it is written to disk; the original may hold what a tool read from the environment."""
     text = answer if isinstance(answer, str) else canonical_json(answer)
     clean = redact(text)
     return answer if clean == text else clean

@@ -44,7 +44,7 @@ TRIAL_NAMES = ("arm", "task", "repeat")
 
 
 class Recorder(Observer):
-    """Hears all that happens in one trial: counts it, and keeps it as the trace's events."""
+    """Observes everything that happens in one trial: counts it, and keeps it as the trace's events."""
 
     def __init__(self) -> None:
         self.events: list[TraceEvent] = []
@@ -60,7 +60,7 @@ class Recorder(Observer):
         self.provider_trouble: ProviderError | None = None
         """The last failure of a real provider in which the request had no part, whatever came after it."""
         self.tools: Toolbox | None = None
-        """What calls are checked against."""
+        """The tools that calls are checked against."""
         self._digested: list[Any] = []
         self._gave: set[str] = set()
         """Keys of the calls that have given a result."""
@@ -94,12 +94,12 @@ class Recorder(Observer):
         self.events.append(Note(kind, data))
 
     def chunk(self, chunk: Chunk) -> None:
-        """Streams are recorded by their whole replies."""
+        """Ignore chunks: streams are recorded by their whole replies."""
 
     # --- results ---
 
     def digest(self) -> str:
-        """sha256 of moves and observations: the run's course, without times and wording of prompts."""
+        """Return the sha256 of moves and observations, without times and wording of prompts."""
         return sha256(_encoded(_in_order(self._digested)))
 
     def line(self, head: TraceHead) -> bytes:
@@ -152,7 +152,7 @@ class Recorder(Observer):
         return replace(event, move=plain_move)
 
     def _check_calls(self, move: Act) -> None:
-        """Calls that cannot run are errors of the model, wherever a design notices them."""
+        """Count calls that cannot run as errors of the model, wherever a design notices them."""
         assert self.tools is not None
         for call in move.calls:
             tool = self.tools.get(call.name)
@@ -189,7 +189,7 @@ _AT_ONCE, _IN_TURN = "at once", "in turn"
 
 
 def _in_order(digested: list[Any]) -> list[Any]:
-    """What may happen at once, tools' runs and replies of a scope, sorted between two replies without one: it ends in any order."""
+    """Return events with those that may happen at once, tool runs and replies of a scope, sorted, since they end in any order."""
     ordered: list[Any] = []
     for at_once, items in itertools.groupby(digested, key=lambda item: item[0] == _AT_ONCE):
         group = list(items)
@@ -198,7 +198,7 @@ def _in_order(digested: list[Any]) -> list[Any]:
 
 
 def move_to_json(move: Move) -> dict[str, Any]:
-    """A move as plain JSON, its kind under `move`; nothing of it is the loop's, which may do with its move what it likes."""
+    """Return a move as plain JSON, its kind under `move`; a copy, since the loop may change its own move."""
     if isinstance(move, Act):
         calls = [{"name": call.name, "arguments": own_copy(call.arguments)} for call in move.calls]
         return {"move": "act", "thought": move.thought, "calls": calls}
@@ -211,7 +211,7 @@ def move_to_json(move: Move) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """A dataclass by its fields, those within it too."""
+    """Return the fields of a dataclass, and of those inside it, as a dictionary."""
     return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
 
 
@@ -223,14 +223,14 @@ def _plain(value: Any) -> Any:
 
 _ENCODER = Encoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
 MAX_DEPTH = 12
-"""Levels at which what JSON cannot say is looked for; deeper than that it is text."""
+"""Maximum depth at which values that JSON cannot hold are looked for; deeper values become text."""
 
 
 def _encoded(value: Any, depth: int = 0) -> str:
     """Return a line of JSON; what JSON cannot say stands as text in its place."""
     try:
         return _ENCODER.encode(value)
-    except Exception:  # NaN, a key that is no text, a cycle, or whatever a class of the loop's own raises
+    except Exception:  # NaN, a key that is not text, a cycle, or whatever a class of the loop's own raises
         if depth < MAX_DEPTH and type(value) is dict:
             items = (f"{_ENCODER.encode(render_value(key))}:{_encoded(item, depth + 1)}" for key, item in value.items())
             return f"{{{','.join(items)}}}"

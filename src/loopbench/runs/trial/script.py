@@ -1,4 +1,4 @@
-"""From a task to the script that a scripted model follows in one trial of it."""
+"""Make the script that a scripted model follows in one trial of a task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopbench.protocol import Tool
 
 
 def script_of(task: Task, truth: Mapping[str, Truth], profile: Profile, seed: int, repeat: int, tools: Iterable[Tool]) -> Script:
-    """`truth`: of the planned calls; may still be filled in. `seed`: of the run. The task must have a plan."""
+    """Return the script of a task with a plan. `truth`: results of planned calls, may be filled in later. `seed`: the run's."""
     assert task.plan is not None
     specs = {tool.name: tool.spec for tool in tools}
     schema = task.query.schema

@@ -1,4 +1,4 @@
-"""What a trial is given, and what comes back."""
+"""The input and the result of a trial."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 from loopbench.runs.trial_models import TrialModels
 
 MAX_ANSWER_CHARS = 100_000
-"""Longest answer that is scored and kept; more is cut off."""
+"""Maximum length of an answer that is scored and kept; the rest is cut off."""
 MAX_REASON_CHARS = 2_000
 
 
 class NotRun(Exception):
-    """The run's own budget is used up: the trial waits for a resume."""
+    """The run's budget is used up: the trial waits for a resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialContext:
-    """What all trials of a run share."""
+    """The context that all trials of a run share."""
 
     suite: Suite
     trial_models: TrialModels = field(default_factory=TrialModels)
     timeout_s: float = 60.0
     trial_budget: Budget = field(default_factory=Budget)
     meter: Meter = field(default_factory=Meter)
-    """Of the whole run."""
+    """The meter of the whole run."""
     real_time: bool = False
     tool_timeout_s: float = DEFAULT_TIME_LIMIT_S
-    """Seconds that a tool may take which sets itself no limit."""
+    """Time limit in seconds for a tool that sets none of its own."""
     oracles: dict[str, Mapping[str, Truth] | str] = field(default_factory=dict)
     """Task → truth of its planned calls, or why its plan does not replay; filled as tasks come up."""
 

@@ -1,4 +1,4 @@
-"""One trial, and the one boundary at which what went wrong is sorted by its cause."""
+"""Run one trial, and sort at one boundary whatever went wrong by its cause."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ from .script import script_of
 from .watchdog import BlockingTime
 
 STALLED_SHARE = 0.25
-"""A real model that has been silent for this share of a trial's time when that is up has failed; the loop was not too slow."""
+"""Share of a trial's time: if the model was silent that long when time was up, the model failed and the loop was not slow."""
 MAX_LOST = 60
-"""Time limits that a trial may lose to its provider's failures and our limits; then it ends all the same: what waits for something
-that it holds itself, or asks a dead provider for ever, would never end."""
+"""Multiple of the time limit that a trial may lose to its provider's failures and our limits. After that it ends: a trial
+that waits for something that it holds itself, or asks a dead provider again and again, would never end."""
 MIN_WAIT_S = 0.01
-"""Seconds between two looks at what is left of a trial's time."""
+"""Minimum number of seconds between two checks of a trial's remaining time."""
 GRACE_S = 2.0
-"""Seconds that a loop gets to end after it was cancelled; then it is abandoned."""
+"""Seconds that a loop has to end after it was cancelled; then it is abandoned."""
 MAX_ORACLES = 4096
-"""Tasks whose plan's replay is kept: all arms of a task run one after the other."""
+"""Maximum number of tasks whose replayed plan is kept: all arms of a task run one after the other."""
 SWALLOWED = "cancellation was swallowed"
-"""What the reason of a trial says whose loop had to be abandoned."""
+"""Reason of a trial whose loop had to be abandoned."""
 
 logger = logging.getLogger(__name__)
 
@@ -146,13 +146,13 @@ class _Run:
         self.waits = Waits()
         self.model: TrialModel | None = None
         self.stalled_s = 0.0
-        """How long the last request had waited for its reply when the time limit was met."""
+        """Seconds that the last request had waited for its reply when the time limit was reached."""
         self.held_up = False
-        """The provider's failures and our limits took all the time that a trial can lose to them."""
+        """Whether the provider's failures and our limits took all the time that a trial can lose to them."""
         self.was_at_work = False
-        """When the time limit was met, the trial had come to a request or a call lately, or waited for a reply."""
+        """Whether the trial had recently made a request or a call, or waited for a reply, when the time limit was reached."""
         self.ran_out = False
-        """The time limit was met, and the loop did as it was told; one that swallows its cancellation has failed by itself."""
+        """Whether the time limit was reached and the loop obeyed; a loop that swallows its cancellation has failed by itself."""
 
     def _script(self) -> Script | None:
         """Return what a scripted model follows; None for an arm with a real one."""
@@ -228,7 +228,7 @@ class _Run:
             return error
 
     def _take(self, running: asyncio.Task[object]) -> None:
-        """Take what a loop left that ended by itself."""
+        """Take the outcome or the exception of a loop that ended by itself."""
         if running.cancelled():
             self._end(StopReason.CANCELLED, "the loop cancelled itself")
             return
@@ -244,7 +244,7 @@ class _Run:
         self.outcome, self.crash = Outcome(None, stop, self.recorder.steps), why
 
     def finish(self, started_at: float, wall_s: float) -> FinishedTrial:
-        """Score what there is, and put the record and the trace together."""
+        """Score the answer, and put the record and the trace together."""
         trial, recorder = self.trial, self.recorder
         if self.tunnel is not None:
             self.tunnel.settle(self.truth)
@@ -302,8 +302,8 @@ class _Run:
         return FinishedTrial(record, recorder.line(self._trace_head(record)))
 
     def _seconds(self, wall_s: float) -> float:
-        """Simulated time in the tunnel; else wall time without what a provider's failures and our limits cost, and with the
-        recorded time of replies that were replayed."""
+        """Return simulated time in the tunnel, else wall time without what a provider's failures and our limits cost, and with the
+        recorded time of replayed replies."""
         if self.tunnel is None or self.tunnel.real_time:
             recorded = None if self.model is None else self.model.recorded
             replayed_s = 0.0 if recorded is None else recorded.replayed_s

@@ -1,13 +1,13 @@
-"""A trial that lets nothing else run: its event loop does not turn, so neither its time limit nor Ctrl-C gets through.
+"""Interrupt a trial that blocks the event loop, so that neither its time limit nor Ctrl-C could take effect.
 
-A thread looks whether the event loop still turns, and sends a signal to the main thread where it does not. The signal's handler
+A thread checks whether the event loop still turns, and signals the main thread if it does not. The signal's handler
 runs inside of whatever holds the loop up, sees by a context variable which trial that is, and interrupts a trial that has held it
 for longer than its time limit. The signal is SIGURG: nothing happens to a process that does not expect it, and libraries leave it
 alone; Go's `src/runtime/signal_unix.go` uses it for these reasons.
 
-What a trial holds up is no time of the others': the event loop's clock stands still while it does not turn, and with it every time
-limit in the run. Where the event loop does not run in the main thread, or code in C holds on to the interpreter, all that is left
-is to say so; a worker process is killed by the pool then.
+The time for which one trial blocks does not count for the others: the event loop's clock stops meanwhile, and with it every time
+limit in the run. If the event loop does not run in the main thread, or code in C holds on to the interpreter, the watchdog can only
+report it; the pool then kills a worker process.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 LOOK_S = 0.25
-"""Seconds between two looks of the thread, which has the event loop show that it turns."""
+"""Seconds between two checks by the thread, which asks the event loop to show that it turns."""
 STUCK_S = 0.5
-"""An event loop that has not turned for so long is held up."""
+"""Seconds without a turn after which an event loop counts as blocked."""
 GRACE_S = 1.0
-"""Added to the time limit before a trial is interrupted."""
+"""Seconds beyond the time limit before a trial is interrupted."""
 HOPELESS_S = 5.0
-"""After that, and so long again, an interruption has not helped."""
+"""Seconds after which an interruption counts as failed, and after which that is reported again."""
 MAX_INTERRUPTIONS = 10
-"""Of one trial: it may swallow them."""
+"""Maximum number of interruptions of one trial, which may swallow them."""
 
 
 class _Passed:
@@ -46,27 +46,27 @@ LAST_ACTIVITY = _Passed()
 
 
 class Interrupted(BaseException):
-    """Raised inside of a trial that let nothing else run for longer than its time limit."""
+    """Raised inside a trial that blocked the event loop for longer than its time limit."""
 
 
 @dataclass(slots=True, eq=False)
 class BlockingTime:
-    """How far one trial has kept the event loop to itself."""
+    """How long one trial has blocked the event loop."""
 
     name: str
     seconds: float = 0.0
     interruptions: int = 0
     task: asyncio.Task[object] | None = None
-    """Which is cancelled, too: a toolbox takes the interruption of a tool for the tool's failure."""
+    """The trial's task, which is cancelled, too: a toolbox takes the interruption of a tool for the tool's failure."""
 
     @property
     def reason(self) -> str:
-        """Why the trial was interrupted; empty if it was not."""
+        """Return why the trial was interrupted; empty if it was not."""
         return f"it let nothing else run for {self.seconds:.1f} s, and was interrupted" if self.interruptions else ""
 
     @contextlib.contextmanager
     def inherited(self) -> Iterator[None]:
-        """Tasks that are made inside, and all that they make, are this trial's."""
+        """Attribute tasks that are made inside this block, and all that they make, to this trial."""
         token = HOLD.set(self)
         try:
             yield
@@ -75,14 +75,14 @@ class BlockingTime:
 
 
 HOLD: ContextVar[BlockingTime | None] = ContextVar("loopbench_hold", default=None)
-"""The hold of the trial that the running code belongs to."""
+"""The blocking time of the trial that the running code belongs to."""
 
 
 class Watch:
     """Watches one event loop."""
 
     def __init__(self, limit_s: float, told: Callable[[str], None]) -> None:
-        """`limit_s`: of a trial. `told`, from another thread: that the loop is held up and nothing can be done, once per time."""
+        """Make a watch. `limit_s`: of a trial. `told`: called from another thread, once each time the loop stays blocked."""
         self.limit_s = limit_s + GRACE_S
         self.told = told
         self._loop = asyncio.get_running_loop()
@@ -94,23 +94,23 @@ class Watch:
 
     @property
     def stuck_s(self) -> float:
-        """Seconds that the event loop has not turned; 0 while it does."""
+        """Return for how many seconds the event loop has not turned; 0 while it does."""
         seconds = time.monotonic() - max(self._turned_at, LAST_ACTIVITY.at)
         return seconds if seconds > STUCK_S else 0.0
 
     def turn(self) -> None:
-        """Called by the event loop, again and again; not by its clock, which stands still at times."""
+        """Note that the event loop turns. The loop calls this again and again, not by its clock, which stops at times."""
         self._turned_at, self._last, self._asked = time.monotonic(), None, False
 
     def _ask(self) -> None:
-        """Have the event loop show itself, in its next turn."""
+        """Ask the event loop to call `turn` in its next turn."""
         if not self._asked:
             self._asked = True
             with contextlib.suppress(RuntimeError):  # it is closed
                 self._loop.call_soon_threadsafe(self.turn)
 
     def look(self, main: int | None) -> None:
-        """The thread's work; `main` is to be signalled, if it is the event loop's."""
+        """Check the event loop until the end, in the thread. `main`: the thread to signal, if it runs the event loop."""
         told = False
         while not self._over.wait(LOOK_S):
             self._ask()
@@ -125,7 +125,7 @@ class Watch:
                 self.told(f"{who} for {stuck_s:.0f} s, and cannot be interrupted")
 
     def signalled(self, *_: object) -> None:
-        """The signal's handler, inside of whatever holds the event loop up. Raises Interrupted there, if it is a trial's time."""
+        """Handle the signal inside whatever blocks the event loop. Raises Interrupted there if a trial's time is up."""
         now = time.monotonic()
         if not self.stuck_s:
             return
@@ -177,7 +177,7 @@ class _Clock:
         self._latest = 0.0
 
     def stopped(self, seconds: float) -> None:
-        """The last so many seconds do not count, but for what has been told of them already."""
+        """Leave out the last seconds, except for those that were reported already."""
         self._behind_s = min(self._behind_s + seconds, time.monotonic() - self._latest)
 
     def time(self) -> float:
@@ -186,7 +186,7 @@ class _Clock:
 
     @contextlib.contextmanager
     def of(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """`loop` goes by this clock. One written in C may have a clock that cannot be replaced; it keeps its own."""
+        """Let `loop` use this clock. An event loop in C may have a clock that cannot be replaced, and keeps its own."""
         try:
             loop.time = self.time  # type: ignore[method-assign]
         except AttributeError:
