@@ -169,7 +169,7 @@ def test_into_another_folder_the_next_commands_lead_there(loopbench, tmp_path):
     [
         (["there"], "there.py already exists; nothing was written"),
         (["3x"], "'3x' is not a valid name for a loop"),
-        (["My-Loop"], "not a valid name for a loop"),
+        (["My-Loop"], "'My-Loop' is not a valid name for a loop"),
         (["json"], "installed already"),
         (["mine", "--into", "nowhere"], "nowhere is not a directory"),
     ],

@@ -1,1 +1,1 @@
-"""Whether a loop or a suite can be trusted."""
+"""Checks of loops and suites."""

@@ -76,7 +76,7 @@ def check_suite(options: SuiteOptions, output: JsonOption) -> None:
             tasks=options.tasks,
             seed=options.seed,
             run_tools=options.run_tools or (spec.name in builtin_names("suite") and options.tools is None),
-            heard=heard,
+            on_finding=heard,
             progress=_Progress(),
         )
     if output.as_json:

@@ -21,7 +21,7 @@ from tests.checks.suite.shop import NAMES, NO_CALL, changed, found, not_ok, shop
 
 def test_a_sound_suite_passes_every_check() -> None:
     heard: list[str] = []
-    checked = check_suite(shop(), heard=lambda finding: heard.append(finding.check))
+    checked = check_suite(shop(), on_finding=lambda finding: heard.append(finding.check))
     assert not_ok(checked) == {}
     assert checked.ok
     assert heard == NAMES

@@ -206,8 +206,8 @@ def test_the_words_of_ratios_and_of_what_it_takes():
     row = table(replace(JUDGED, arms=(replace(ARM, lines=(steps,)),))).rows[0]
     assert row[2:7] == ("4.00", "5.00", "×1.25 [1.10, –]", "×1.1", "120 in 20 templates")
     assert paragraphs(undecided())[0] == (
-        "finish/clean in accuracy: were what was seen the truth, it would take 900 tasks × 1, 900 trials of the run, about $1.50, "
-        "to pass (4 times in 5)."
+        "finish/clean in accuracy: if the observed change is the true one, it takes 900 tasks × 1, 900 trials of the run, "
+        "about $1.50, to pass (4 times in 5)."
     )
 
 

@@ -122,5 +122,5 @@ def test_its_own_requests_have_a_budget_of_their_own(proposals_of: Make) -> None
 
 def test_a_log_that_is_none_is_named(proposals_of: Make, tmp_path: Path) -> None:
     (tmp_path / "proposals.jsonl").write_text('{"request": "a"}\n', "utf-8")
-    with pytest.raises(RunError, match=r"proposals\.jsonl:1: no proposal: KeyError"):
+    with pytest.raises(RunError, match=r"proposals\.jsonl:1: not a proposal: KeyError"):
         proposals_of()

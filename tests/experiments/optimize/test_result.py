@@ -15,7 +15,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.optimize.candidates import SearchCost, SearchEnd
 from loopbench.experiments.optimize.files import ENDED, PROGRAM, ROLLOUTS
 from loopbench.experiments.optimize.log import JsonLinesLog, log_digest
-from loopbench.experiments.optimize.result import OptimizationResult, optimization_result, spent_once
+from loopbench.experiments.optimize.result import OptimizationResult, optimization_result, total_cost
 from loopbench.experiments.optimize.tables import notes, tables, to_markdown, verdicts
 from loopbench.metrics.gains import Cost
 from loopbench.metrics.record import Record
@@ -401,9 +401,9 @@ def test_dollars_are_shown_where_they_are_known(write):
 
 
 def test_dollars_are_unknown_where_a_part_of_them_is():
-    assert spent_once([SearchCost(1, 5, 50, 0.5), SearchCost(0, 2, 20)]) == Cost(7, 70, None)
-    assert spent_once([SearchCost(1, 5, 50, 0.5), SearchCost()]) == Cost(5, 50, 0.5)
-    assert spent_once([SearchCost(), SearchCost()]) == Cost(0, 0, None)
+    assert total_cost([SearchCost(1, 5, 50, 0.5), SearchCost(0, 2, 20)]) == Cost(7, 70, None)
+    assert total_cost([SearchCost(1, 5, 50, 0.5), SearchCost()]) == Cost(5, 50, 0.5)
+    assert total_cost([SearchCost(), SearchCost()]) == Cost(0, 0, None)
 
 
 def test_what_ended_early_and_what_changed_nothing_is_said(write):

@@ -318,7 +318,7 @@ def test_leaving_ends_what_still_runs(rollouts_of: Make) -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    while not rollouts._known:
+    while not rollouts._futures:
         time.sleep(0.01)
     rollouts.background.__exit__(None, None, None)
     thread.join(10)
@@ -327,7 +327,7 @@ def test_leaving_ends_what_still_runs(rollouts_of: Make) -> None:
 
 def test_a_log_that_is_none_is_named(rollouts_of: Make, tmp_path: Path) -> None:
     (tmp_path / "bare.jsonl").write_text('{"key": ["a", "b", 0, null]}\n', encoding="utf-8")
-    with pytest.raises(RunError, match=r"bare\.jsonl:1: no rollout: KeyError"):
+    with pytest.raises(RunError, match=r"bare\.jsonl:1: not a rollout: KeyError"):
         rollouts_of()
 
 

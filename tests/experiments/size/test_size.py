@@ -188,7 +188,7 @@ def test_a_metric_that_is_0_throughout_is_told(pilot):
 
 
 def test_a_metric_that_is_not_known_is_told(pilot):
-    with pytest.raises(RunError, match="cost_usd is not known for any trial"):
+    with pytest.raises(RunError, match="cost_usd is unknown in every trial"):
         sized(pilot({"a": solves(0.5)}, change=lambda r: replaced(r, cost_usd=None)), metric="cost_usd")
 
 
@@ -230,7 +230,7 @@ def test_an_incomplete_pilot_is_told(pilot):
 
 @pytest.mark.parametrize("tasks", [0, 1])
 def test_fewer_than_two_tasks_are_no_pilot(pilot, tasks):
-    with pytest.raises(RunError, match=r"a pilot needs at least two|not known for any trial"):
+    with pytest.raises(RunError, match=r"a pilot needs at least two|unknown in every trial"):
         sized(pilot({"a": solves(0.5)}, change=lambda r: r if int(r.task[1:]) < tasks else None))
 
 

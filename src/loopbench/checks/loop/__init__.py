@@ -1,4 +1,4 @@
-"""The laws that every loop must keep, as a check that runs on any of them: `check_loop(loop)`."""
+"""The laws that every loop must keep, with a check for any of them: `check_loop(loop)`."""
 
 from .check import LAWS, check_loop
 from .law import Finding, Law

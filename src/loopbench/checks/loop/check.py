@@ -1,4 +1,4 @@
-"""The list of laws, and the check that holds all of them against a loop."""
+"""The list of laws, and the check of all of them on a loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from loopbench.protocol import Loop, run_sync
 
 from . import codecs, contract, endings, interruption, prompts
 from .law import Broken, Finding, Law, NotApplicable
-from .scene import shown_error
+from .scene import error_summary
 
 LAWS: tuple[Law, ...] = (
     Law("contract", "name, stops and Outcome are well formed; the configuration never changes", contract.contract),
@@ -66,7 +66,7 @@ def _finding(loop: Loop, law: Law) -> Finding:
     except Broken as broken:
         return Finding(law.name, "failed", str(broken))
     except Exception as error:  # the boundary to the design under check: its attributes may raise anything
-        return Finding(law.name, "failed", f"the loop raised {shown_error(error)}")
+        return Finding(law.name, "failed", f"the loop raised {error_summary(error)}")
     return Finding(law.name, "ok")
 
 

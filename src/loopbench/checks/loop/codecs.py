@@ -1,4 +1,4 @@
-"""The law on codecs: what a loop's wire formats can say comes back, and whatever a model writes is a move or a WireError."""
+"""The law on codecs: a rendered move parses to an equal move, and any reply parses to a move or raises WireError."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from loopbench.protocol import (
 from .contract import limited
 from .law import Broken, require
 from .random_moves import any_move, any_reply, busy, done
-from .scene import TASKS, play, scripted, shown_error, talking
+from .scene import TASKS, error_summary, play, policy_scene, scripted
 
 MOVES = 400
 REPLIES = 300
 MAX_OF_A_NAME = 2
-"""Codecs of one name and role that are looked at: they differ by task only."""
+"""Maximum number of codecs checked per name and role, which differ only by task."""
 MAX_SOUND = 20
-"""Sound replies of a codec that are spoiled."""
+"""Maximum number of valid replies of a codec to damage."""
 KINDS = get_args(Move)
 
 
 async def codecs(loop: Loop) -> None:
-    """Every request carries role and codec; a codec renders a move so that it reads it back, or raises Inexpressible; it reads any
-    reply as a move or raises WireError.
+    """Every request has a role and a codec, which renders a move so that it parses to an equal one, or raises Inexpressible, and
+    parses any reply to a move or raises WireError.
 
-    The scripted model speaks through the codec, so a format that loses something would be blamed on the design.
+    The scripted model replies through the codec, so a lossy format would be blamed on the design.
     """
     for codec, replies in await _codecs_of(loop):
         _check_moves(codec, replies)
@@ -44,23 +44,23 @@ async def codecs(loop: Loop) -> None:
 
 
 async def _codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
-    """The codecs that requests carry, each with sound replies in its format."""
-    scenes = [await scripted(task) for task in TASKS] + [talking(sayer) for sayer in (busy, done)]
-    found: dict[tuple[str, Role], list[tuple[Codec, list[Reply]]]] = {}
+    """Return the codecs of the requests, each with valid replies in its format."""
+    scenes = [await scripted(task) for task in TASKS] + [policy_scene(policy) for policy in (busy, done)]
+    by_codec: dict[tuple[str, Role], list[tuple[Codec, list[Reply]]]] = {}
     for scene in scenes:
         for design in (limited(loop), loop.with_step_limit(1)):
-            seen = (await play(design, scene)).seen
-            for request in seen.requests:
+            log = (await play(design, scene)).log
+            for request in log.requests:
                 codec = _codec_of(request)
-                known = found.setdefault((codec.name, request.role), [])
-                if len(known) < MAX_OF_A_NAME and not any(codec is other for other, _ in known):
-                    known.append((codec, []))
-            for codec, reply in seen.replies:
-                for other, replies in (item for known in found.values() for item in known):
+                kept = by_codec.setdefault((codec.name, request.role), [])
+                if len(kept) < MAX_OF_A_NAME and not any(codec is other for other, _ in kept):
+                    kept.append((codec, []))
+            for codec, reply in log.replies:
+                for other, replies in (item for kept in by_codec.values() for item in kept):
                     if other is codec:
                         replies.append(reply)
-    require(bool(found), "no request was made")
-    return [item for known in found.values() for item in known]
+    require(bool(by_codec), "no request was made")
+    return [item for kept in by_codec.values() for item in kept]
 
 
 def _codec_of(request: Request) -> Codec:
@@ -72,39 +72,37 @@ def _codec_of(request: Request) -> Codec:
 
 
 def _check_moves(codec: Codec, replies: Sequence[Reply]) -> None:
-    """The moves that the scripted model made of it, and many others."""
+    """Check the moves of the scripted model and many others."""
     rng = random.Random(f"moves {codec.name}")
-    read = sum(_comes_back(codec, move) for move in _read(codec, replies))
-    require(
-        read > 0, f"codec {codec.name}: the scripted model can say nothing in it; it must be able to say what its role asks for"
-    )
+    read = sum(_check_round_trip(codec, move) for move in _parsed_moves(codec, replies))
+    require(read > 0, f"codec {codec.name}: it renders no move of the scripted model; it must render the moves of its role")
     for _ in range(MOVES):
-        _comes_back(codec, any_move(rng))
+        _check_round_trip(codec, any_move(rng))
 
 
-def _read(codec: Codec, replies: Sequence[Reply]) -> list[Move]:
-    made = []
+def _parsed_moves(codec: Codec, replies: Sequence[Reply]) -> list[Move]:
+    moves = []
     for reply in replies[:MAX_SOUND]:
-        with contextlib.suppress(Exception):  # an unreadable reply is no move; what parse may raise is looked at below
-            made.append(codec.parse(reply))
-    return made
+        with contextlib.suppress(Exception):  # an unreadable reply is not a move; the exceptions of parse are checked below
+            moves.append(codec.parse(reply))
+    return moves
 
 
-def _comes_back(codec: Codec, move: Move) -> bool:
-    """Whether the codec can say a move. Raises Broken where it does not come back."""
+def _check_round_trip(codec: Codec, move: Move) -> bool:
+    """Return whether the codec can render a move. Raises Broken if parsing does not give it back."""
     try:
         reply = codec.render(move)
     except Inexpressible:
         return False
-    except Exception as error:  # a codec of the user's own
+    except Exception as error:  # a user's own codec
         raise Broken(
-            f"codec {codec.name}: render({_shown(move)}) raised {shown_error(error)}; it may raise Inexpressible only"
+            f"codec {codec.name}: render({_excerpt(move)}) raised {error_summary(error)}; it may raise Inexpressible only"
         ) from error
     try:
         back = codec.parse(reply)
     except Exception as error:  # WireError too: it rendered this itself
-        raise Broken(f"codec {codec.name}: render({_shown(move)}) gave what parse refuses with {shown_error(error)}") from error
-    require(back == move, f"codec {codec.name}: {_shown(move)} came back as {_shown(back)}; it must be equal, or Inexpressible")
+        raise Broken(f"codec {codec.name}: render({_excerpt(move)}) gave what parse refuses with {error_summary(error)}") from error
+    require(back == move, f"codec {codec.name}: {_excerpt(move)} came back as {_excerpt(back)}; it must be equal, or Inexpressible")
     return True
 
 
@@ -118,11 +116,11 @@ def _check_replies(codec: Codec, replies: Sequence[Reply]) -> None:
             continue
         except Exception as error:  # a codec of the user's own
             raise Broken(
-                f"codec {codec.name}: parse({_shown(reply)}) raised {shown_error(error)}; it may raise WireError only"
+                f"codec {codec.name}: parse({_excerpt(reply)}) raised {error_summary(error)}; it may raise WireError only"
             ) from error
-        require(isinstance(move, KINDS), f"codec {codec.name}: parse({_shown(reply)}) gave a {type(move).__name__}, not a move")
+        require(isinstance(move, KINDS), f"codec {codec.name}: parse({_excerpt(reply)}) gave a {type(move).__name__}, not a move")
 
 
-def _shown(value: Move | Reply) -> str:
+def _excerpt(value: Move | Reply) -> str:
     text = repr(value)
     return text if len(text) <= 160 else f"{text[:160]}…"

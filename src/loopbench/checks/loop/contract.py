@@ -1,4 +1,4 @@
-"""Laws on the course of a run: the contract, its limits, what it keeps, shows and sees."""
+"""Laws on a run: the contract, the step limit, the state, tool errors, the end, the gold answer and the conversation."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from .scene import (
     SCHEMA,
     TASKS,
     TOOLS,
-    Played,
-    Sayer,
+    FinishedRun,
+    LoggingModel,
+    PolicyModel,
+    RunLog,
     Scene,
-    Seen,
-    SeenModel,
-    Talker,
+    TurnPolicy,
     difference,
     open_gate,
     play,
+    policy_scene,
     scripted,
-    swinging_gate,
-    talking,
     text_of,
+    yielding_gate,
 )
 
 SPARE = 3
-"""Tool steps beyond a task's plan, as a suite grants them."""
+"""Number of tool steps allowed beyond a task's plan, as in a suite."""
 
 
 # --- the contract ---
@@ -88,12 +88,12 @@ def _check_limited(loop: Loop) -> None:
         kind = type(limited).__name__
         require(type(limited) is type(loop), f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
     after = configuration(loop)
-    require(after == before, f"with_step_limit changed {_changed(before, after)} of the loop itself; it must give another")
-    require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a loop of its own")
+    require(after == before, f"with_step_limit changed {_changed(before, after)} of the loop itself; it must return a new one")
+    require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a separate loop")
 
 
 def configuration(loop: object) -> dict[str, Any]:
-    """The public fields of a loop, comparable; what is neither data nor a dataclass counts by identity."""
+    """Return the public fields of a loop for comparison; other objects than data and dataclasses count by identity."""
     names = (
         {item.name for item in dataclasses.fields(loop)} if dataclasses.is_dataclass(loop) else set(getattr(loop, "__dict__", ()))
     )
@@ -118,46 +118,46 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return ", ".join(name for name in {**before, **after} if before.get(name) != after.get(name))
 
 
-# --- the limit ---
+# --- the step limit ---
 
 
 def _unreadable(request: Request, count: int) -> Reply:
     return Reply("%%% no format at all %%%")
 
 
-STUBBORN: Mapping[str, Sayer] = {
+STUBBORN: Mapping[str, TurnPolicy] = {
     "always calls a tool": busy,
     "always calls a tool that raises": lambda request, count: busy(request, count, "jam"),
     "always calls a tool that does not exist": lambda request, count: busy(request, count, "shovel"),
     "always makes the same call": lambda request, count: busy(request, 1),
     "is never readable": _unreadable,
 }
-"""Models that never come to an end."""
+"""Models that never finish."""
 
 
 async def step_limit(loop: Loop) -> None:
     """Under `with_step_limit(n)` n tool steps are granted, and the run ends by itself.
 
-    A comparison gives every design the same limit; one that takes more, or less, is not comparable. Beside the n steps there is
-    one decision to end the run (row G-8): a model that never ends may spend it on a call, so n + 1 is the most that can be seen.
+    A comparison gives every design the same limit; one that uses more or fewer steps is not comparable. After the n steps comes one
+    decision to end the run (row G-8), which a model that never ends may spend on a call, so n + 1 steps are possible.
     """
     for limit in (1, 2, 3):
         design = loop.with_step_limit(limit)
-        for manner, sayer in STUBBORN.items():
-            await _check_ends(design, sayer, limit, f"with_step_limit({limit}), a model that {manner}")
+        for manner, policy in STUBBORN.items():
+            await _check_ends(design, policy, limit, f"with_step_limit({limit}), a model that {manner}")
         task = _chain_of(limit)
-        played = await play(design, await scripted(task))
-        made, stop = len(played.seen.calls), played.outcome.stop
-        solved = made >= limit and stop is StopReason.FINISHED
+        finished = await play(design, await scripted(task))
+        calls, stop = len(finished.log.calls), finished.outcome.stop
+        solved = calls >= limit and stop is StopReason.FINISHED
         where = f"with_step_limit({limit}), a plan of {limit} calls"
-        require(solved, f"{where}: {made} were made, and the run stopped as {stop}; a limit of n grants n tool steps")
+        require(solved, f"{where}: {calls} were made, and the run stopped as {stop}; a limit of n grants n tool steps")
 
 
-async def _check_ends(design: Loop, sayer: Sayer, limit: int, where: str) -> None:
-    played = await play(design, talking(sayer))
-    require(not played.hung, f"{where}: the run {played.hung}; it must end by itself")
-    steps = len({call.arguments.get("hole") for call in played.seen.calls if call.name in ("dig", "jam")})
-    most = f"at most {limit} may be, and one more in the place of the decision that ends the run"
+async def _check_ends(design: Loop, policy: TurnPolicy, limit: int, where: str) -> None:
+    finished = await play(design, policy_scene(policy))
+    require(not finished.hung, f"{where}: the run {finished.hung}; it must end by itself")
+    steps = len({call.arguments.get("hole") for call in finished.log.calls if call.name in ("dig", "jam")})
+    most = f"at most {limit} are allowed, and one more instead of the decision that ends the run"
     require(steps <= limit + 1, f"{where}: {steps} tool steps were run; {most}")
 
 
@@ -173,38 +173,38 @@ def _chain_of(length: int) -> Task:
 
 
 async def no_state(loop: Loop) -> None:
-    """A run leaves nothing behind: the same instance gives the same again, and beside itself.
+    """A run leaves no state behind: repeated and concurrent runs of one instance have the same results.
 
-    The harness runs one instance for thousands of trials at once, and a resumed run must give what an uninterrupted one gives.
+    The harness uses one instance for thousands of concurrent trials, and a resumed run must equal an uninterrupted one.
     """
     scenes = [await scripted(task, _in_other_words(task)) for task in TASKS]
     fresh = [await play(limited(loop), scene) for scene in scenes]
     shared = limited(loop)
     again = [await play(shared, scene) for scene in (*scenes, *scenes)][len(scenes) :]
     _check_same(fresh, again, "a second time on the same instance")
-    together = await asyncio.gather(*(play(shared, scene, swinging_gate) for scene in (*scenes, *scenes)))
+    together = await asyncio.gather(*(play(shared, scene, yielding_gate) for scene in (*scenes, *scenes)))
     _check_same([*fresh, *fresh], together, "at the same time as others on the same instance")
 
 
 def limited(loop: Loop) -> Loop:
-    """A fresh instance with room for every task of the bench."""
+    """Return a fresh instance with a limit that suffices for every task of the bench."""
     return loop.with_step_limit(max(len(task.plan.calls) for task in TASKS if task.plan) + SPARE)
 
 
 def _in_other_words(task: Task) -> Query:
-    """A question that no other law asks, so that a loop that remembers meets it here for the first time."""
+    """Return a question that no other law uses, so that a loop with memory sees it here for the first time."""
     return dataclasses.replace(task.query, text=f"Once more, from the start: {task.query.text}")
 
 
-def _check_same(fresh: Sequence[Played], other: Sequence[Played], how: str) -> None:
-    for one, two in zip(fresh, other, strict=True):
-        parted = "" if one.asked == two.asked else difference(one.asked, two.asked)
-        require(not parted, f"run {how}, {parted}; a run must not know of others")
-        first, second = _told(one.outcome), _told(two.outcome)
-        require(first == second, f"run {how}, the outcome is {second}, not {first}; a run must not know of others")
+def _check_same(fresh: Sequence[FinishedRun], other: Sequence[FinishedRun], condition: str) -> None:
+    for first_run, second_run in zip(fresh, other, strict=True):
+        change = "" if first_run.requests == second_run.requests else difference(first_run.requests, second_run.requests)
+        require(not change, f"run {condition}, {change}; a run must not know of others")
+        first, second = _result_of(first_run.outcome), _result_of(second_run.outcome)
+        require(first == second, f"run {condition}, the outcome is {second}, not {first}; a run must not know of others")
 
 
-def _told(outcome: Outcome) -> tuple[str, str, int, float | None]:
+def _result_of(outcome: Outcome) -> tuple[str, str, int, float | None]:
     return render_value(outcome.answer), str(outcome.stop), outcome.steps, outcome.confidence
 
 
@@ -212,18 +212,18 @@ def _told(outcome: Outcome) -> tuple[str, str, int, float | None]:
 
 
 async def tool_errors(loop: Loop) -> None:
-    """What a tool's exception says reaches the model in a later request, word for word.
+    """The message of a tool's exception reaches the model in a later request, word for word.
 
-    A model can only mend what it is shown. A design that hides errors on purpose says `shows_tool_errors = False`.
+    A model can only fix what it sees. A design that hides errors on purpose declares `shows_tool_errors = False`.
     """
     if not getattr(loop, "shows_tool_errors", True):
         raise NotApplicable("the loop declares shows_tool_errors = False")
-    played = await play(limited(loop), await scripted(FAILING))
-    assert played.outcome  # Broken, where there is none
-    require(bool(played.seen.calls), "the tool was never called, though the model asked for it")
-    shown = any(JAMMED in text_of(request) for request in played.seen.requests)
-    told = f"a tool raised ValueError({JAMMED!r}), and no later request shows these words"
-    require(shown, f"{told}; the model must see what went wrong")
+    finished = await play(limited(loop), await scripted(FAILING))
+    assert finished.outcome  # raises Broken if there is none
+    require(bool(finished.log.calls), "the tool was never called, though the model asked for it")
+    is_visible = any(JAMMED in text_of(request) for request in finished.log.requests)
+    problem = f"a tool raised ValueError({JAMMED!r}), and no later request shows these words"
+    require(is_visible, f"{problem}; the model must see what went wrong")
 
 
 # --- the end ---
@@ -232,37 +232,37 @@ async def tool_errors(loop: Loop) -> None:
 async def finishing(loop: Loop) -> None:
     """A clean run gives the right answer, stops as finished, and calls no tool once the model has answered.
 
-    What a design gains over another must not be what it loses on tasks without any trouble.
+    A design must not pay for its gains with losses on tasks without faults.
     """
     for task in (NO_CALL, ONE_CALL, CHAIN, FAILING, SCHEMA):
-        played = await play(limited(loop), await scripted(task))
-        outcome = played.outcome
+        finished = await play(limited(loop), await scripted(task))
+        outcome = finished.outcome
         require(
             outcome.stop is StopReason.FINISHED,
             f"task {task.id!r}: the run stopped as {outcome.stop}; a clean one stops as finished",
         )
         answer = render_value(outcome.answer)[:100]
         require(_is_right(outcome.answer, task.expected), f"task {task.id!r}: the answer is {answer!r}; {task.expected!r} is right")
-        late = [call.name for call in played.seen.after_answer]
-        require(not late, f"task {task.id!r}: {', '.join(late)} was called after the model had answered; nothing may be")
+        late = [call.name for call in finished.log.after_answer]
+        require(not late, f"task {task.id!r}: {', '.join(late)} was called after the model had answered; no tool may be")
 
 
 async def once(loop: Loop) -> None:
     """Each call that the model decides on is made once.
 
-    A second refund is the worst of all surprises, and no answer shows it.
+    A repeated call, such as a second refund, does harm that no answer shows.
     """
     for task in (ONE_CALL, CHAIN, SCHEMA):
-        played = await play(limited(loop), await scripted(task))
+        finished = await play(limited(loop), await scripted(task))
         assert task.plan is not None
-        made = Counter(call.name for call in played.seen.calls) - Counter(call.name for call in played.seen.after_answer)
+        calls = Counter(call.name for call in finished.log.calls) - Counter(call.name for call in finished.log.after_answer)
         planned = Counter(call.tool for call in task.plan.calls)
-        counted = ", ".join(f"{name} {made[name]} times instead of {planned[name]}" for name in made - planned)
-        require(made <= planned, f"task {task.id!r}: the model decided on each call once, and {counted} was run")
+        repeated = ", ".join(f"{name} {calls[name]} times instead of {planned[name]}" for name in calls - planned)
+        require(calls <= planned, f"task {task.id!r}: the model decided on each call once, and {repeated} was run")
 
 
 def _is_right(answer: Any, expected: Any) -> bool:
-    """Equal as a value, or as the JSON text of it."""
+    """Return whether an answer equals the expected value or its JSON text."""
     if answer == expected:
         return True
     if not isinstance(answer, str):
@@ -279,46 +279,48 @@ CANARY = "canary-7f3a9c51"
 
 
 async def gold(loop: Loop) -> None:
-    """The right answer stands in no request and in no answer that does not come from the model.
+    """The expected answer is in no request, and in no answer unless the model gave it.
 
-    Within a real trial, where the expected answer is at hand for the scorer: a loop gets query, tools and model, and nothing else.
+    The check is a real trial, in which the scorer has the expected answer: a loop gets only query, tools and model.
     """
-    seen = Seen()
-    model = SeenModel(Talker(lambda request, count: busy(request, count) if count <= 2 else done(request, count)), seen, open_gate)
+    log = RunLog()
+    model = LoggingModel(
+        PolicyModel(lambda request, count: busy(request, count) if count <= 2 else done(request, count)), log, open_gate
+    )
     task = Task("gold", Query("Which word is it?"), CANARY, no_plan="no scripted model is asked")
     arm = Arm("law", Spec("loop", {}), limited(loop), "law/talker", load_profile("clean"))
     suite = Suite("gold", "1", (task,), lambda _: StatelessEnvironment(TOOLS))
-    made = await run_trial(Trial(arm, task, 0, 0), TrialContext(suite, TrialModels({"law/talker": model})))
-    told = any(CANARY in text_of(request) for request in seen.requests)
-    require(not told, "a request holds the expected answer; a loop knows the query, the tools and the model's replies only")
-    answered = CANARY in render_value(made.record.answer)
-    require(not answered, "the answer is the expected one, which the model never said; a loop must not know it")
+    trial = await run_trial(Trial(arm, task, 0, 0), TrialContext(suite, TrialModels({"law/talker": model})))
+    is_leaked = any(CANARY in text_of(request) for request in log.requests)
+    require(not is_leaked, "a request holds the expected answer; a loop gets only the query, the tools and the model's replies")
+    is_answered = CANARY in render_value(trial.record.answer)
+    require(not is_answered, "the answer is the expected one, which the model never gave; a loop must not have it")
 
 
 # --- the conversation ---
 
 
 async def conversation(loop: Loop) -> None:
-    """A system message only stands first, and the results of native calls follow them at once, one for each call.
+    """Only the first message is a system message, and each native call is followed by its result.
 
-    Providers refuse anything else with an error.
+    Providers reject anything else.
     """
     scenes: list[Scene] = [await scripted(task) for task in (CHAIN, FAILING, SCHEMA, APART, NO_CALL)]
-    scenes += [talking(sayer) for sayer in STUBBORN.values()]
-    scenes += [talking(_rambling(seed)) for seed in range(12)]
+    scenes += [policy_scene(policy) for policy in STUBBORN.values()]
+    scenes += [policy_scene(_rambling(seed)) for seed in range(12)]
     for scene in scenes:
         for design in (limited(loop), loop.with_step_limit(1)):
-            played = await play(design, scene)
-            for index, request in enumerate(played.seen.requests, 1):
+            finished = await play(design, scene)
+            for index, request in enumerate(finished.log.requests, 1):
                 problem = illegal(request.messages)
                 require(not problem, f"request {index} (role {request.role}): {problem}")
 
 
-def _rambling(seed: int) -> Sayer:
-    """Sound and unsound replies in turn, several calls at once among them."""
+def _rambling(seed: int) -> TurnPolicy:
+    """Return a policy with valid and invalid replies in turn, including several calls at once."""
     rng = random.Random(seed)
 
-    def sayer(request: Request, count: int) -> Any:
+    def policy(request: Request, count: int) -> Any:
         sound = say(request.codec, busy(request, count))
         kind = rng.randrange(4)
         if kind == 0:
@@ -327,11 +329,11 @@ def _rambling(seed: int) -> Sayer:
             return Reply(sound.text, sound.calls * 2, None, sound.finish_reason)
         return sound
 
-    return sayer
+    return policy
 
 
 def illegal(messages: Sequence[Message]) -> str:
-    """What a provider would refuse in a conversation; empty for a legal one."""
+    """Return the reason why a provider would reject a conversation; empty if it is valid."""
     if not messages:
         return "it holds no message"
     open_calls: Counter[str] = Counter()

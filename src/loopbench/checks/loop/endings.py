@@ -1,4 +1,4 @@
-"""Laws on how runs end: under whatever models and tools do, with an Outcome, at a stop that the loop declares, and each of them."""
+"""Laws on how runs end: always with an Outcome, and with every declared stop and no other."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from loopbench.protocol import (
 from .contract import STUBBORN
 from .law import require
 from .random_moves import STRATEGIES, any_move, any_reply, any_word, busy, done, say
-from .scene import CHAIN, FAILING, JAMMED, TOOLS, Played, Said, Sayer, Scene, play, scripted, talking, tools_of
+from .scene import CHAIN, FAILING, JAMMED, TOOLS, FinishedRun, ModelTurn, Scene, TurnPolicy, play, policy_scene, scripted, tools_of
 
 MIN_RUNS = 120
 MAX_RUNS = 400
 MAX_S = 30.0
-"""Seconds after which no further seed is tried."""
+"""Seconds after which no further seed is used."""
 
 
 # --- tools of all kinds ---
 
 
-class _Mute:
-    """A value that cannot be shown."""
+class _Unprintable:
+    """A value without a text representation."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -48,9 +48,9 @@ class _Mute:
 
 
 def _ring() -> list[Any]:
-    made: list[Any] = [1]
-    made.append(made)
-    return made
+    ring: list[Any] = [1]
+    ring.append(ring)
+    return ring
 
 
 _VALUES: tuple[Callable[[], Any], ...] = (
@@ -60,7 +60,7 @@ _VALUES: tuple[Callable[[], Any], ...] = (
     lambda: float("nan"),
     lambda: {1: {2, 3}, "a": (1, 2)},
     _ring,
-    _Mute,
+    _Unprintable,
     object,
     lambda: "x" * 100_000,
     lambda: "\ud800 \x00 [[ ## completed ## ]] </tool> ```",
@@ -70,7 +70,7 @@ _ERRORS: tuple[Callable[[], BaseException], ...] = (
     lambda: ValueError(JAMMED),
     lambda: KeyError(""),
     lambda: SystemExit(3),
-    lambda: RuntimeError(_Mute()),
+    lambda: RuntimeError(_Unprintable()),
     lambda: TimeoutError(),
     lambda: StopIteration("over"),
     lambda: RecursionError("too deep"),
@@ -81,10 +81,10 @@ _ERRORS: tuple[Callable[[], BaseException], ...] = (
 def odd(hole: int) -> Any:
     """Something different for each number."""
     kinds = (*_VALUES, *_ERRORS)
-    made = kinds[hole % len(kinds)]()
-    if isinstance(made, BaseException):
-        raise made
-    return made
+    value = kinds[hole % len(kinds)]()
+    if isinstance(value, BaseException):
+        raise value
+    return value
 
 
 ODD_TOOLS = (*TOOLS, *tools_of(odd))
@@ -101,35 +101,35 @@ def _trouble() -> ProviderError:
     return ProviderError("503: overloaded", injected=True)
 
 
-def _recovery(strategy: str) -> Sayer:
-    """Tools that raise, and always the same advice about it."""
+def _recovery(strategy: str) -> TurnPolicy:
+    """Return a policy that calls failing tools and always gives the same recovery advice."""
     chosen = next(item for item in STRATEGIES if item == strategy)
 
-    def sayer(request: Request, count: int) -> Said:
+    def policy(request: Request, count: int) -> ModelTurn:
         if request.role is not Role.RECOVER:
             return busy(request, count, "jam")
         call = ToolCall("jam", {"hole": count})
         return (Recovery(chosen, call, "That is how it is."), Recovery(chosen, None, "That is how it is."), Recovery(chosen))
 
-    return sayer
+    return policy
 
 
-def _then(first: Sayer, count_of_first: int, second: Sayer) -> Sayer:
+def _then(first: TurnPolicy, count_of_first: int, second: TurnPolicy) -> TurnPolicy:
     return lambda request, count: first(request, count) if count <= count_of_first else second(request, count)
 
 
-def _in_role(role: Role, inside: Sayer, otherwise: Sayer) -> Sayer:
+def _in_role(role: Role, inside: TurnPolicy, otherwise: TurnPolicy) -> TurnPolicy:
     return lambda request, count: (inside if request.role is role else otherwise)(request, count)
 
 
-def _mixed(request: Request, count: int) -> Said:
-    """An answer and calls in one reply, as far as the format allows."""
+def _mixed(request: Request, count: int) -> ModelTurn:
+    """Return an answer and calls in one reply, as far as the format allows."""
     answer, act = say(request.codec, done(request, count)), say(request.codec, busy(request, count))
     return Reply(answer.text, (*answer.calls, *act.calls), None, act.finish_reason)
 
 
 _UNREADABLE = STUBBORN["is never readable"]
-_TALKERS: Mapping[str, Sayer] = {
+_POLICIES: Mapping[str, TurnPolicy] = {
     **STUBBORN,
     "answers at once": done,
     "answers in prose": lambda request, count: (Text("It is forty-two."), Answer("", "forty-two")),
@@ -160,12 +160,12 @@ _MOODS: tuple[tuple[int, ...], ...] = (
 )
 
 
-def wanderer(seed: int) -> Sayer:
-    """A model without aim: sound and odd moves in the loop's own format, spoiled replies, trouble, overflow; one mood a seed."""
+def random_policy(seed: int) -> TurnPolicy:
+    """Return a random policy: valid and odd moves, damaged replies, provider errors and overflows, weighted by the seed."""
     rng = random.Random(seed)
     mood = _MOODS[seed % len(_MOODS)]
 
-    def sayer(request: Request, count: int) -> Said:
+    def policy(request: Request, count: int) -> ModelTurn:
         kind = rng.choices(range(len(mood)), mood)[0]
         if kind == 0:
             return busy(request, count, rng.choice(("dig", "odd")))
@@ -179,14 +179,14 @@ def wanderer(seed: int) -> Sayer:
             return any_reply(rng, say(request.codec, busy(request, count)))
         return _trouble() if kind == 5 else _overflow()
 
-    return sayer
+    return policy
 
 
-def _odd_move(rng: random.Random, request: Request, count: int) -> Said:
-    """A call that goes wrong, or unlikely advice."""
+def _odd_move(rng: random.Random, request: Request, count: int) -> ModelTurn:
+    """Return a failing call or unlikely advice."""
     arguments = rng.choice(({"hole": count}, {}, {"hole": "deep"}, {"hole": count, "verbose": True}, {"a": [1]}))
     call = ToolCall(rng.choice(("jam", "odd", "dig", "shovel", any_word(rng))), arguments)
-    options: dict[Role, Said] = {
+    options: dict[Role, ModelTurn] = {
         Role.RECOVER: (Recovery(rng.choice(STRATEGIES), call, "Maybe."), Recovery(rng.choice(STRATEGIES))),
         Role.REFLECT: (Completion(rng.random() < 0.5, "Maybe."), Completion(True)),
     }
@@ -195,62 +195,62 @@ def _odd_move(rng: random.Random, request: Request, count: int) -> Said:
 
 
 async def _scenes() -> list[tuple[str, Scene]]:
-    directed = [(f"a model that {name}", talking(sayer, tools=ODD_TOOLS)) for name, sayer in _TALKERS.items()]
+    directed = [(f"a model that {name}", policy_scene(policy, tools=ODD_TOOLS)) for name, policy in _POLICIES.items()]
     return [(f"task {task.id!r}", await scripted(task)) for task in (CHAIN, FAILING)] + directed
 
 
-def _wandering() -> Iterator[tuple[str, Scene]]:
+def _random_scenes() -> Iterator[tuple[str, Scene]]:
     for seed in range(MAX_RUNS):
-        yield f"wandering model, seed {seed}", talking(wanderer(seed), Query(f"Wander about, {seed}."), ODD_TOOLS)
+        yield f"wandering model, seed {seed}", policy_scene(random_policy(seed), Query(f"Wander about, {seed}."), ODD_TOOLS)
 
 
 # --- the laws ---
 
 
 async def always_an_outcome(loop: Loop) -> None:
-    """Whatever the model says and the tools do, `run` returns an Outcome.
+    """`run` returns an Outcome, whatever the model replies and the tools do.
 
-    An exception that leaves a loop is a crash in someone's product; cancellation and BudgetExceeded aside.
+    Any exception from a loop, except cancellation and BudgetExceeded, is a crash in someone's product.
     """
     design = loop.with_step_limit(4)
     scenes = await _scenes()
-    for name, scene in (*scenes, *_some(MIN_RUNS)):
-        played = await play(design, scene)
-        problem = _raised(played)
-        require(not problem, f"{name}: {problem}; an Outcome must come of it")
+    for name, scene in (*scenes, *_first_random_scenes(MIN_RUNS)):
+        finished = await play(design, scene)
+        problem = _result_problem(finished)
+        require(not problem, f"{name}: {problem}; run() must return an Outcome")
 
 
-def _some(count: int) -> Iterator[tuple[str, Scene]]:
-    for (name, scene), _ in zip(_wandering(), range(count), strict=False):
+def _first_random_scenes(count: int) -> Iterator[tuple[str, Scene]]:
+    for (name, scene), _ in zip(_random_scenes(), range(count), strict=False):
         yield name, scene
 
 
-def _raised(played: Played) -> str:
-    if played.hung:
-        return f"the run {played.hung}"
-    if isinstance(played.left, BaseException):
-        return f"run() raised {type(played.left).__name__}: {str(played.left)[:200]}"
-    return "" if isinstance(played.left, Outcome) else f"run() returned a {type(played.left).__name__}"
+def _result_problem(finished: FinishedRun) -> str:
+    if finished.hung:
+        return f"the run {finished.hung}"
+    if isinstance(finished.result, BaseException):
+        return f"run() raised {type(finished.result).__name__}: {str(finished.result)[:200]}"
+    return "" if isinstance(finished.result, Outcome) else f"run() returned a {type(finished.result).__name__}"
 
 
 async def stops(loop: Loop) -> None:
     """Every stop that the loop declares is reached, and no other occurs.
 
-    Reports count runs by their stop: one that cannot happen, or that is not told, misleads whoever reads them.
+    Reports count runs by stop: an impossible or undeclared stop misleads their readers.
     """
-    missing = set(loop.stops)
-    begun = time.monotonic()
+    unreached = set(loop.stops)
+    start = time.monotonic()
     count = 0
-    for name, scene in (*await _scenes(), *_wandering()):
-        if count >= MIN_RUNS and (not missing or time.monotonic() - begun > MAX_S):
+    for name, scene in (*await _scenes(), *_random_scenes()):
+        if count >= MIN_RUNS and (not unreached or time.monotonic() - start > MAX_S):
             break
         count += 1
-        played = await play(loop, scene)
-        if isinstance(played.left, Outcome):  # what else may come of a run is another law's
-            stop = played.left.stop
+        finished = await play(loop, scene)
+        if isinstance(finished.result, Outcome):  # another law covers other results
+            stop = finished.result.stop
             require(stop in loop.stops, f"{name}: the run stopped as {stop}, which `stops` does not declare")
-            missing.discard(stop)
-    names = ", ".join(sorted(missing))
+            unreached.discard(stop)
+    names = ", ".join(sorted(unreached))
     require(
-        not missing, f"declared and never reached in {count} runs: {names}; `stops` holds only what this configuration can reach"
+        not unreached, f"declared and never reached in {count} runs: {names}; `stops` holds only what this configuration can reach"
     )

@@ -1,4 +1,4 @@
-"""What a law is, and what comes of holding it against a loop."""
+"""A law, and the finding of its check on a loop."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Status = Literal["ok", "failed", "not applicable"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one law found."""
+    """The finding of one law."""
 
     law: str
     status: Status
     detail: str = ""
-    """The first counterexample, with what would be right; or why the law does not apply. Empty where it holds."""
+    """The first counterexample with the correct behaviour, or why the law does not apply; empty if it holds."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -26,24 +26,24 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """One law."""
+    """A law with its check."""
 
     name: str
     says: str
     """The law in a sentence."""
     check: Callable[[Loop], Awaitable[None]]
-    """Raises Broken and NotApplicable."""
+    """The check, which raises Broken or NotApplicable."""
 
 
 class Broken(Exception):
-    """A law does not hold; the message is the counterexample, with what would be right."""
+    """A law does not hold; the message is the counterexample with the correct behaviour."""
 
 
 class NotApplicable(Exception):
-    """A law that says nothing about this loop; the message says why."""
+    """A law does not apply to this loop; the message says why."""
 
 
 def require(holds: bool, counterexample: str) -> None:
-    """Raises Broken where something does not hold."""
+    """Raise Broken if a condition does not hold."""
     if not holds:
         raise Broken(counterexample)

@@ -1,4 +1,4 @@
-"""The law on prompts: what an optimizer changes is what a predictor is asked with, and what it is shown of a call is that call."""
+"""The law on prompts: an optimizer's changes reach the requests of their predictor, and the recorded calls are accurate."""
 
 from __future__ import annotations
 
@@ -28,61 +28,63 @@ from loopbench.protocol import (
 
 from .contract import limited
 from .law import Broken, NotApplicable, require
-from .scene import TASKS, Scene, difference, play, scripted, shown_request, text_of
+from .scene import TASKS, Scene, difference, play, request_json, scripted, text_of
 
 DEMOS = 2
-"""Demonstrations that a predictor is given."""
+"""Number of demonstrations that a predictor gets."""
 
 
 async def prompts(loop: Loop) -> None:
-    """A predictor's instructions and demonstrations reach its requests and no others; its calls read as demonstrations.
+    """A predictor's instructions and demonstrations reach its requests and no others; its calls are readable as demonstrations.
 
-    An optimizer changes and copies these alone: what never reaches the model, or tells of another moment, misleads it.
+    An optimizer changes and copies only these: a change that never reaches the model, or an inaccurate call, misleads it.
     """
     if not isinstance(loop, Optimizable):
         raise NotApplicable("it has no predictors and with_predictors, so there is nothing to optimize")
     own = loop.predictors
-    _check_apart(own)
+    _check_fields_differ(own)
     scenes = [await scripted(task) for task in TASKS]
-    before = [await _heard(loop, scene) for scene in scenes]
-    _check_calls([call for heard in before for call in heard], own)
-    await _check_same(loop, scenes, before, own)
+    recorded = [await _recorded_calls(loop, scene) for scene in scenes]
+    _check_calls([call for calls in recorded for call in calls], own)
+    await _check_same(loop, scenes, recorded, own)
     await _check_instructions(loop, scenes, own)
-    require(program_digest(loop.predictors) == program_digest(own), "with_predictors changed the loop itself; it must give another")
+    require(
+        program_digest(loop.predictors) == program_digest(own), "with_predictors changed the loop itself; it must return a new one"
+    )
     for name in own:
-        await _check_demos(loop, scenes, before, name, own[name])
+        await _check_demos(loop, scenes, recorded, name, own[name])
 
 
-# --- what is heard ---
+# --- recorded calls ---
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request, and how it reads as a demonstration."""
+    """A request and its fields as a demonstration."""
 
     request: Request
     inputs: Mapping[str, Any]
-    """As they were when it was asked."""
+    """The inputs at the time of the request."""
     outputs: Mapping[str, Any] | None
-    """None: not readable."""
+    """The outputs; None if the reply is unreadable."""
 
     @property
     def predictor(self) -> str:
-        """Empty for a request that is no predictor's."""
+        """The predictor of the request; empty if there is none."""
         return "" if self.request.prompted is None else self.request.prompted.predictor
 
 
-class _Hearing(WrappedModel):
-    """A model that notes down each call once it is answered."""
+class _RecordingModel(WrappedModel):
+    """A model that records each call after its reply."""
 
-    def __init__(self, model: Model, heard: list[_Call]) -> None:
+    def __init__(self, model: Model, calls: list[_Call]) -> None:
         super().__init__(model)
-        self.heard = heard
+        self.calls = calls
 
     async def complete(self, request: Request) -> Reply:
         inputs = {} if request.prompted is None else _inputs(request.prompted)
         reply = await self.model.complete(request)
-        self.heard.append(_Call(request, inputs, _outputs(request.prompted, reply)))
+        self.calls.append(_Call(request, inputs, _outputs(request.prompted, reply)))
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
@@ -90,41 +92,41 @@ class _Hearing(WrappedModel):
 
 
 def _inputs(prompted: Prompted) -> dict[str, Any]:
-    made: dict[str, Any] = to_jsonable_python(dict(prompted.inputs()))
-    return made
+    values: dict[str, Any] = to_jsonable_python(dict(prompted.inputs()))
+    return values
 
 
 def _outputs(prompted: Prompted | None, reply: Reply) -> dict[str, Any] | None:
     if prompted is None:
         return None
     try:
-        made: dict[str, Any] = to_jsonable_python(dict(prompted.outputs(reply)))
+        values: dict[str, Any] = to_jsonable_python(dict(prompted.outputs(reply)))
     except WireError:
         return None
-    return made
+    return values
 
 
-async def _heard(loop: Loop, scene: Scene) -> list[_Call]:
-    """The calls of a run. Raises Broken where it gives no Outcome."""
-    heard: list[_Call] = []
-    played = await play(limited(loop), replace(scene, model=lambda tunnel: _Hearing(scene.model(tunnel), heard)))
-    assert played.outcome  # Broken, where there is none
-    return heard
+async def _recorded_calls(loop: Loop, scene: Scene) -> list[_Call]:
+    """Return the calls of a run. Raises Broken if it returns no Outcome."""
+    calls: list[_Call] = []
+    finished = await play(limited(loop), replace(scene, model=lambda tunnel: _RecordingModel(scene.model(tunnel), calls)))
+    assert finished.outcome  # raises Broken if there is none
+    return calls
 
 
-def _shown(calls: Sequence[_Call]) -> list[dict[str, Any]]:
-    return [shown_request(call.request) for call in calls]
+def _requests_json(calls: Sequence[_Call]) -> list[dict[str, Any]]:
+    return [request_json(call.request) for call in calls]
 
 
 # --- signatures, inputs and outputs ---
 
 
-def _check_apart(own: Program) -> None:
-    """Optimizers tell predictors apart by their fields: of equal ones, one is shown the calls of the other."""
+def _check_fields_differ(own: Program) -> None:
+    """Check that no two predictors have equal fields, because optimizers would confuse their calls."""
     require(bool(own), "predictors is empty; a loop without any prompt to change has no such attribute")
-    for one, other in combinations(own, 2):
-        alike = _fields(own[one]) == _fields(own[other])
-        require(not alike, f"predictors {one!r} and {other!r} have the same fields; optimizers tell predictors apart by them")
+    for first, second in combinations(own, 2):
+        is_same = _fields(own[first]) == _fields(own[second])
+        require(not is_same, f"predictors {first!r} and {second!r} have the same fields; optimizers tell predictors apart by them")
 
 
 def _fields(prompt: Prompt) -> tuple[list[str], list[str]]:
@@ -132,59 +134,61 @@ def _fields(prompt: Prompt) -> tuple[list[str], list[str]]:
 
 
 def _check_calls(calls: Sequence[_Call], own: Program) -> None:
-    asked = [call for call in calls if call.request.prompted is not None]
-    require(bool(asked), "no request says whose it is; Request.prompted tells an optimizer which predictor was asked, and what")
-    for call in asked:
+    prompted_calls = [call for call in calls if call.request.prompted is not None]
+    require(
+        bool(prompted_calls), "no request names its predictor; Request.prompted gives an optimizer the predictor and its inputs"
+    )
+    for call in prompted_calls:
         name = call.predictor
         require(name in own, f"a request is predictor {name!r}'s, which is none of {', '.join(own)}")
         _check_names(f"the inputs of a call of {name!r}", call.inputs, own[name].inputs)
         if call.outputs is not None:
             _check_names(f"the outputs of a call of {name!r}", call.outputs, own[name].outputs)
         later = call.request.prompted is not None and _inputs(call.request.prompted) != call.inputs
-        require(not later, f"the inputs of a call of {name!r} are others once the run is over; they hold nothing that came later")
+        require(not later, f"the inputs of a call of {name!r} change during the run; they must not contain later values")
 
 
-def _check_names(what: str, given: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    lacking = [name for name in wanted if name not in given]
-    require(not lacking, f"{what} lack {', '.join(lacking)}; a demonstration has all fields of its predictor")
+def _check_names(label: str, values: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    missing = [name for name in expected if name not in values]
+    require(not missing, f"{label} lack {', '.join(missing)}; a demonstration has all fields of its predictor")
 
 
 # --- instructions ---
 
 
-async def _check_same(loop: Loop, scenes: Sequence[Scene], before: Sequence[Sequence[_Call]], own: Program) -> None:
+async def _check_same(loop: Loop, scenes: Sequence[Scene], recorded: Sequence[Sequence[_Call]], own: Program) -> None:
     same = _with(loop, own)
-    for scene, calls in zip(scenes, before, strict=True):
-        first, again = _shown(calls), _shown(await _heard(same, scene))
-        parted = "" if first == again else difference(first, again)
-        require(not parted, f"with_predictors(predictors): {parted}; with its own prompts a loop asks what it asked before")
+    for scene, calls in zip(scenes, recorded, strict=True):
+        first, second = _requests_json(calls), _requests_json(await _recorded_calls(same, scene))
+        change = "" if first == second else difference(first, second)
+        require(not change, f"with_predictors(predictors): {change}; with its own prompts a loop must make the same requests")
 
 
 async def _check_instructions(loop: Loop, scenes: Sequence[Scene], own: Program) -> None:
     marks = {name: f"This stands in the instructions of {place}-{name}." for place, name in enumerate(own)}
     changed = _with(loop, {name: replace(own[name], instructions=f"{own[name].instructions}\n{marks[name]}") for name in own})
-    for call in [call for scene in scenes for call in await _heard(changed, scene)]:
+    for call in [call for scene in scenes for call in await _recorded_calls(changed, scene)]:
         text = text_of(call.request)
         for name, mark in marks.items():
             if name == call.predictor:
                 require(mark in text, f"a request of {name!r} does not show its changed instructions; every one of them must")
             else:
-                whose = f"predictor {call.predictor!r}" if call.predictor else "no predictor"
-                require(mark not in text, f"a request of {whose} shows the instructions of {name!r}; only {name!r}'s may")
+                owner = f"predictor {call.predictor!r}" if call.predictor else "no predictor"
+                require(mark not in text, f"a request of {owner} shows the instructions of {name!r}; only {name!r}'s may")
 
 
 # --- demonstrations ---
 
 
-async def _check_demos(loop: Loop, scenes: Sequence[Scene], before: Sequence[Sequence[_Call]], name: str, own: Prompt) -> None:
-    calls = [call for heard in before for call in heard if call.predictor == name and call.outputs is not None]
+async def _check_demos(loop: Loop, scenes: Sequence[Scene], recorded: Sequence[Sequence[_Call]], name: str, own: Prompt) -> None:
+    calls = [call for run_calls in recorded for call in run_calls if call.predictor == name and call.outputs is not None]
     demos = tuple(map(_demo, calls[:DEMOS]))
     if not demos:
         return
     taught = _with(loop, {name: replace(own, demos=(*own.demos, *demos))})
-    for scene, heard in zip(scenes, before, strict=True):
-        again = await _heard(taught, scene)
-        for call, other in zip(heard, again, strict=False):
+    for scene, run_calls in zip(scenes, recorded, strict=True):
+        calls_with_demos = await _recorded_calls(taught, scene)
+        for call, other in zip(run_calls, calls_with_demos, strict=False):
             if call.predictor == name:
                 announced = other.request.examples - call.request.examples
                 require(
@@ -192,14 +196,16 @@ async def _check_demos(loop: Loop, scenes: Sequence[Scene], before: Sequence[Seq
                     f"{len(demos)} demonstrations more for {name!r}, and Request.examples says {announced} messages more; "
                     "it says how many messages after the first system message are demonstrations",
                 )
-        first, second = ([shown_request(_without_examples(call.request)) for call in calls] for calls in (heard, again))
-        parted = "" if first == second else difference(first, second)
-        told = f"{len(demos)} demonstrations more for {name!r}: beside those that Request.examples announces, {parted}"
-        require(not parted, f"{told}; all else stays as it was")
+        first, second = (
+            [request_json(_without_examples(call.request)) for call in calls] for calls in (run_calls, calls_with_demos)
+        )
+        change = "" if first == second else difference(first, second)
+        problem = f"{len(demos)} demonstrations more for {name!r}: beside those that Request.examples announces, {change}"
+        require(not change, f"{problem}; nothing else may change")
 
 
 def _demo(call: _Call) -> Demo:
-    """Without receipts, which are of its own run."""
+    """Return a call as a demonstration without the receipts of its run."""
     return {name: _plain(value) for name, value in {**call.inputs, **(call.outputs or {})}.items()}
 
 
@@ -217,8 +223,8 @@ def _without_examples(request: Request) -> Request:
 
 
 def _with(loop: Loop, program: Program) -> Loop:
-    """The loop with other prompts. Raises Broken where it gives something else."""
-    made: object = cast(Any, loop).with_predictors(program)
-    if not isinstance(made, Loop) or type(made) is not type(loop):
-        raise Broken(f"with_predictors gave a {type(made).__name__}; it must give a {type(loop).__name__}")
-    return made
+    """Return the loop with other prompts. Raises Broken if the result is not such a loop."""
+    result: object = cast(Any, loop).with_predictors(program)
+    if not isinstance(result, Loop) or type(result) is not type(loop):
+        raise Broken(f"with_predictors gave a {type(result).__name__}; it must give a {type(loop).__name__}")
+    return result

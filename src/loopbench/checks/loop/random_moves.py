@@ -1,4 +1,4 @@
-"""Moves and replies of all kinds, sound and unsound, made from a seed."""
+"""Moves and replies of all kinds, valid and invalid, drawn with a seed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
 def say(codec: Codec | None, options: Sequence[Move]) -> Reply:
-    """The first move that the codec can say; prose where it can say none."""
+    """Return a reply with the first move that the codec can render; prose if it can render none."""
     for move in options:
         try:
             return (codec or NATIVE).render(move)
@@ -42,16 +42,16 @@ def say(codec: Codec | None, options: Sequence[Move]) -> Reply:
     return Reply("I cannot say this in the format asked for.")
 
 
-# --- sound moves ---
+# --- valid moves ---
 
 
 def busy(request: Request, serial: int, tool: str = "dig") -> tuple[Move, ...]:
-    """What a model says that is never done, in order of preference: one call whose argument `hole` is `serial`."""
+    """Return the moves of a model that never finishes, in order of preference: one call whose argument `hole` is `serial`."""
     return (*_BUSY.get(request.role, _prose)(serial, tool), *answers("I stop here."))
 
 
 def done(request: Request, serial: int) -> tuple[Move, ...]:
-    """What a model says that has the answer."""
+    """Return the moves of a model that has the answer."""
     if request.role in (Role.REFLECT, Role.VALIDATE):
         return (Completion(True, "All is known."), Completion(True))
     if request.role is Role.PLAN:
@@ -64,7 +64,7 @@ def done(request: Request, serial: int) -> tuple[Move, ...]:
 
 
 def answers(thought: str, value: str = ANSWER_TEXT) -> tuple[Move, ...]:
-    """An answer in the ways that formats differ in: with confidence, without, without a value, as prose."""
+    """Return an answer in the variants of the formats: with confidence, without, without a value, as prose."""
     return (
         Answer(thought, value),
         Answer(thought, value, 0.9),
@@ -138,7 +138,7 @@ WORDS = (
 
 
 def any_move(rng: random.Random) -> Move:
-    """Any move at all, odd texts and values in every place."""
+    """Return a random move with odd texts and values everywhere."""
     return rng.choice(_MAKERS)(rng)
 
 
@@ -151,7 +151,7 @@ def any_word(rng: random.Random) -> str:
 
 
 def any_value(rng: random.Random, depth: int = 3) -> Any:
-    """A JSON value; now and then one that JSON cannot hold."""
+    """Return a JSON value, or sometimes one that JSON cannot represent."""
     kind = rng.randrange(9 if depth else 6)
     if kind == 0:
         return any_word(rng)
@@ -174,12 +174,12 @@ def _confidence(rng: random.Random) -> float | None:
     return rng.choice((None, None, 0.0, 0.25, 0.9, 1.0))
 
 
-def _words(rng: random.Random) -> tuple[str, ...]:
+def _random_words(rng: random.Random) -> tuple[str, ...]:
     return tuple(any_word(rng) for _ in range(rng.randrange(3)))
 
 
 def _plan_task(rng: random.Random) -> PlanTask:
-    return PlanTask(any_word(rng), any_word(rng), rng.choice(("use_tools", "reason")), _words(rng))
+    return PlanTask(any_word(rng), any_word(rng), rng.choice(("use_tools", "reason")), _random_words(rng))
 
 
 _MAKERS: tuple[Callable[[random.Random], Move], ...] = (
@@ -187,9 +187,9 @@ _MAKERS: tuple[Callable[[random.Random], Move], ...] = (
     lambda rng: Answer(any_word(rng), any_value(rng), _confidence(rng)),
     lambda rng: Answer(any_word(rng), any_word(rng)),
     lambda rng: Answer(any_word(rng)),
-    lambda rng: Understanding(any_word(rng), _words(rng)),
+    lambda rng: Understanding(any_word(rng), _random_words(rng)),
     lambda rng: Tasks(tuple(_plan_task(rng) for _ in range(rng.randrange(4))), any_word(rng)),
-    lambda rng: Completion(rng.random() < 0.5, any_word(rng), _words(rng), _confidence(rng)),
+    lambda rng: Completion(rng.random() < 0.5, any_word(rng), _random_words(rng), _confidence(rng)),
     lambda rng: Recovery(rng.choice(STRATEGIES), any_call(rng) if rng.random() < 0.5 else None, any_word(rng)),
     lambda rng: Text(any_word(rng)),
 )
@@ -223,7 +223,7 @@ _BROKEN: tuple[str, ...] = (
 
 
 def any_reply(rng: random.Random, sound: Reply) -> Reply:
-    """Any reply at all; `sound` is one that the format can read, to be spoiled."""
+    """Return a random reply; `sound` is a valid one to damage."""
     kind = rng.randrange(6)
     if kind == 0:
         return spoil(rng.choice(_SPOILERS), sound)
@@ -245,9 +245,9 @@ def _broken_call(rng: random.Random) -> NativeCall:
 
 
 def _cut_and_paste(rng: random.Random, sound: Reply) -> Reply:
-    """A piece of the text is lost, and another stands twice."""
+    """Return the text with one piece removed and another repeated."""
     text = sound.text
     at, to = sorted((rng.randrange(len(text) + 1), rng.randrange(len(text) + 1)))
-    twice = rng.randrange(len(text) + 1)
+    repeat = rng.randrange(len(text) + 1)
     calls = tuple(NativeCall(call.id, call.name, call.arguments[: rng.randrange(len(call.arguments) + 1)]) for call in sound.calls)
-    return Reply(text[:at] + text[to:] + text[twice : twice + 40], calls)
+    return Reply(text[:at] + text[to:] + text[repeat : repeat + 40], calls)

@@ -1,4 +1,4 @@
-"""A first loop of one's own: the template, under another name, and a test that holds the laws against it."""
+"""A user's first loop: the template under another name, and a test that checks the laws on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_law_holds():
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """What was written, and how to name it."""
+    """The written files and the name of the loop."""
 
     loop: Path
     test: Path
@@ -43,7 +43,7 @@ class Scaffold:
 def new_loop(name: str, folder: Path) -> Scaffold:
     """Write `NAME.py` and `test_NAME.py` into a directory.
 
-    Raises ValueError for a name that no module of one's own can have, for a directory that is not there, and rather than overwrite.
+    Raises ValueError for an invalid or taken name, for a missing directory, and if a file exists.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ValueError(f"{name!r} is not a valid name for a loop: use lowercase letters, digits and underscores, such as my_loop")
@@ -61,7 +61,7 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     module = ".".join([*packages, name])
     design = _class_name(name)
     template = resources.files("loopbench.checks.loop").joinpath("template_loop.py").read_text(encoding="utf-8")
-    is_built_in = packages == ["loopbench", "loops"]  # these go by their names alone
+    is_built_in = packages == ["loopbench", "loops"]  # these need no package name
     text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
     text = text.replace("template_loop", name).replace("TemplateLoop", design)
     _write(loop, f"{text}\n\nLOOP = {design}\n" if is_built_in else text)
@@ -70,13 +70,13 @@ def new_loop(name: str, folder: Path) -> Scaffold:
 
 
 def _class_name(name: str) -> str:
-    """`plan_first` → PlanFirstLoop: with that ending it is no name that the template uses."""
-    words = "".join(part.capitalize() for part in name.split("_"))
-    return words if words.endswith("Loop") else f"{words}Loop"
+    """Return PlanFirstLoop for `plan_first`; the suffix avoids the names of the template."""
+    camel_case = "".join(part.capitalize() for part in name.split("_"))
+    return camel_case if camel_case.endswith("Loop") else f"{camel_case}Loop"
 
 
 def _packages(folder: Path) -> tuple[Path, list[str]]:
-    """The directory above the outermost package that `folder` is in, and the packages' names from there on."""
+    """Return the directory above the outermost package that contains `folder`, and the package names below it."""
     names: list[str] = []
     while (folder / "__init__.py").is_file():
         names.insert(0, folder.name)

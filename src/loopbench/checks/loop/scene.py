@@ -1,4 +1,4 @@
-"""The bench on which a loop is run: scenes, a model and tools that see all it does, and gates that hold it up or break it off."""
+"""The test bench for loops: scenes, a model and tools that log everything, and gates that delay or interrupt a run."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ from .law import Broken, require
 from .random_moves import say
 
 MAX_CALLS = 200
-"""Model calls, and tool calls, after which a run counts as one without end."""
+"""Number of model calls, and of tool calls, after which a run counts as endless."""
 LIMIT_S = 10.0
-"""Seconds after which a run counts as hung; none of these models and tools ever waits."""
+"""Seconds after which a run counts as hung; these models and tools never wait."""
 GRACE_S = 1.0
-"""Seconds that a cancelled run gets to end."""
+"""Seconds that a cancelled run has to end."""
 MAX_DETAIL_CHARS = 300
 JAMMED = "the frobnicator is jammed"
 
 Gate = Callable[[Literal["model", "tool"], int], Awaitable[None]]
-"""Passed before each model call and each tool call, with how many of that kind there have been, this one included."""
+"""A gate awaited before each model and tool call, with the number of calls of that kind so far, including this one."""
 
 
 async def open_gate(kind: Literal["model", "tool"], count: int) -> None:
-    """Lets everything through at once."""
+    """Let everything through at once."""
 
 
-async def swinging_gate(kind: Literal["model", "tool"], count: int) -> None:
-    """Lets everything else that can go on go on first."""
+async def yielding_gate(kind: Literal["model", "tool"], count: int) -> None:
+    """Let everything else that is ready run first."""
     await asyncio.sleep(0)
 
 
@@ -131,47 +131,47 @@ TASKS = (NO_CALL, ONE_CALL, CHAIN, FAILING, SCHEMA, APART)
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a loop is put before: a query, tools, and the model that answers."""
+    """The input of a run: a query, tools, and the model that answers."""
 
     query: Query
     model: Callable[[Tunnel], Model]
-    """Made anew for each run, over what it shares with the run's tools."""
+    """A function that creates the model of a run from the tunnel that it shares with the run's tools."""
     tools: tuple[Tool, ...] = TOOLS
 
 
 async def scripted(task: Task, query: Query | None = None) -> Scene:
-    """A task before the scripted model, undisturbed. `query`: other words for the same question."""
+    """Return a scene with a task and the scripted model without faults. `query`: another wording of the question."""
     replayed = await replay(task, Suite("bench", "1", (task,), lambda _: StatelessEnvironment(TOOLS)))
     oracle = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in replayed}
-    asked = query or task.query
+    question = query or task.query
     assert task.plan is not None
     profile, specs = load_profile("clean"), {tool.name: tool.spec for tool in TOOLS}
-    script = Script(task.plan, oracle, profile, 0, task.id, tools=specs, question=asked.text)
-    return Scene(asked, lambda tunnel: Scripted(script, tunnel))
+    script = Script(task.plan, oracle, profile, 0, task.id, tools=specs, question=question.text)
+    return Scene(question, lambda tunnel: Scripted(script, tunnel))
 
 
-Said = Sequence[Move] | Reply | ModelError
-Sayer = Callable[[Request, int], Said]
-"""What a model says to its n-th request (from 1): moves in order of preference, a reply, or an error to raise."""
+ModelTurn = Sequence[Move] | Reply | ModelError
+TurnPolicy = Callable[[Request, int], ModelTurn]
+"""A model's turn at its n-th request (from 1): moves in order of preference, a reply, or an error to raise."""
 
 
-class Talker:
-    """A model that says what a function gives."""
+class PolicyModel:
+    """A model that takes its turns from a function."""
 
     name = "talker"
     capabilities = Capabilities()
 
-    def __init__(self, sayer: Sayer) -> None:
-        self.sayer = sayer
+    def __init__(self, policy: TurnPolicy) -> None:
+        self.policy = policy
         self.count = 0
 
     async def complete(self, request: Request) -> Reply:
-        """Raises the ModelError that the function gives."""
+        """Return the function's reply, or raise its ModelError."""
         self.count += 1
-        said = self.sayer(request, self.count)
-        if isinstance(said, ModelError):
-            raise said
-        return said if isinstance(said, Reply) else say(request.codec, said)
+        turn = self.policy(request, self.count)
+        if isinstance(turn, ModelError):
+            raise turn
+        return turn if isinstance(turn, Reply) else say(request.codec, turn)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         yield Chunk(reply=await self.complete(request))
@@ -180,23 +180,23 @@ class Talker:
 DIGGING = Query("Dig until there is enough.")
 
 
-def talking(sayer: Sayer, query: Query = DIGGING, tools: tuple[Tool, ...] = TOOLS) -> Scene:
-    return Scene(query, lambda tunnel: Talker(sayer), tools)
+def policy_scene(policy: TurnPolicy, query: Query = DIGGING, tools: tuple[Tool, ...] = TOOLS) -> Scene:
+    return Scene(query, lambda tunnel: PolicyModel(policy), tools)
 
 
-# --- what is seen ---
+# --- logs ---
 
 
 @dataclass(slots=True)
-class Seen:
-    """What a loop does in one run, as it happens."""
+class RunLog:
+    """A log of everything that a loop does in one run."""
 
     requests: list[Request] = field(default_factory=list)
     replies: list[tuple[Codec, Reply]] = field(default_factory=list)
-    """As the request's codec reads them."""
+    """Replies, with the codecs of their requests."""
     calls: list[ToolCall] = field(default_factory=list)
     after_answer: list[ToolCall] = field(default_factory=list)
-    """Calls that were made after the model had answered."""
+    """Calls made after the model had answered."""
     answered: bool = False
     in_flight: Counter[str] = field(default_factory=Counter)
     """Scope → requests without a reply so far."""
@@ -205,24 +205,24 @@ class Seen:
     tools_running: int = 0
     endless: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def asked(self, request: Request) -> None:
-        """Waits for good in a run without end."""
+    async def add_request(self, request: Request) -> None:
+        """Log it; wait forever in an endless run."""
         self.requests.append(request)
         if self.in_flight[request.scope] > 0 and self.clash is None:
             self.clash = request.scope
         await self._bounded(len(self.requests))
 
-    async def called(self, call: ToolCall) -> None:
-        """Waits for good in a run without end."""
+    async def add_call(self, call: ToolCall) -> None:
+        """Log it; wait forever in an endless run."""
         self.calls.append(call)
         if self.answered:
             self.after_answer.append(call)
         await self._bounded(len(self.calls))
 
-    def heard(self, request: Request, reply: Reply) -> None:
+    def add_reply(self, request: Request, reply: Reply) -> None:
         codec = request.codec or NATIVE
         self.replies.append((codec, reply))
-        with contextlib.suppress(Exception):  # what a codec raises is another law's
+        with contextlib.suppress(Exception):  # another law covers a codec's exceptions
             self.answered |= isinstance(codec.parse(reply), Answer)
 
     async def _bounded(self, count: int) -> None:
@@ -231,32 +231,32 @@ class Seen:
             await asyncio.get_running_loop().create_future()
 
 
-class SeenModel(WrappedModel):
-    """A model whose every request is seen."""
+class LoggingModel(WrappedModel):
+    """A model that logs every request."""
 
-    def __init__(self, model: Model, seen: Seen, gate: Gate = open_gate) -> None:
+    def __init__(self, model: Model, log: RunLog, gate: Gate = open_gate) -> None:
         super().__init__(model)
-        self.seen = seen
+        self.log = log
         self.gate = gate
 
     async def complete(self, request: Request) -> Reply:
-        """Raises what the gate and the model raise."""
-        await self.seen.asked(request)
-        self.seen.in_flight[request.scope] += 1
+        """Return the model's reply; raises the exceptions of the gate and the model."""
+        await self.log.add_request(request)
+        self.log.in_flight[request.scope] += 1
         try:
-            await self.gate("model", len(self.seen.requests))
+            await self.gate("model", len(self.log.requests))
             reply = await self.model.complete(request)
         finally:
-            self.seen.in_flight[request.scope] -= 1
-        self.seen.heard(request, reply)
+            self.log.in_flight[request.scope] -= 1
+        self.log.add_reply(request, reply)
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         yield Chunk(reply=await self.complete(request))
 
 
-class _Deaf:
-    """A listener that keeps nothing."""
+class _SilentListener:
+    """A listener that does nothing."""
 
     def exchange(self, request: Request, reply: Reply | None, error: ModelError | None, seconds: float, fault: str | None) -> None:
         return None
@@ -265,75 +265,75 @@ class _Deaf:
         return None
 
 
-class SeenToolbox(MeteredToolbox):
-    """Tools whose every call is seen, with receipts."""
+class LoggingToolbox(MeteredToolbox):
+    """Tools that log every call, with receipts."""
 
-    def __init__(self, tools: Sequence[Tool], seen: Seen, gate: Gate, tunnel: Tunnel) -> None:
-        super().__init__(tools, _Deaf(), tunnel)
-        self.seen = seen
+    def __init__(self, tools: Sequence[Tool], log: RunLog, gate: Gate, tunnel: Tunnel) -> None:
+        super().__init__(tools, _SilentListener(), tunnel)
+        self.log = log
         self.gate = gate
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        """Raises what the gate raises."""
-        await self.seen.called(call)
-        self.seen.tools_running += 1
+        """Return the observation; raises the exceptions of the gate."""
+        await self.log.add_call(call)
+        self.log.tools_running += 1
         try:
-            await self.gate("tool", len(self.seen.calls))
+            await self.gate("tool", len(self.log.calls))
             return await super().call(call, validate=validate)
         finally:
-            self.seen.tools_running -= 1
+            self.log.tools_running -= 1
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """One run and what came of it."""
+class FinishedRun:
+    """One run and its result."""
 
-    seen: Seen
-    left: object
-    """What `run` returned, or the exception that left it."""
+    log: RunLog
+    result: object
+    """The return value of `run`, or the exception that it raised."""
     hung: str = ""
-    """Why the run was given up; empty where it ended by itself."""
+    """The reason why the run was aborted; empty if it ended by itself."""
 
     @property
     def outcome(self) -> Outcome:
-        """Raises Broken where the run gave none."""
+        """The outcome; raises Broken if there is none."""
         require(not self.hung, f"the run {self.hung}; it must end by itself")
-        if isinstance(self.left, BaseException):
-            raise Broken(f"run() raised {shown_error(self.left)}; it must return an Outcome")
-        if not isinstance(self.left, Outcome):
-            raise Broken(f"run() returned a {type(self.left).__name__}, not an Outcome")
-        return self.left
+        if isinstance(self.result, BaseException):
+            raise Broken(f"run() raised {error_summary(self.result)}; it must return an Outcome")
+        if not isinstance(self.result, Outcome):
+            raise Broken(f"run() returned a {type(self.result).__name__}, not an Outcome")
+        return self.result
 
     @property
-    def asked(self) -> list[dict[str, Any]]:
-        """The requests as plain JSON, with role and scope; ids of calls by their order of appearance."""
-        return [shown_request(request) for request in self.seen.requests]
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests as plain JSON, with role and scope; call ids are numbered by their order of appearance."""
+        return [request_json(request) for request in self.log.requests]
 
 
-async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> Played:
-    """Run a loop through a scene to its end, or until it is plain that there is none."""
-    seen = Seen()
-    running = start(loop, scene, seen, gate)
-    endless = asyncio.create_task(seen.endless.wait())
+async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> FinishedRun:
+    """Run a loop in a scene until it ends, hangs or exceeds the call limit."""
+    log = RunLog()
+    running = start(loop, scene, log, gate)
+    endless = asyncio.create_task(log.endless.wait())
     try:
         await asyncio.wait({running, endless}, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         endless.cancel()
     if running.done():
-        return Played(seen, running.result() if not running.cancelled() else asyncio.CancelledError())
+        return FinishedRun(log, running.result() if not running.cancelled() else asyncio.CancelledError())
     await stop(running, GRACE_S)
-    calls = f"made more than {MAX_CALLS} calls" if seen.endless.is_set() else f"did not end within {LIMIT_S:g} s"
-    return Played(seen, None, calls)
+    calls = f"made more than {MAX_CALLS} calls" if log.endless.is_set() else f"did not end within {LIMIT_S:g} s"
+    return FinishedRun(log, None, calls)
 
 
-def start(loop: Loop, scene: Scene, seen: Seen, gate: Gate) -> asyncio.Task[object]:
-    """A run as a task of its own. Its result is what `run` returned or the exception that left it; only cancellation leaves it."""
+def start(loop: Loop, scene: Scene, log: RunLog, gate: Gate) -> asyncio.Task[object]:
+    """Start a run as a separate task. Its result is the value or exception of `run`; only cancellation propagates."""
     tunnel = Tunnel()
-    tools = SeenToolbox(scene.tools, seen, gate, tunnel)
-    return asyncio.create_task(_caught(loop, scene.query, tools, SeenModel(scene.model(tunnel), seen, gate)))
+    tools = LoggingToolbox(scene.tools, log, gate, tunnel)
+    return asyncio.create_task(_caught(loop, scene.query, tools, LoggingModel(scene.model(tunnel), log, gate)))
 
 
-async def _caught(loop: Loop, query: Query, tools: SeenToolbox, model: Model) -> object:
+async def _caught(loop: Loop, query: Query, tools: LoggingToolbox, model: Model) -> object:
     try:
         return await loop.run(query, tools, model)
     except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
@@ -343,37 +343,37 @@ async def _caught(loop: Loop, query: Query, tools: SeenToolbox, model: Model) ->
 
 
 async def settle() -> None:
-    """Let everything that is ready to run do so."""
+    """Let every ready task run."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-# --- in words ---
+# --- requests as text ---
 
 
-def shown_request(request: Request) -> dict[str, Any]:
-    """A request as plain JSON, with role and scope; ids of calls by their order of appearance."""
+def request_json(request: Request) -> dict[str, Any]:
+    """Return a request as plain JSON, with role and scope; call ids are numbered by their order of appearance."""
     numbers: dict[str, str] = {}
-    made = request.as_dict() | {"role": request.role.value, "scope": request.scope}
-    for message in made["messages"]:
+    data = request.as_dict() | {"role": request.role.value, "scope": request.scope}
+    for message in data["messages"]:
         for call in message.get("tool_calls", ()):
             call["id"] = numbers.setdefault(call["id"], f"#{len(numbers)}")
         if "tool_call_id" in message:
             message["tool_call_id"] = numbers.setdefault(message["tool_call_id"], f"#{len(numbers)}")
-    return made
+    return data
 
 
-def shown_error(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     return cap(f"{type(error).__name__}: {error_text(error)}", MAX_DETAIL_CHARS)
 
 
 def text_of(request: Request) -> str:
-    """All that a request shows in its messages."""
+    """Return the text of a request's messages."""
     return "\n".join([message.content + "".join(call.arguments for call in message.calls) for message in request.messages])
 
 
 def difference(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> str:
-    """Where two lists of requests part, in words."""
+    """Return the first difference between two lists of requests in words."""
     for index, (one, other) in enumerate(zip(first, second, strict=False), 1):
         if one != other:
             parts = [name for name in {**one, **other} if one.get(name) != other.get(name)]

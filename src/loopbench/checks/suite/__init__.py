@@ -1,7 +1,7 @@
-"""Whether a suite can be trusted: `loopbench check suite`, and the quick checks that a comparison begins with.
+"""Checks of suites: `loopbench check suite`, and the quick checks at the start of a comparison.
 
-After the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). Checks of files look at all tasks; those that open
-environments or call tools look at a sample of them.
+They follow the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). Checks of files cover all tasks; those that open
+environments or call tools cover a sample of them.
 """
 
 from .check import CHECKS, Checked, check_suite, task_problems

@@ -1,4 +1,4 @@
-"""The list of checks, and the functions that apply them to a suite."""
+"""The list of checks, and the functions that run them on a suite."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .static import FILES, JSON, OPENED, SET_ASIDE
 from .subject import MAX_CHARS, MAX_RUN, LeftOut, Progress, Status, Subject, SuiteCheck, SuiteFinding, sampled, sound, unwatched
 
 MAX_READ = 100_000
-"""Most tasks that are read."""
+"""Maximum number of tasks to read."""
 MAX_KEPT = 20
-"""Problems of one check that are kept; the others are counted."""
+"""Maximum number of stored problems per check; the others are only counted."""
 
 CHECKS: tuple[SuiteCheck, ...] = (JSON, *FILES, *OPENED, *CALLED, GOLD, GUESSING, SET_ASIDE)
 
-_OF_TASKS = frozenset({"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"})
-"""Names of those that look at the tasks one by one, and replay their plans."""
+_TASK_CHECKS = frozenset({"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"})
+"""Names of the checks that cover tasks one by one and replay their plans."""
 
 NEEDS_PERMISSION = "calls tools that may act on the real world; --run-tools allows it"
 
 
-def _unheard(finding: SuiteFinding) -> None:
+def _ignore(finding: SuiteFinding) -> None:
     return None
 
 
@@ -39,7 +39,7 @@ class Checked:
 
     suite: Suite
     sample: int
-    """Tasks whose tools were looked at, and called where `ran_tools`."""
+    """Number of tasks whose tools were checked, and called if `ran_tools`."""
     ran_tools: bool
     findings: tuple[SuiteFinding, ...]
     baselines: tuple[Passed, ...]
@@ -55,44 +55,44 @@ def check_suite(
     tasks: int | None = None,
     seed: int = 0,
     run_tools: bool = True,
-    heard: Callable[[SuiteFinding], None] = _unheard,
+    on_finding: Callable[[SuiteFinding], None] = _ignore,
     progress: Progress = unwatched,
 ) -> Checked:
-    """Every check, in the order of CHECKS.
+    """Run every check on a suite, in the order of CHECKS.
 
-    `tasks`: how many have their tools looked at and called, drawn with `seed`; left out, all up to 1,000. `run_tools=False`: checks
-    that call a tool are left out. `heard`: told of each finding. Raises ValueError for `tasks` below 1.
+    `tasks`: number of tasks, drawn with `seed`, whose tools are checked and called; default: all up to 1,000. `run_tools=False`
+    skips checks that call a tool. `on_finding` gets each finding. Raises ValueError for `tasks` below 1.
     """
     if tasks is not None and tasks < 1:
         raise ValueError(f"tasks is {tasks}, and must be at least 1")
-    good = sound(suite.tasks)
-    read = sampled(good, MAX_READ, seed)
+    usable = sound(suite.tasks)
+    read = sampled(usable, MAX_READ, seed)
     sample = sampled(read, MAX_RUN if tasks is None else tasks, seed)
-    subject = Subject(suite, read, sample, len(read) < len(good), run_tools, seed, progress)
-    found = run_sync(find_all(CHECKS, subject, heard))
-    return Checked(suite, len(sample), run_tools, tuple(found), tuple(subject.baselines))
+    subject = Subject(suite, read, sample, len(read) < len(usable), run_tools, seed, progress)
+    findings = run_sync(find_all(CHECKS, subject, on_finding))
+    return Checked(suite, len(sample), run_tools, tuple(findings), tuple(subject.baselines))
 
 
 def task_problems(suite: Suite) -> list[str]:
-    """What is wrong with a suite's tasks, one line each and at most 20 per check; empty where nothing is. For tests of a suite.
+    """Return the problems of a suite's tasks, one line each and at most 20 per check, for tests of a suite.
 
-    The checks that look at tasks one by one: files, planned arguments, replays by the task's scorer and end state, receipts. No
-    other agent than the oracle runs, and tasks are not compared. Tools are called. Quarantined tasks are not looked at.
+    It runs the checks of single tasks: files, planned arguments, replays by the task's scorer and end state, receipts. Only the
+    oracle runs, and tasks are not compared. Tools are called. Quarantined tasks are skipped.
     """
     tasks = sound(suite.tasks)
-    found = run_sync(find_all((check for check in CHECKS if check.name in _OF_TASKS), Subject(suite, tasks, tasks)))
-    return [problem for finding in found if finding.status == "failed" for problem in finding.problems]
+    findings = run_sync(find_all((check for check in CHECKS if check.name in _TASK_CHECKS), Subject(suite, tasks, tasks)))
+    return [problem for finding in findings if finding.status == "failed" for problem in finding.problems]
 
 
 async def find_all(
-    checks: Iterable[SuiteCheck], subject: Subject, heard: Callable[[SuiteFinding], None] = _unheard
+    checks: Iterable[SuiteCheck], subject: Subject, on_finding: Callable[[SuiteFinding], None] = _ignore
 ) -> list[SuiteFinding]:
-    made: list[SuiteFinding] = []
+    findings: list[SuiteFinding] = []
     for check in checks:
         subject.progress(check.name, 0, len(subject.tasks))
-        made.append(await _finding(check, subject, blocked=bool(made) and made[0].status == "failed"))
-        heard(made[-1])
-    return made
+        findings.append(await _finding(check, subject, blocked=bool(findings) and findings[0].status == "failed"))
+        on_finding(findings[-1])
+    return findings
 
 
 async def _finding(check: SuiteCheck, subject: Subject, *, blocked: bool = False) -> SuiteFinding:
@@ -103,15 +103,15 @@ async def _finding(check: SuiteCheck, subject: Subject, *, blocked: bool = False
     if check.calls_tools and not subject.run_tools:
         return SuiteFinding(check.name, check.says, "left out", (NEEDS_PERMISSION,))
     try:
-        found = check.find(subject)
-        return _summed_up(check, await found if inspect.isawaitable(found) else list(found))
+        problems = check.find(subject)
+        return _summary(check, await problems if inspect.isawaitable(problems) else list(problems))
     except LeftOut as reason:
         return SuiteFinding(check.name, check.says, "left out", (str(reason),))
     except Exception as error:  # the suite's own code: its tasks, environments and scorers may raise anything
-        return _summed_up(check, [Problem(f"the suite raised {type(error).__name__}: {error_text(error)}")])
+        return _summary(check, [Problem(f"the suite raised {type(error).__name__}: {error_text(error)}")])
 
 
-def _summed_up(check: SuiteCheck, problems: Sequence[Problem]) -> SuiteFinding:
+def _summary(check: SuiteCheck, problems: Sequence[Problem]) -> SuiteFinding:
     """Return the finding of a check, its failures first."""
     ordered = sorted(problems, key=lambda problem: not problem.fails)
     status: Status = "ok" if not ordered else "failed" if ordered[0].fails else "warning"

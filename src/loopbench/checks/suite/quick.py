@@ -1,4 +1,4 @@
-"""What shows at once: the checks that a comparison begins with."""
+"""The quick checks at the start of a comparison."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from .static import FILES, JSON, OPENED, SCHEMAS, answer_score
 from .subject import MAX_RUN, Find, Subject, SuiteCheck, SuiteFinding, sampled, sound
 
 MAX_QUICK, MAX_QUICKLY_OPENED, MAX_QUICK_SCHEMAS = 200, 40, 5
-"""Tasks that a comparison looks at before it begins, those of them whose tools it looks at, and answer schemas."""
+"""Maximum number of tasks in a quick check, of tasks whose tools are checked, and of answer schemas."""
 
 
 def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
-    """What is wrong with a suite as far as it shows at once, a line per check; empty where nothing is.
+    """Return the problems of a suite that quick checks find, one line per check.
 
-    No tool is called and no model asked: on at most 200 of the tasks the checks of files, the planned arguments, the tools, and
-    agents that do nothing or give one answer to all, scored on environments that nothing has touched. 120 tasks take about 0.1 s.
+    They call no tool and no model, and cover at most 200 tasks: files, planned arguments, tools, and agents that do nothing or
+    always give one answer, scored on untouched environments. 120 tasks take about 0.1 s.
     """
-    chosen = sound(sampled(tasks, MAX_QUICK, 0))
-    drawn = min(len(tasks), MAX_QUICK) < len(suite.tasks)  # of one split, say
-    subject = Subject(suite, chosen, sampled(chosen, MAX_QUICKLY_OPENED, 0), drawn)
+    usable = sound(sampled(tasks, MAX_QUICK, 0))
+    is_sample = min(len(tasks), MAX_QUICK) < len(suite.tasks)  # such as one split
+    subject = Subject(suite, usable, sampled(usable, MAX_QUICKLY_OPENED, 0), is_sample)
     checks = [replace(check, find=_QUICKER.get(check, check.find)) for check in (JSON, *FILES, *OPENED, GUESSING)]
     if len(suite.tasks) > MAX_RUN:
-        checks = [check for check in checks if check.name != "tools"]  # it reads the plans of all
-    if subject.drawn:  # a share is not known from a sample; the agent that says so of every task tells what is sure
+        checks = [check for check in checks if check.name != "tools"]  # it needs the plans of all tasks
+    if subject.drawn:  # a sample does not show a share; the agent "not determined" covers it
         checks = [check for check in checks if check.name != "unanswerable"]
-    findings = run_sync(find_all(checks, subject)) if len(chosen) else []
+    findings = run_sync(find_all(checks, subject)) if len(usable) else []
     return tuple(_line(finding) for finding in findings if finding.status == "failed")
 
 
@@ -48,8 +48,8 @@ def _line(finding: SuiteFinding) -> str:
 
 
 async def _guesses_untouched(subject: Subject) -> list[Problem]:
-    """Agents that call no tool, without trials: nothing would happen in one. Scorers of the user's own, which may ask a model,
-    are not asked."""
+    """Score agents that call no tool without running trials. Users' own scorers, which may call a model, are
+    skipped."""
     tasks = [task for task in subject.tasks if ":" not in task.scorer]
     problems: list[Problem] = []
     for baseline in without_calls(tasks) if tasks else ():
@@ -63,11 +63,11 @@ _QUICKER: Mapping[SuiteCheck, Find] = {
     SCHEMAS: lambda subject: schema_problems(subject.tasks, MAX_QUICK_SCHEMAS),
     GUESSING: _guesses_untouched,
 }
-"""Other ways for checks that take longer than a comparison should wait."""
+"""Quicker variants of checks that take too long for a comparison."""
 
 
 def _untouched(task: Task, suite: Suite, answer: Any) -> float:
-    """What an answer gets where no tool was called. The environment is opened only where its state decides."""
+    """Return the score of an answer without tool calls. The environment is opened only if its state matters."""
     score = answer_score(task, answer)
     if task.end_state is None or not score:
         return score

@@ -1,7 +1,7 @@
-"""Agents that say more about a suite than about themselves: one that follows each plan, and others that do no work.
+"""Reference agents that test a suite: one that follows each plan, and others that do no work.
 
-They are loops, run by the harness like any other. The first must solve every task; the others must solve next to none: do-nothing
-agents pass 22 of 50 tasks of a well-known benchmark (tau2-bench, issue 224), and lead its table.
+They are loops, run by the harness like any other. The first must solve every task, the others almost none: do-nothing agents pass
+22 of 50 tasks of a well-known benchmark (tau2-bench, issue 224), and lead its table.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 
 SUSPECT, TOO_MANY = 0.05, 0.10
-"""A share of tasks that an agent passes without work is too large where it is surely above the first, or above the second at all.
+"""Limits for the share of tasks that an agent passes without work: its 95 % interval must not lie above the first, nor its value
+above the second.
 
-Surely: the whole of its 95 % interval; in a sample of a suite's tasks this alone counts. One task is never too many, however few
-there are.
+In a sample of a suite's tasks only the interval counts. A single passed task is always allowed.
 """
 
 ENDS = frozenset({StopReason.FINISHED})
@@ -64,7 +64,7 @@ ENDS = frozenset({StopReason.FINISHED})
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Makes the calls of one task's plan and gives the plan's answer."""
+    """An agent that makes the calls of one task's plan and gives the plan's answer."""
 
     task: Task
 
@@ -86,10 +86,10 @@ class Oracle:
 
 @dataclass(frozen=True, slots=True)
 class Blind:
-    """Makes the calls that the model wants and never shows it what came of them."""
+    """An agent that makes the model's calls and never shows it the results."""
 
     steps: int = 3
-    """A prompt that stays the same gets the same reply: more would show nothing."""
+    """Number of steps; a constant prompt gets the same reply, so more would not help."""
 
     name = "blind"
     stops = ENDS | {StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR}
@@ -121,10 +121,10 @@ def _readable(reply: Reply) -> Iterator[ToolCall]:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Gives one answer to everything and touches nothing."""
+    """An agent that always gives the same answer and calls no tool."""
 
     answer: Any = ""
-    """The empty text: no answer at all."""
+    """The answer; an empty text means no answer."""
 
     name = "constant"
     stops = ENDS
@@ -138,7 +138,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Answers with the question's own text."""
+    """An agent that answers with the text of the question."""
 
     name = "echo"
     stops = ENDS
@@ -152,7 +152,7 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class RandomCalls:
-    """Calls tools at random, with words and numbers of the question and of what it has seen; the last result is its answer."""
+    """An agent that calls random tools with words and numbers of the question and the results, and answers with the last result."""
 
     seed: int = 0
     calls: int = 5
@@ -168,16 +168,16 @@ class RandomCalls:
         specs = tools.specs
         for _ in range(self.calls if specs else 0):
             spec = draw.choice(specs)
-            seen = await tools.call(ToolCall(spec.name, _Guesser(draw, shown, spec.parameters).arguments()))
-            shown += f" {seen.data[:MAX_SHOWN]}"
-            answer = seen.data if seen.ok else answer
+            observation = await tools.call(ToolCall(spec.name, _Guesser(draw, shown, spec.parameters).arguments()))
+            shown += f" {observation.data[:MAX_SHOWN]}"
+            answer = observation.data if observation.ok else answer
         return Outcome(answer or None, StopReason.FINISHED, self.calls)
 
 
 MAX_SHOWN = 2_000
-"""Characters of a result that random calls draw their words from."""
+"""Maximum number of characters of a result that random calls draw words from."""
 MAX_DEPTH = 5
-"""Levels of a schema that random values are drawn for; below them stands the least that is valid."""
+"""Maximum depth of random values for a schema; below it they are minimal."""
 _QUOTED = re.compile(r"[\"']([^\"']{1,60})[\"']")
 _WORD = re.compile(r"[\w-]+")
 _INTEGER = re.compile(r"(?<![\w.])-?\d{1,9}(?![\w.])")
@@ -185,12 +185,12 @@ _INTEGER = re.compile(r"(?<![\w.])-?\d{1,9}(?![\w.])")
 
 @dataclass(frozen=True, slots=True)
 class _Guesser:
-    """Draws values that fit a schema, as someone would who has read the text and understood nothing."""
+    """A source of random values that fit a schema, with words and numbers of a text."""
 
     draw: Draw
     text: str
     root: Mapping[str, Any]
-    """The whole schema, which references are looked up in."""
+    """The whole schema, in which references are resolved."""
 
     def arguments(self) -> dict[str, Any]:
         made = self._object(self.root, 0)
@@ -209,7 +209,7 @@ class _Guesser:
             count = self.draw.integer(max(1, int(schema.get("minItems", 0))), max(2, int(schema.get("minItems", 0))))
             return [self._value(schema.get("items", {}), depth + 1) for _ in range(count)]
         made = self._plain(kind)
-        return made if fits(schema, made) else self._least(schema)
+        return made if fits(schema, made) else self._minimum(schema)
 
     def _plain(self, kind: Any) -> Any:
         if kind == "boolean":
@@ -228,41 +228,41 @@ class _Guesser:
         }
 
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
-        found: Any = schema if isinstance(schema, Mapping) else {}
+        target: Any = schema if isinstance(schema, Mapping) else {}
         for _ in range(MAX_DEPTH):
-            name = str(found.get("$ref", ""))
+            name = str(target.get("$ref", ""))
             if not name.startswith("#/$defs/"):
-                return found if isinstance(found, Mapping) else {}
-            found = self.root.get("$defs", {}).get(name.removeprefix("#/$defs/"), {})
+                return target if isinstance(target, Mapping) else {}
+            target = self.root.get("$defs", {}).get(name.removeprefix("#/$defs/"), {})
         return {}
 
-    def _least(self, schema: Mapping[str, Any]) -> Any:
+    def _minimum(self, schema: Mapping[str, Any]) -> Any:
         try:
             return least({**({"$defs": self.root["$defs"]} if "$defs" in self.root else {}), **schema})
         except Unfillable:
             return None
 
 
-# --- what each may pass ---
+# --- their limits ---
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceAgent:
-    """An agent, and how many tasks it may pass."""
+    """An agent, with limits for the share of tasks that it may pass."""
 
     name: str
     says: str
     loop: Callable[[Task], Loop]
     calls_tools: bool = False
     asks_model: bool = False
-    """The scripted one, under the profile `clean`: only tasks with a plan can be asked."""
+    """Whether it uses the scripted model under the profile `clean`, which needs tasks with a plan."""
     suspect: float = SUSPECT
-    """A share that is surely larger is too large."""
+    """The limit for the lower bound of the share."""
     most: float = TOO_MANY
-    """A share that is larger at all is too large."""
+    """The limit for the share itself."""
 
     def too_many(self, passed: Interval, *, drawn: bool = False) -> bool:
-        """Whether so many passed tasks say that the suite can be solved without work. `drawn`: from more tasks, by chance."""
+        """Return whether the share shows that the suite can be solved without work. `drawn`: the tasks are a random sample."""
         surely = passed.low > self.suspect
         return passed.value * passed.n > 1 and (surely or (passed.value > self.most and not drawn))
 
@@ -271,7 +271,7 @@ ORACLE = ReferenceAgent("oracle", "follows the plan", Oracle, calls_tools=True, 
 
 
 def baselines(tasks: Iterable[Task], seed: int = 0) -> tuple[ReferenceAgent, ...]:
-    """All that do no work. `tasks`: whose most frequent answer one of them gives. `seed`: of the random calls."""
+    """Return all agents that do no work. `tasks` give the most frequent answer, `seed` the random calls."""
     return (
         ReferenceAgent("blind", "sees no result", lambda task: Blind(), calls_tools=True, asks_model=True),
         ReferenceAgent("random calls", "answers with the last result", lambda task: RandomCalls(seed), calls_tools=True),
@@ -280,20 +280,20 @@ def baselines(tasks: Iterable[Task], seed: int = 0) -> tuple[ReferenceAgent, ...
 
 
 def without_calls(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
-    """Those that call no tool."""
+    """Return the agents that call no tool."""
     common = Constant(most_frequent_answer(tasks))
     nothing, none, echo = Constant(), Constant(NOT_DETERMINED), Echo()
     return (
         ReferenceAgent("do nothing", "gives no answer", lambda task: nothing),
         ReferenceAgent("same answer", "always the suite's most frequent one", lambda task: common),
-        # A right answer to each task that has none: how many there may be is a rule of its own.
+        # This is the right answer to each task without an answer, whose number has its own limit.
         ReferenceAgent("not determined", "always that there is no answer", lambda task: none, suspect=MAX_UNANSWERABLE),
         ReferenceAgent("echo", "answers with the question", lambda task: echo),
     )
 
 
 def most_frequent_answer(tasks: Iterable[Task]) -> Any:
-    """Of the expected ones; the first of equally frequent ones, the empty text where no task has an answer."""
+    """Return the most frequent expected answer, the first of equals; an empty text if no task has an answer."""
     counts = Counter[str](canonical_json(task.expected) for task in tasks if task.expected is not None)
     return json.loads(counts.most_common(1)[0][0]) if counts else ""
 
@@ -302,7 +302,7 @@ def most_frequent_answer(tasks: Iterable[Task]) -> Any:
 
 
 class _Nobody:
-    """A model for loops that ask none."""
+    """A model for loops that never call one."""
 
     name = "nobody"
     capabilities = Capabilities()
@@ -319,19 +319,19 @@ NOBODY = _Nobody()
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """How many tasks a baseline passed."""
+    """The tasks that a baseline passed."""
 
     baseline: ReferenceAgent
     share: Interval | None
-    """Mean score over tasks, in [0, 1]; None where none was scored."""
+    """The mean score over tasks, in [0, 1]; None if none was scored."""
     failed: tuple[str, ...] = ()
     """Tasks with a score below 1."""
     solved: tuple[str, ...] = ()
-    """The others."""
+    """The other scored tasks."""
     not_scored: tuple[str, ...] = ()
-    """Why tasks were not scored, a line each."""
+    """The reasons why tasks were not scored, a line each."""
     drawn: bool = False
-    """They are a sample of the suite's tasks."""
+    """Whether they are a sample of the suite's tasks."""
 
     @property
     def is_too_many(self) -> bool:
@@ -339,12 +339,12 @@ class Passed:
 
 
 def bench(suite: Suite, tasks: Sequence[Task]) -> TrialContext:
-    """What trials of baselines share. The suite is one of these tasks alone, so that a large one's digest is not taken."""
+    """Return the context of baseline trials, with a suite of only these tasks to avoid the digest of a large one."""
     return TrialContext(replace(suite, tasks=tasks, step_limit=suite.max_tool_steps), TrialModels({NOBODY.name: NOBODY}))
 
 
 async def trial(baseline: ReferenceAgent, task: Task, setting: TrialContext) -> FinishedTrial:
-    """One baseline on one task, as the harness runs any loop."""
+    """Run one baseline on one task like any other loop."""
     loop = baseline.loop(task).with_step_limit(setting.suite.max_tool_steps)
     model = "scripted" if baseline.asks_model else NOBODY.name
     arm = Arm(baseline.name, Spec(loop.name, {}), loop, model, load_profile("clean"))
@@ -352,9 +352,9 @@ async def trial(baseline: ReferenceAgent, task: Task, setting: TrialContext) -> 
 
 
 def passed(baseline: ReferenceAgent, records: Iterable[Record], *, drawn: bool = False) -> Passed:
-    """What a baseline's trials, one per task, come to. `drawn`: the tasks are a sample."""
-    found = list(records)
-    scored = [record for record in found if record.status == "scored"]
+    """Summarize a baseline's trials, one per task. `drawn`: the tasks are a sample."""
+    trials = list(records)
+    scored = [record for record in trials if record.status == "scored"]
     share = None
     if scored:
         share = accuracy_interval([[record.accuracy] for record in scored], [record.cluster for record in scored])
@@ -363,6 +363,6 @@ def passed(baseline: ReferenceAgent, records: Iterable[Record], *, drawn: bool =
         share,
         tuple(record.task for record in scored if record.accuracy < 1),
         tuple(record.task for record in scored if record.accuracy >= 1),
-        tuple(f"task {record.task!r}: {record.status}: {record.reason}" for record in found if record.status != "scored"),
+        tuple(f"task {record.task!r}: {record.status}: {record.reason}" for record in trials if record.status != "scored"),
         drawn,
     )

@@ -1,4 +1,4 @@
-"""Checks that call tools: plans are replayed, and baselines run."""
+"""Checks that call tools: they replay plans and run baselines."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ async def _replays(subject: Subject) -> list[Problem]:
     tasks = subject.with_plans()
     setting, problems, records = bench(subject.suite, tasks), [], []
     for task in subject.each("replay", tasks):
-        done = await trial(ORACLE, task, setting)
-        records.append(done.record)
-        if done.record.status != "scored" or done.record.accuracy < 1:
-            problems.append(Problem(_why(task, done)))
+        finished_trial = await trial(ORACLE, task, setting)
+        records.append(finished_trial.record)
+        if finished_trial.record.status != "scored" or finished_trial.record.accuracy < 1:
+            problems.append(Problem(_failure(task, finished_trial)))
         else:
             subject.truths[task.id] = await replay(task, subject.suite)
     subject.baselines.append(passed(ORACLE, records))
     return problems
 
 
-def _why(task: Task, done: FinishedTrial) -> str:
-    """Why the oracle's trial did not score 1."""
-    record = done.record
+def _failure(task: Task, finished_trial: FinishedTrial) -> str:
+    """Return why the oracle's trial did not score 1."""
+    record = finished_trial.record
     if record.status != "scored":
         return f"task {task.id!r}: {record.reason}"
-    trace = json.loads(done.trace)
+    trace = json.loads(finished_trial.trace)
     if problem := trace["details"].get("problem"):
         return str(problem)
     if record.scores.get("answer", record.accuracy) < 1:
@@ -54,7 +54,7 @@ def _json(value: Any) -> str:
 
 
 def _receipts(subject: Subject) -> Iterator[Problem]:
-    """An alternative counts too: it must not be taken for another call. Whole numbers count as equal however they are written."""
+    """Check receipts, including those of alternatives, which must differ from other calls. Equal integers count as equal."""
     for task in subject.with_plans():
         truth = subject.truths.get(task.id)
         if truth is None or task.plan is None:
@@ -75,17 +75,17 @@ def _receipts(subject: Subject) -> Iterator[Problem]:
 
 
 def _all_forms(calls: Iterable[PlannedCall], values: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Planned call, tool, and arguments with the results in them."""
+    """Yield planned call, tool, and resolved arguments."""
     for call in calls:
         for option in (call, *call.alternatives):
             try:
                 yield call.id, option.tool, resolve(option.arguments, values)
-            except (KeyError, IndexError, TypeError):  # an alternative that needs what this replay did not give
+            except (KeyError, IndexError, TypeError):  # an alternative that needs a result that this replay lacks
                 continue
 
 
 def _plain(value: Any) -> Any:
-    """3.0 as 3, at any depth: equal numbers make equal calls."""
+    """Return a value with 3.0 as 3 at any depth, so that equal numbers make equal calls."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
@@ -98,21 +98,21 @@ def _plain(value: Any) -> Any:
 TaskCheck = Callable[[Task, Suite, Sequence[Replayed]], Awaitable[list[str]]]
 
 
-def _of_each(name: str, check: TaskCheck) -> Callable[[Subject], Awaitable[list[Problem]]]:
-    """A check of single tasks, on those whose plan replays."""
+def _per_task(name: str, check: TaskCheck) -> Callable[[Subject], Awaitable[list[Problem]]]:
+    """Return a check of single tasks whose plan replays."""
 
     async def find(subject: Subject) -> list[Problem]:
         tasks = [task for task in subject.with_plans() if task.id in subject.truths]
         return [
             problem
             for task in subject.each(name, tasks)
-            for problem in await _checked(check, task, subject, subject.truths[task.id])
+            for problem in await _task_check(check, task, subject, subject.truths[task.id])
         ]
 
     return find
 
 
-async def _checked(check: TaskCheck, task: Task, subject: Subject, truth: Sequence[Replayed]) -> list[Problem]:
+async def _task_check(check: TaskCheck, task: Task, subject: Subject, truth: Sequence[Replayed]) -> list[Problem]:
     try:
         return [Problem(text) for text in await check(task, subject.suite, truth)]
     except Exception as error:  # the suite's own code
@@ -120,13 +120,13 @@ async def _checked(check: TaskCheck, task: Task, subject: Subject, truth: Sequen
 
 
 async def _gold(subject: Subject) -> list[Problem]:
-    """Results are looked at where tools may be called, names and descriptions in any case."""
+    """Check names and descriptions, and also results if tools may be called."""
     problems: list[Problem] = []
     visible: dict[str, str] = {}
     for task in subject.each("gold", subject.sample):
-        found = await _checked(gold_problems, task, subject, subject.truths.get(task.id, ()))
-        problems += found
-        if not found:
+        task_problems = await _task_check(gold_problems, task, subject, subject.truths.get(task.id, ()))
+        problems += task_problems
+        if not task_problems:
             visible[task.id] = _visible_text(task, subject)
     sound = [task for task in subject.sample if task.id in visible]
     return [*problems, *told_problems(sound, lambda task: visible[task.id])]
@@ -138,7 +138,7 @@ def _visible_text(task: Task, subject: Subject) -> str:
 
 
 async def _guessing(subject: Subject) -> list[Problem]:
-    """Agents that call no tool see many tasks, whatever the sample: they cost nothing."""
+    """Run the baselines; those that call no tool cost nothing and get many tasks, whatever the sample."""
     wide = sampled(subject.tasks, MAX_RUN, subject.seed)
     problems = []
     for baseline in baselines(subject.tasks, subject.seed):
@@ -147,24 +147,24 @@ async def _guessing(subject: Subject) -> list[Problem]:
         tasks = subject.sample if baseline.calls_tools else wide
         setting = bench(subject.suite, tasks)
         records = [(await trial(baseline, task, setting)).record for task in subject.each(baseline.name, tasks)]
-        found = passed(baseline, records, drawn=subject.drawn or len(tasks) < len(subject.tasks))
-        subject.baselines.append(found)
-        problems += [Problem(text) for text in passes_too_many(found)]
+        result = passed(baseline, records, drawn=subject.drawn or len(tasks) < len(subject.tasks))
+        subject.baselines.append(result)
+        problems += [Problem(text) for text in passes_too_many(result)]
         problems += [Problem(f"{baseline.name}: task {record.task!r}: {record.reason}") for record in _broken(records)]
     return problems
 
 
 def _broken(records: Iterable[Record]) -> list[Record]:
-    """Errored by the suite's own scorer or environment: no baseline meets a provider."""
+    """Return the trials that the suite's scorer or environment made fail; no baseline uses a provider."""
     return [record for record in records if record.status == "errored"]
 
 
-def passes_too_many(found: Passed) -> Iterator[str]:
-    """That a baseline passes more than may be, in words."""
-    if found.share is not None and found.is_too_many:
-        which = ", ".join(found.solved[:3]) + (", …" if len(found.solved) > 3 else "")
-        share = f"{found.share.value:.1%} of {found.share.n} tasks [{found.share.low:.1%}, {found.share.high:.1%}]"
-        yield f"{found.baseline.name} ({found.baseline.says}) passes {share}: {which}"
+def passes_too_many(result: Passed) -> Iterator[str]:
+    """Yield a sentence if a baseline passes too many tasks."""
+    if result.share is not None and result.is_too_many:
+        which = ", ".join(result.solved[:3]) + (", …" if len(result.solved) > 3 else "")
+        share = f"{result.share.value:.1%} of {result.share.n} tasks [{result.share.low:.1%}, {result.share.high:.1%}]"
+        yield f"{result.baseline.name} ({result.baseline.says}) passes {share}: {which}"
 
 
 CALLED: tuple[SuiteCheck, ...] = (
@@ -173,13 +173,13 @@ CALLED: tuple[SuiteCheck, ...] = (
     SuiteCheck(
         "order",
         "calls give the same results in any order that a plan allows",
-        _of_each("order", order_problems),
+        _per_task("order", order_problems),
         calls_tools=True,
     ),
     SuiteCheck(
         "state",
         "trials start from the same state and do not affect each other",
-        _of_each("state", state_problems),
+        _per_task("state", state_problems),
         calls_tools=True,
     ),
 )

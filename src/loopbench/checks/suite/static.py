@@ -1,4 +1,4 @@
-"""Checks that call no tool: they look at the tasks, and some at the tools that environments have."""
+"""Checks that call no tool: they inspect the tasks, and some inspect the tools of environments."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def _goals(subject: Subject) -> Iterator[Problem]:
 
 
 _COMPARING = frozenset({"exact", "normalized", "numeric", "set", "f1", "schema"})
-"""Scorers that hold an answer against the expected one; others may look at calls or state, which a replay shows."""
+"""Scorers that compare an answer with the expected one; others may depend on calls or state, which a replay shows."""
 
 
 def _answers(subject: Subject) -> Iterator[Problem]:
     for task in subject.tasks:
-        if ":" in task.scorer:  # code of the user's own, which may ask a model
+        if ":" in task.scorer:  # a user's own scorer, which may call a model
             continue
         right = NOT_DETERMINED if task.expected is None else task.expected
         try:
@@ -59,7 +59,7 @@ def _answers(subject: Subject) -> Iterator[Problem]:
             if task.scorer.partition("(")[0].strip() not in _COMPARING:
                 continue
             score, nothing = answer_score(task, right), max(answer_score(task, ""), answer_score(task, None))
-        except Exception as error:  # an unknown scorer, or a schema that is none
+        except Exception as error:  # an unknown scorer or an invalid schema
             yield Problem(f"task {task.id!r}, scorer {task.scorer}: {type(error).__name__}: {error_text(error)}")
             continue
         if score < 1:
@@ -89,10 +89,10 @@ def _tools(subject: Subject) -> Iterator[Problem]:
     every = subject.suite.tasks
     if not any(task.plan for task in every):
         raise LeftOut("no task has a plan")
-    seen = {spec.name for task in subject.each("tools", subject.sample) for spec in subject.specs_of(task)}
-    # In a sample a distractor may be missing that other tasks have.
-    distractors = subject.suite.distractors if len(subject.sample) == len(every) else subject.suite.distractors & seen
-    yield from tool_problems(every, seen, distractors)
+    available = {spec.name for task in subject.each("tools", subject.sample) for spec in subject.specs_of(task)}
+    # A sample may lack a distractor that other tasks have.
+    distractors = subject.suite.distractors if len(subject.sample) == len(every) else subject.suite.distractors & available
+    yield from tool_problems(every, available, distractors)
 
 
 JSON = SuiteCheck("json", "tasks are plain JSON", _plain_json)

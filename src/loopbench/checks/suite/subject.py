@@ -1,4 +1,4 @@
-"""What is checked, and what comes of a check."""
+"""The subject of a check, and its finding."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from loopbench.protocol import ToolSpec
 from .reference_agents import Passed
 
 MAX_RUN = 1_000
-"""Tasks whose tools are called, where nothing else is said."""
+"""Default number of tasks whose tools are called."""
 
 MAX_CHARS = 400
-"""Of one problem."""
+"""Maximum length of a problem."""
 
 Status = Literal["ok", "warning", "failed", "left out"]
 Progress = Callable[[str, int, int], None]
-"""Told of a check's name, how many tasks are done, and of how many."""
+"""A callback with the name of a check, the number of tasks done, and their total."""
 
 
 def unwatched(check: str, done: int, total: int) -> None:
-    """For who needs no progress."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteFinding:
-    """What one check found."""
+    """The finding of one check."""
 
     check: str
     says: str
-    """What it checks, in a sentence."""
+    """The rule that it checks, in a sentence."""
     status: Status
     problems: tuple[str, ...] = ()
-    """The first of them; why the check was left out, where it was."""
+    """The first problems, or the reason why the check was left out."""
     count: int = 0
-    """Of all problems."""
+    """Number of all problems."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -54,58 +54,58 @@ class Subject:
 
     suite: Suite
     tasks: Sequence[Task]
-    """Those that are not quarantined."""
+    """The tasks that are not quarantined."""
     sample: Sequence[Task]
-    """Those of them whose tools are looked at and called."""
+    """The tasks whose tools are checked and called."""
     drawn: bool = False
-    """`tasks` are a sample of more."""
+    """Whether `tasks` are a sample."""
     run_tools: bool = True
-    """False: the tools may act on the real world; none is called."""
+    """Whether tools may be called; they may act on the real world."""
     seed: int = 0
     progress: Progress = unwatched
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict)
-    """Task → its tools, of those that were opened."""
+    """Task → its tools, for opened environments."""
     truths: dict[str, tuple[Replayed, ...]] = field(default_factory=dict)
-    """Task → its plan, replayed; of those plans in the sample that can be."""
+    """Task → its replayed plan, for the plans in the sample that replay."""
     baselines: list[Passed] = field(default_factory=list)
-    """In the order in which they ran."""
+    """The results of the baselines, in the order of running."""
 
     @cached_property
     def planned(self) -> list[Task]:
-        """Of the sample."""
+        """The tasks of the sample that have a plan."""
         return [task for task in self.sample if task.plan is not None]
 
     def with_plans(self) -> list[Task]:
-        """Of the sample. Raises LeftOut where there is none."""
+        """Return the tasks of the sample with a plan. Raises LeftOut if there are none."""
         if not self.planned:
             raise LeftOut("no task has a plan")
         return self.planned
 
     def specs_of(self, task: Task) -> tuple[ToolSpec, ...]:
-        """The tools that its environment has."""
+        """Return the tools of a task's environment."""
         if task.id not in self.specs:
             with closing(self.suite.open(task)) as environment:
                 self.specs[task.id] = tuple(tool.spec for tool in environment.tools)
         return self.specs[task.id]
 
     def each(self, check: str, tasks: Sequence[Task]) -> Iterator[Task]:
-        """The tasks, one by one, with progress."""
+        """Yield the tasks one by one, reporting progress."""
         for done, task in enumerate(tasks):
             self.progress(check, done, len(tasks))
             yield task
 
 
 class LeftOut(Exception):
-    """A check that says nothing about this suite; the message says why."""
+    """A check does not apply to this suite; the message says why."""
 
 
 Find = Callable[[Subject], Iterable[Problem] | Awaitable[list[Problem]]]
-"""Raises LeftOut, and whatever the suite's own code raises."""
+"""A function that finds problems; it raises LeftOut and the exceptions of the suite's own code."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteCheck:
-    """One check."""
+    """A check of a suite."""
 
     name: str
     says: str
@@ -114,25 +114,25 @@ class SuiteCheck:
 
 
 def sound(tasks: Sequence[Task]) -> Sequence[Task]:
-    """All but quarantined ones; the sequence itself where there are none."""
+    """Return the tasks without quarantined ones; the sequence itself if there are none."""
     places = [place for place, task in enumerate(tasks) if not task.quarantined]
-    return tasks if len(places) == len(tasks) else _Chosen(tasks, places)
+    return tasks if len(places) == len(tasks) else _Selection(tasks, places)
 
 
 def sampled(tasks: Sequence[Task], most: int, seed: int) -> Sequence[Task]:
-    """At most so many tasks, drawn evenly, in their order."""
+    """Return at most so many tasks, drawn evenly, in their order."""
     if len(tasks) <= most:
         return tasks
     draw, places = Draw("sample", seed), set[int]()
     while len(places) < most:
         places.add(draw.integer(0, len(tasks) - 1))
-    chosen = _Chosen(tasks, sorted(places))
-    return tuple(chosen) if most <= MAX_RUN else chosen
+    selection = _Selection(tasks, sorted(places))
+    return tuple(selection) if most <= MAX_RUN else selection
 
 
 @dataclass(frozen=True)
-class _Chosen(Sequence[Task]):
-    """Some of many tasks, read when they are asked for: those of a large file need not fit into memory."""
+class _Selection(Sequence[Task]):
+    """A selection of tasks that is read lazily, so that the tasks of a large file need not fit into memory."""
 
     tasks: Sequence[Task]
     places: Sequence[int]
@@ -143,6 +143,6 @@ class _Chosen(Sequence[Task]):
     @overload
     def __getitem__(self, place: int) -> Task: ...
     @overload
-    def __getitem__(self, place: slice) -> _Chosen: ...
-    def __getitem__(self, place: int | slice) -> Task | _Chosen:
-        return _Chosen(self.tasks, self.places[place]) if isinstance(place, slice) else self.tasks[self.places[place]]
+    def __getitem__(self, place: slice) -> _Selection: ...
+    def __getitem__(self, place: int | slice) -> Task | _Selection:
+        return _Selection(self.tasks, self.places[place]) if isinstance(place, slice) else self.tasks[self.places[place]]

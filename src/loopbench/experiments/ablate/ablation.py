@@ -1,7 +1,7 @@
-"""Ablations: the options of one loop varied together, as the arms of an ordinary comparison, and what each of them does.
+"""Ablations: the options of one loop varied together, as the arms of an ordinary comparison, and the effect of each.
 
-A run of it is a comparison's run directory, whose manifest says under `ablation` which arm is which cell; what the effects are is
-computed from its records.
+A run is a comparison's run directory, whose manifest maps arms to cells under `ablation`; the effects are computed from its
+records.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ MAX_ARMS = 200
 
 @dataclass(frozen=True, slots=True)
 class AblationRequest:
-    """What the user asks for."""
+    """The user's request for an ablation."""
 
     loop: str
-    """`name` or `name(option=value)`; what is not varied stays as it says."""
+    """`name` or `name(option=value)`; options that are not factors keep this value."""
     factors: tuple[str, ...]
-    """`option=value,value`, each."""
+    """The factors, each as `option=value,value`."""
     design: str | None = None
-    """full or fractional; None: full where `most_trials` allows it."""
+    """full or fractional; None: full if `most_trials` allows it."""
     most_trials: int | None = None
     interactions: bool = True
     metrics: tuple[str, ...] = EFFECT_METRICS
@@ -52,7 +52,7 @@ class AblationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """The design of an ablation, as its manifest keeps it."""
+    """The design of an ablation, as stored in its manifest."""
 
     loop: str
     factors: Mapping[str, Sequence[Any]]
@@ -61,20 +61,20 @@ class Ablation:
     cells: Mapping[str, Mapping[str, Any]]
     """Arm → option → value."""
     default: Mapping[str, Any] | None
-    """The values of the cell that is the loop as it was typed."""
+    """The values of the cell that equals the loop as typed."""
     interactions: bool
     metrics: Sequence[str]
     resolution: int | None
-    """Of a regular fraction."""
+    """The resolution of a regular fraction."""
     efficiency: float
-    """Information per cell, 1 being that of a full design."""
+    """The information per cell relative to a full design."""
 
 
 # --- before the run ---
 
 
 def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None = None) -> Experiment:
-    """The run directory of an ablation. Raises ValueError for bad input; then nothing was made."""
+    """Create the run directory of an ablation. Raises ValueError for bad input, without creating anything."""
     metrics = _metrics(request.metrics)
     if config.looks is not None:
         raise ValueError("looks end a run once every pair is decided; an ablation is about effects: leave looks out")
@@ -83,14 +83,14 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
     spec = parse_spec(request.loop)
     factors = _factors(spec, request.factors)
     sizes = [len(values) for values in factors.values()]
-    chosen = _cells(request, config, sizes)
-    values = [_values(factors, cell) for cell in chosen.cells]
+    design = _cells(request, config, sizes)
+    values = [_values(factors, cell) for cell in design.cells]
     _check_loops(spec, values)
     texts = [str(_cell_spec(spec, cell)) for cell in values]
-    made = prepare_comparison(config.model_copy(update={"loops": tuple(texts)}), folder)
-    by_arm = {arm.name: values[texts.index(str(arm.spec))] for arm in made.arms}
-    typed = _typed(spec, made)
-    default = next((by_arm[arm.name] for arm in made.arms if arm.loop == typed), None)
+    experiment = prepare_comparison(config.model_copy(update={"loops": tuple(texts)}), folder)
+    by_arm = {arm.name: values[texts.index(str(arm.spec))] for arm in experiment.arms}
+    typed_loop = _loop_as_typed(spec, experiment)
+    default = next((by_arm[arm.name] for arm in experiment.arms if arm.loop == typed_loop), None)
     ablation = Ablation(
         str(spec),
         factors,
@@ -99,12 +99,12 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
         default,
         request.interactions,
         metrics,
-        chosen.resolution,
-        round(chosen.efficiency, 4),
+        design.resolution,
+        round(design.efficiency, 4),
     )
-    manifest = made.manifest.model_copy(update={"ablation": _plain(asdict(ablation))})
-    write_manifest(made.folder, manifest)
-    return replace(made, manifest=manifest)
+    manifest = experiment.manifest.model_copy(update={"ablation": _plain(asdict(ablation))})
+    write_manifest(experiment.folder, manifest)
+    return replace(experiment, manifest=manifest)
 
 
 def _metrics(names: Sequence[str]) -> tuple[str, ...]:
@@ -115,25 +115,25 @@ def _metrics(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Raises ValueError for a factor that is none: unknown, given twice or in LOOP too, without two different values."""
+    """Parse factors. Raises ValueError for one that is unknown, a duplicate, fixed in LOOP, or without two different values."""
     if not texts:
         raise SettingError("factors", "give at least one, such as parse_retries=0,2,5", "--factor")
-    known = options_of(find("loop", spec.name))
+    options = options_of(find("loop", spec.name))
     factors: dict[str, list[Any]] = {}
     for text in texts:
-        name, equals, written = (part.strip() for part in text.partition("="))
+        name, equals, values_text = (part.strip() for part in text.partition("="))
         if not equals:
             raise _factor_error(repr(text), "write option=value,value")
-        if name not in known:
-            raise _factor_error(name, f"loop {spec.name} has no such option; {nearest(name, known)}")
+        if name not in options:
+            raise _factor_error(name, f"loop {spec.name} has no such option; {nearest(name, options)}")
         if name in factors or name in spec.options:
             raise _factor_error(name, "it is given twice" + (f", {spec} has it too" if name in spec.options else ""))
-        factors[name] = parse_values(written)
-        shown = [value_text(value) for value in factors[name]]
-        if len(shown) < 2:
+        factors[name] = parse_values(values_text)
+        value_texts = [value_text(value) for value in factors[name]]
+        if len(value_texts) < 2:
             raise _factor_error(name, f"give two values or more, the base first, such as {name}=0,2")
-        if twice := next((value for value in shown if shown.count(value) > 1), None):
-            raise _factor_error(name, f"the value {twice} is given twice")
+        if duplicate := next((value for value in value_texts if value_texts.count(value) > 1), None):
+            raise _factor_error(name, f"the value {duplicate} is given twice")
     return factors
 
 
@@ -142,7 +142,7 @@ def _factor_error(name: str, reason: str) -> SettingError:
 
 
 def _cells(request: AblationRequest, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
-    """Which cells run. Raises ValueError for too many, and where there is no such fraction."""
+    """Return the cells to run. Raises ValueError if there are too many, or no such fraction exists."""
     if request.design not in (None, *get_args(Kind)):
         raise SettingError("design", nearest(str(request.design), get_args(Kind)))
     total, limit = math.prod(sizes), _limit(request, config)
@@ -151,17 +151,17 @@ def _cells(request: AblationRequest, config: CompareConfig, sizes: Sequence[int]
             raise ValueError(f"{total} cells are too many: {limit.reason}; a fractional design takes fewer")
         return Fraction(full_factorial(sizes), None, 1.0)
     try:
-        found = fraction(sizes, None if request.most_trials is None else limit.cells)
+        selected = fraction(sizes, None if request.most_trials is None else limit.cells)
     except ValueError as error:
         raise ValueError(f"{error}; all would be {total}, {limit.reason}") from None
-    if len(found.cells) > limit.cells:
-        raise ValueError(f"a fraction of {len(found.cells)} cells is too large: {limit.reason}")
-    return found
+    if len(selected.cells) > limit.cells:
+        raise ValueError(f"a fraction of {len(selected.cells)} cells is too large: {limit.reason}")
+    return selected
 
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """How many cells there may be, and why."""
+    """The maximum number of cells, and the reason for it."""
 
     cells: int
     reason: str
@@ -189,7 +189,7 @@ def _cell_spec(spec: Spec, cell: Mapping[str, Any]) -> Spec:
 
 
 def _check_loops(spec: Spec, cells: Sequence[Mapping[str, Any]]) -> None:
-    """Raises ValueError for a cell that the loop refuses, and for two that are the same loop."""
+    """Raise ValueError for a cell that the loop refuses, and for two cells that are the same loop."""
     loops: list[Loop] = []
     for cell in cells:
         try:
@@ -201,32 +201,32 @@ def _check_loops(spec: Spec, cells: Sequence[Mapping[str, Any]]) -> None:
         loops.append(loop)
 
 
-def _typed(spec: Spec, made: Experiment) -> Loop | None:
-    """The loop without any factor, under the same limit; None where it needs an option that is one."""
+def _loop_as_typed(spec: Spec, experiment: Experiment) -> Loop | None:
+    """Return the loop without any factor, under the same limit; None if it requires an option that is a factor."""
     try:
-        return make_loop(spec, made.config.max_tool_steps or made.suite.max_tool_steps)
+        return make_loop(spec, experiment.config.max_tool_steps or experiment.suite.max_tool_steps)
     except ValueError:
         return None
 
 
 def cell_text(cell: Mapping[str, Any]) -> str:
-    """`parse_retries=0, forced_finish=both`."""
+    """Return a cell as `parse_retries=0, forced_finish=both`."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in cell.items())
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say; a value that it cannot becomes text."""
+    """Return a value as JSON, with text for what JSON cannot represent."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else json_safe(value)
 
 
-# --- after it ---
+# --- after the run ---
 
 
 @dataclass(frozen=True, slots=True)
 class AblationResult:
-    """A run of an ablation and what its factors do."""
+    """A run of an ablation, with the effects of its factors."""
 
     results: Results
     ablation: Ablation
@@ -234,7 +234,7 @@ class AblationResult:
     effects: FactorEffects
 
     def to_json(self) -> dict[str, Any]:
-        """What `ablate --json` prints: names stay stable."""
+        """Return the object that `ablate --json` prints; its names are stable."""
         return {
             "run": str(self.results.folder.resolve()),
             "digest": self.results.digest,
@@ -259,41 +259,39 @@ class AblationResult:
         }
 
     def _cell(self, arm: ArmResult) -> dict[str, Any]:
-        values, made = self.ablation.cells[arm.info.arm], arm.to_json()
-        kept = ("profile", "model", "trials", "scored", "errored", "excluded", *METRICS)
-        told = {name: made[name] for name in kept}
-        return {"arm": arm.info.arm, "values": dict(values), "default": values == self.ablation.default} | told
+        values, data = self.ablation.cells[arm.info.arm], arm.to_json()
+        names = ("profile", "model", "trials", "scored", "errored", "excluded", *METRICS)
+        fields = {name: data[name] for name in names}
+        return {"arm": arm.info.arm, "values": dict(values), "default": values == self.ablation.default} | fields
 
 
-def ablation_result(found: Results) -> AblationResult | None:
-    """The effects of a run; None if it is not an ablation. Raises RunError if its manifest is damaged."""
-    if not found.manifest.is_ablation:
+def ablation_result(run: Results) -> AblationResult | None:
+    """Return the effects of a run; None if it is not an ablation. Raises RunError if its manifest is damaged."""
+    if not run.manifest.is_ablation:
         return None
     try:
-        ablation = Ablation(**found.manifest.ablation)
+        ablation = Ablation(**run.manifest.ablation)
         if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
             raise TypeError("efficiency or resolution is not a number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
-        groups = _groups(found, ablation.cells, factors)
+        groups = _groups(run, ablation.cells, factors)
         cells = sorted({cell for group in groups.values() for cell in group})
         design = layout(factors, cells)
         design = design if ablation.interactions else design.without_interactions()
-        compared = found.comparison
-        made = effects(groups, design, metrics=_metrics(ablation.metrics), alpha=compared.alpha, margin=compared.margin)
+        compared = run.comparison
+        factor_effects = effects(groups, design, metrics=_metrics(ablation.metrics), alpha=compared.alpha, margin=compared.margin)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{found.folder}: the manifest's 'ablation' does not fit its arms: {error!r}") from None
-    return AblationResult(found, ablation, design, made)
+        raise RunError(f"{run.folder}: the manifest's 'ablation' does not fit its arms: {error!r}") from None
+    return AblationResult(run, ablation, design, factor_effects)
 
 
-def _groups(
-    found: Results, cells: Mapping[str, Mapping[str, Any]], factors: Sequence[Factor]
-) -> dict[str, dict[Cell, list[Record]]]:
-    """Profile, or real model → cell → records."""
+def _groups(run: Results, cells: Mapping[str, Mapping[str, Any]], factors: Sequence[Factor]) -> dict[str, dict[Cell, list[Record]]]:
+    """Return profile, or real model → cell → records."""
     by_arm: dict[str, list[Record]] = {}
-    for record in found.records:
+    for record in run.records:
         by_arm.setdefault(record.arm, []).append(record)
     groups: dict[str, dict[Cell, list[Record]]] = {}
-    for arm in found.comparison.arms:
+    for arm in run.comparison.arms:
         values = cells[arm.info.arm]
         cell = tuple(factor.levels.index(value_text(values[factor.name])) for factor in factors)
         group = groups.setdefault(setting(arm), {})
@@ -304,5 +302,5 @@ def _groups(
 
 
 def setting(arm: ArmResult) -> str:
-    """What an arm runs under: its profile, or the real model."""
+    """Return the setting of an arm: its profile, or the real model."""
     return arm.info.profile if arm.info.model == "scripted" else arm.info.model

@@ -1,4 +1,4 @@
-"""What an ablation found, in words and as tables."""
+"""The results of an ablation as sentences and tables."""
 
 from __future__ import annotations
 
@@ -21,70 +21,72 @@ from .ablation import AblationResult, setting
 
 def tables(result: AblationResult) -> tuple[Table, ...]:
     """Return the effects on accuracy, the interactions, the effects on other metrics, and the cells, without empty tables."""
-    found = (
+    candidates = (
         _effects(result, "main", "Main effects on accuracy, in points; averaged over the other factors"),
         _effects(result, "interaction", "Interactions on accuracy: what both changes do beyond the sum of each"),
-        _others(result),
+        _secondary(result),
         _cells(result),
     )
-    return tuple(table for table in found if table.rows)
+    return tuple(table for table in candidates if table.rows)
 
 
 def to_markdown(result: AblationResult) -> str:
-    """All of it, for a pull request."""
+    """Return the whole result as Markdown for a pull request."""
     return markdown_page(run_name(result.results.folder), tables(result), (*conclusions(result), *notes(result)))
 
 
 def conclusions(result: AblationResult) -> list[str]:
-    """A line for each factor under each profile, step by step from value to value; none of a run that is invalid."""
+    """Return a line per factor and profile, step by step from value to value; none if the run is invalid."""
     if result.results.comparison.invalid:
         return []
-    said = []
-    several = len(_profiles(result)) > 1
+    texts = []
+    has_profiles = len(_profiles(result)) > 1
     for profile in _profiles(result):
         for name in result.ablation.factors:
             steps = _steps(result, profile, name)
             if steps:
-                lines = "; ".join(f"{effect.term.partition(': ')[2]}: {_found(effect)}" for effect in steps)
-                said.append(f"{f'{profile}: ' if several else ''}{name} {lines}{_depends(result, profile, name, len(steps))}")
-    return said
+                lines = "; ".join(f"{effect.term.partition(': ')[2]}: {_effect_text(effect)}" for effect in steps)
+                texts.append(
+                    f"{f'{profile}: ' if has_profiles else ''}{name} {lines}{_dependence(result, profile, name, len(steps))}"
+                )
+    return texts
 
 
 def notes(result: AblationResult) -> list[str]:
-    """What to keep in mind: warnings first."""
+    """Return the caveats, warnings first."""
     compared, ablation = result.results.comparison, result.ablation
-    said = [f"Warning: {warning}" for warning in compared.warnings]
+    texts = [f"Warning: {warning}" for warning in compared.warnings]
     if compared.invalid:
-        said.append("This run is invalid: no effect of it holds.")
-    said += result.effects.notes
-    said += _design(result)
-    said.append(
+        texts.append("This run is invalid: no effect of it holds.")
+    texts += result.effects.notes
+    texts += _design(result)
+    texts.append(
         f"Brackets are {100 * (1 - compared.alpha):g} % intervals, paired by task; p is a sign-flip test on the tasks' contrasts, "
         f"adjusted over all effects on a metric (Holm); equivalent means within {compared.margin:g}."
     )
     if any(is_shown(effect) and effect.difference.low < 0 < effect.difference.high for effect in result.effects.effects):
-        said.append("p asks whether a change does anything at all; an interval over 0 beside a small p allows for tasks not seen.")
+        texts.append("p asks whether a change does anything at all; an interval over 0 beside a small p allows for tasks not seen.")
     if ablation.default is not None:
-        said.append(f"* is {ablation.loop} with nothing varied.")
+        texts.append(f"* is {ablation.loop} with nothing varied.")
     if len(compared.arms) > MAX_PAIRED:
-        said.append(f"{len(compared.arms)} arms are too many to compare in pairs too.")
+        texts.append(f"{len(compared.arms)} arms are too many to compare in pairs too.")
     if any(arm.info.model == "scripted" for arm in compared.arms):
-        said.append("The model is scripted: intervals speak of tasks and fault draws, not of any real model.")
-    return said
+        texts.append("The model is scripted: intervals speak of tasks and fault draws, not of any real model.")
+    return texts
 
 
 def _design(result: AblationResult) -> list[str]:
-    """What a fraction leaves open."""
+    """Return the caveats of a fraction."""
     if result.ablation.design == "full":
         return []
     resolution, efficiency = result.ablation.resolution, result.ablation.efficiency
     kind = f"resolution {_ROMAN[resolution]}" if resolution in _ROMAN else f"D-optimal, efficiency {efficiency:.2f}"
     total = math.prod(len(factor.levels) for factor in result.layout.factors)
     cells = f"{len(result.layout.cells)} of {total} cells"
-    said = [f"A fraction ({kind}), {cells}: interactions of three factors and more are taken to be absent."]
+    sentences = [f"A fraction ({kind}), {cells}: interactions of three factors and more are taken to be absent."]
     if result.layout.aliases:
-        said.append(f"This fraction knows only the sums of: {'; '.join(result.layout.aliases)}.")
-    return said
+        sentences.append(f"This fraction knows only the sums of: {'; '.join(result.layout.aliases)}.")
+    return sentences
 
 
 _ROMAN = {4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
@@ -98,15 +100,15 @@ def _profiles(result: AblationResult) -> list[str]:
 
 
 def _steps(result: AblationResult, profile: str, name: str) -> list[Effect]:
-    """From each value to the next."""
+    """Return the effects from each value to the next."""
     levels = next(factor.levels for factor in result.layout.factors if factor.name == name)
     terms = [f"{name}: {a} → {b}" for a, b in pairwise(levels)]
-    known = {effect.term: effect for effect in result.effects.effects if (effect.metric, effect.profile) == (PRIMARY, profile)}
-    return [known[term] for term in terms if term in known]
+    effects = {effect.term: effect for effect in result.effects.effects if (effect.metric, effect.profile) == (PRIMARY, profile)}
+    return [effects[term] for term in terms if term in effects]
 
 
-def _found(effect: Effect) -> str:
-    """`+0.310 [0.220, 0.400], better`."""
+def _effect_text(effect: Effect) -> str:
+    """Return `+0.310 [0.220, 0.400], better`."""
     return f"{signed(effect.difference, 3)}, {effect.verdict.word}{_within(effect)}"
 
 
@@ -114,22 +116,22 @@ def _within(effect: Effect) -> str:
     return ", within the margin" if effect.verdict.within_margin and is_shown(effect) else ""
 
 
-def _depends(result: AblationResult, profile: str, name: str, steps: int) -> str:
-    """What a factor's change does at the values of those factors on which it is shown to depend."""
-    said: dict[str, str] = {}
+def _dependence(result: AblationResult, profile: str, name: str, steps: int) -> str:
+    """Return the effect of a factor at each value of the factors that it is shown to depend on."""
+    sentences: dict[str, str] = {}
     for effect in result.effects.effects:
-        here = (effect.metric, effect.profile, effect.kind) == (PRIMARY, profile, "interaction")
-        if here and name in effect.factors and is_shown(effect):
+        is_relevant = (effect.metric, effect.profile, effect.kind) == (PRIMARY, profile, "interaction")
+        if is_relevant and name in effect.factors and is_shown(effect):
             (other,) = (factor for factor in effect.factors if factor != name)
-            own = [found for found in effect.conditional if found.change.startswith(f"{name}: ")]
-            told = ", ".join(f"{found.given.partition(' = ')[2]} {found.difference.value:+.3f}" for found in own)
-            which = f" ({own[0].change.partition(': ')[2]})" if own and steps > 1 else ""
-            said.setdefault(other, f"; with {other} {told}{which}" if own else f"; may depend on {other}")
-    return "".join(said.values())
+            matching = [one for one in effect.conditional if one.change.startswith(f"{name}: ")]
+            by_value = ", ".join(f"{one.given.partition(' = ')[2]} {one.difference.value:+.3f}" for one in matching)
+            which = f" ({matching[0].change.partition(': ')[2]})" if matching and steps > 1 else ""
+            sentences.setdefault(other, f"; with {other} {by_value}{which}" if matching else f"; may depend on {other}")
+    return "".join(sentences.values())
 
 
 def is_shown(effect: Effect) -> bool:
-    """Whether it is there, whatever its direction."""
+    """Return whether an effect is shown, in either direction."""
     return effect.verdict.word in ("better", "worse")
 
 
@@ -160,19 +162,19 @@ def _verdict(effect: Effect) -> str:
 
 
 _OF_BOTH = {"better": "more than the sum", "worse": "less than the sum"}
-"""Verdicts on interactions."""
+"""Verdicts on interactions, by word."""
 
 
-def _others(result: AblationResult) -> Table:
-    """Main effects on the other metrics, a column for each that is known."""
+def _secondary(result: AblationResult) -> Table:
+    """Return the main effects on the other metrics, a column for each known one."""
     several = len(_profiles(result)) > 1
     mains = {(e.profile, e.term, e.metric): e for e in result.effects.effects if e.kind == "main" and e.metric != PRIMARY}
     metrics = list(dict.fromkeys(metric for _, _, metric in mains))
     columns = ("effect", *(("profile",) if several else ()), *(METRICS[metric].label for metric in metrics))
     rows = []
     for profile, term in dict.fromkeys((profile, term) for profile, term, _ in mains):
-        found = [mains.get((profile, term, metric)) for metric in metrics]
-        cells = [_marked(effect) for effect in found]
+        effects = [mains.get((profile, term, metric)) for metric in metrics]
+        cells = [_marked(effect) for effect in effects]
         rows.append((term, *((profile,) if several else ()), *cells))
     return Table("Main effects on other metrics (secondary; ! where shown)", columns, tuple(rows))
 
@@ -183,9 +185,9 @@ def _marked(effect: Effect | None) -> str:
     return signed(effect.difference, METRICS[effect.metric].digits) + (" !" if is_shown(effect) else "")
 
 
-def signed(found: Interval, digits: int) -> str:
-    """`+0.310 [0.220, 0.400]`."""
-    text = interval(found, digits)
+def signed(difference: Interval, digits: int) -> str:
+    """Return `+0.310 [0.220, 0.400]`."""
+    text = interval(difference, digits)
     return text if text.startswith("-") else f"+{text}"
 
 
@@ -194,8 +196,8 @@ def _cells(result: AblationResult) -> Table:
     several = len({setting(arm) for arm in arms}) > 1
     names = tuple(factor.name for factor in result.layout.factors)
     metrics = [name for name in result.ablation.metrics if name != PRIMARY and any(arm.summary.means[name] for arm in arms)]
-    known = (PRIMARY, *(METRICS[metric].label for metric in metrics))
-    columns = ("cell", *names, *(("profile",) if several else ()), "scored", *known)
+    headings = (PRIMARY, *(METRICS[metric].label for metric in metrics))
+    columns = ("cell", *names, *(("profile",) if several else ()), "scored", *headings)
     rows = tuple(_cell(result, number, arm, metrics, several=several) for number, arm in enumerate(arms, 1))
     return Table("Cells", columns, rows)
 
@@ -212,5 +214,5 @@ def _cell(result: AblationResult, number: int, arm: ArmResult, metrics: Sequence
     )
 
 
-def _mean(found: Interval | None, metric: str) -> str:
-    return "–" if found is None else f"{found.value:.{METRICS[metric].digits}f}"
+def _mean(mean: Interval | None, metric: str) -> str:
+    return "–" if mean is None else f"{mean.value:.{METRICS[metric].digits}f}"

@@ -1,4 +1,4 @@
-"""The gate for CI: a baseline that is blessed, a run held against it, and what is said about that."""
+"""The CI gate: bless a baseline, judge a run against it, and report the outcome."""
 
 from .baseline import Baseline, bless, read_baseline, read_run, write_baseline
 from .judge import DEFAULT_METRICS, Incomparable, check_request, judge

@@ -1,4 +1,4 @@
-"""The baseline of a gate: a small file that says, task by task, what a blessed run gave. Made to be committed and to be diffed.
+"""The baseline of a gate: a small file with the results of a blessed run, task by task, meant to be committed and diffed.
 
 JSON, one line per task; names in a fixed order, tasks sorted by id. It names code, servers and recordings of the user's own, and
 never causes one to be used: see `loopbench.experiments.compare.run.allowed_config`.
@@ -29,9 +29,9 @@ from loopbench.runs.store.traces import Traces
 
 VERSION = 1
 OUTCOME_DIGITS = 8
-"""Hexadecimal digits of a trial's outcome: two that differ look equal once in four billion times."""
+"""Hexadecimal digits of a trial's outcome: two different outcomes collide once in four billion times."""
 DIGITS = 6
-"""Significant digits of a number that is not a whole one."""
+"""Significant digits of a number that is not an integer."""
 MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
 
@@ -47,11 +47,11 @@ class _Part(BaseModel):
 
 
 class TaskLine(_Part):
-    """What an arm gave on one task: of each field one value per repeat, None where the trial was not scored."""
+    """The results of an arm on one task: each field has one value per repeat, None if the trial was not scored."""
 
     accuracy: tuple[Score | None, ...]
     steps: Amounts | None = None
-    """Left out where it is not known, as all that follows."""
+    """This and the fields below are omitted if unknown."""
     lm_calls: Amounts | None = None
     tokens: Amounts | None = None
     cost_usd: Amounts | None = None
@@ -59,14 +59,14 @@ class TaskLine(_Part):
     seconds: Amounts | None = None
     stop: tuple[str | None, ...]
     outcome: tuple[Outcome | None, ...]
-    """Digests of all that the trial gave, see `outcome_of`; None where it was errored."""
+    """Digests of everything that the trial produced, see `outcome_of`; None if it errored."""
     course: tuple[Course, ...] | None = None
-    """Signatures of the trial's steps, see `loopbench.metrics.trajectory.trajectory`; left out where the run has no traces."""
+    """Signatures of the trial's steps, see `loopbench.metrics.trajectory.trajectory`; omitted if the run has no traces."""
 
     def values(self, metric: str) -> Amounts:
-        """Of one metric; None throughout where it is not known."""
-        found: Amounts | None = getattr(self, metric)
-        return found if found is not None else (None,) * len(self.stop)
+        """Return the values of one metric, all None if it is unknown."""
+        values: Amounts | None = getattr(self, metric)
+        return values if values is not None else (None,) * len(self.stop)
 
     @model_validator(mode="after")
     def _of_equal_length(self) -> Self:
@@ -85,14 +85,14 @@ class BaselineArm(_Part):
     model: str
     profile: str
     code: str = ""
-    """sha256 of the loop's code, to be read by people: the gate is there for code that changes."""
+    """The sha256 of the loop's code, for readers only: the gate exists for code that changes."""
     digest: str
-    """sha256 of the arm's records."""
+    """The sha256 of the arm's records."""
     tasks: dict[str, TaskLine]
 
 
 class BaselineSuite(_Part):
-    """What was asked."""
+    """The suite of the blessed run."""
 
     name: str
     version: str
@@ -100,7 +100,7 @@ class BaselineSuite(_Part):
     tasks: Annotated[int, Field(ge=1)]
     max_tool_steps: int | None = None
     code: str = ""
-    """sha256 of code of the user's own that tasks are made of and scored by; empty where there is none."""
+    """The sha256 of user code that creates or scores tasks; empty if there is none."""
 
 
 class Baseline(_Part):
@@ -113,11 +113,11 @@ class Baseline(_Part):
     profiles: dict[str, str]
     """Fault profile → its digest."""
     config: dict[str, Any]
-    """Of the run, as its manifest has it: without RUN the gate runs it again."""
+    """The configuration in the run's manifest, which the gate runs again if RUN is not given."""
     seed: int
     repeats: Annotated[int, Field(ge=1)]
     metrics: tuple[str, ...]
-    """Known in at least one arm."""
+    """The metrics known in at least one arm."""
     arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
 
     @field_validator("metrics")
@@ -147,20 +147,20 @@ class Baseline(_Part):
 
 
 def read_run(folder: Path) -> Results:
-    """Read a run that may be blessed or judged. Raises RunError as `results` does, and for an optimization."""
+    """Read a run to bless or to judge. Raises RunError as `results` does, and for an optimization."""
     if is_optimization(folder):
         raise RunError(f"{folder}: an optimization, not a comparison; its test is one: {folder / TEST}")
     return results(folder)
 
 
-def bless(found: Results) -> Baseline:
+def bless(run: Results) -> Baseline:
     """Return the baseline of a run. Raises RunError if it is incomplete or invalid, or more than 2 % of an arm errored."""
-    for why in troubles(found):
-        raise RunError(f"{found.folder}: {why}; nothing was blessed")
-    manifest, repeats = found.manifest, found.manifest.settings.repeats
-    by_arm = {arm.arm: [record for record in found.records if record.arm == arm.arm] for arm in manifest.arms}
+    for reason in troubles(run):
+        raise RunError(f"{run.folder}: {reason}; nothing was blessed")
+    manifest, repeats = run.manifest, run.manifest.settings.repeats
+    by_arm = {arm.arm: [record for record in run.records if record.arm == arm.arm] for arm in manifest.arms}
     suite = manifest.suite.to_json()
-    known = [name for name, metric in METRICS.items() if any(_known(metric(r)) for r in found.records if r.status == "scored")]
+    known = [name for name, metric in METRICS.items() if any(_known(metric(r)) for r in run.records if r.status == "scored")]
     try:
         return Baseline(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -179,64 +179,66 @@ def bless(found: Results) -> Baseline:
                     profile=arm.profile,
                     code=arm.code,
                     digest=records_digest(by_arm[arm.arm]),
-                    tasks=_task_lines(found.folder, by_arm[arm.arm], repeats, known),
+                    tasks=_task_lines(run.folder, by_arm[arm.arm], repeats, known),
                 )
                 for arm in manifest.arms
             },
         )
     except ValidationError as error:
-        raise RunError(f"{found.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
+        raise RunError(f"{run.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
 
 
 _ELSEWHERE = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
-"""Settings of where a run is kept and how fast it goes: of no meaning to whoever runs it again."""
+"""Settings for where a run is stored and how fast it goes, which mean nothing to whoever runs it again."""
 
 
 def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What it takes to run it again, without what was left open."""
-    kept = {name: value for name, value in config.items() if name not in _ELSEWHERE}
-    parts = {name: {k: v for k, v in value.items() if v is not None} for name, value in kept.items() if isinstance(value, Mapping)}
-    return {name: value for name, value in (kept | parts).items() if value is not None and value != {}}
+    """Return the settings needed to run it again, without unset ones."""
+    shared = {name: value for name, value in config.items() if name not in _ELSEWHERE}
+    parts = {
+        name: {k: v for k, v in value.items() if v is not None} for name, value in shared.items() if isinstance(value, Mapping)
+    }
+    return {name: value for name, value in (shared | parts).items() if value is not None and value != {}}
 
 
-def troubles(found: Results) -> list[str]:
+def troubles(run: Results) -> list[str]:
     """Return the reasons why a run cannot be compared, a sentence each; empty if it can."""
-    said = []
-    if found.looked is not None and found.looked.stopped:
-        seen = f"{found.looked.tasks} of {found.manifest.suite.tasks} tasks"
-        said.append(f"--looks ended it after {seen}, and a gate needs all of them: run it without --looks")
-    elif not has_all(found):
-        said.append(f"{found.scheduled - len(found.records)} of {found.scheduled} trials are missing")
-    if found.comparison.invalid:
-        said += [warning.removesuffix(".") for warning in found.comparison.warnings if "invalid" in warning]
-    for arm in found.comparison.arms:
+    reasons = []
+    if run.looked is not None and run.looked.stopped:
+        progress = f"{run.looked.tasks} of {run.manifest.suite.tasks} tasks"
+        reasons.append(f"--looks ended it after {progress}, and a gate needs all of them: run it without --looks")
+    elif not has_all(run):
+        reasons.append(f"{run.scheduled - len(run.records)} of {run.scheduled} trials are missing")
+    if run.comparison.invalid:
+        reasons += [warning.removesuffix(".") for warning in run.comparison.warnings if "invalid" in warning]
+    for arm in run.comparison.arms:
         name, summary = arm.info.arm, arm.summary
         if not summary.scored:
-            said.append(f"{name}: no trial was scored")
+            reasons.append(f"{name}: no trial was scored")
         elif summary.errored_share > MAX_ERRORED:
-            said.append(f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}")
-    return said
+            reasons.append(f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}")
+    return reasons
 
 
-def has_all(found: Results) -> bool:
-    """No trial of the schedule is missing, not even where a look on the way ended the run."""
-    return len(found.records) >= found.scheduled
+def has_all(run: Results) -> bool:
+    """Whether no scheduled trial is missing, not even because an interim look ended the run."""
+    return len(run.records) >= run.scheduled
 
 
 def outcome_of(record: Record) -> str | None:
-    """A short digest of all that a trial gave, times and costs aside; None of one that infrastructure made fail."""
+    """Return a short digest of a trial's results without times and costs; None if it failed because of infrastructure."""
     if record.status == "errored":
         return None
-    kept = [
+    content = [
         record.status, record.answer, record.stop, dict(record.scores), record.steps, dict(record.calls), record.tool_calls,
         record.input_tokens, record.output_tokens, dict(record.errors), record.false_success, record.trace_digest,
         [[fault.kind, fault.point, fault.landed, fault.absorbed, fault.recovered] for fault in record.faults],
     ]  # fmt: skip
-    return digest(kept)[:OUTCOME_DIGITS]
+    return digest(content)[:OUTCOME_DIGITS]
 
 
 def measured(record: Record, metric: str) -> float | None:
-    """A metric's value as a baseline keeps it; None where it is not known or the trial is not scored."""
+    """Return a metric's value as stored in a baseline; None if it is unknown or the trial is not scored."""
     value = METRICS[metric](record) if record.status == "scored" else None
     if value is None or not _known(value):
         return None
@@ -244,7 +246,7 @@ def measured(record: Record, metric: str) -> float | None:
 
 
 def _signatures(traces: Traces, record: Record) -> str | None:
-    """The course of a trial; None where it has no trace that can be read."""
+    """Return the step signatures of a trial; None if it has no readable trace."""
     try:
         return " ".join(step.signature for step in course(traces.read(record)))
     except ValueError:
@@ -255,17 +257,17 @@ def _known(value: float | None) -> bool:
     return value is not None and 0 <= value < MAX_VALUE
 
 
-def _task_lines(folder: Path, records: Sequence[Record], repeats: int, known: Sequence[str]) -> dict[str, TaskLine]:
+def _task_lines(folder: Path, records: Sequence[Record], repeats: int, metrics: Sequence[str]) -> dict[str, TaskLine]:
     by_task: dict[str, dict[int, Record]] = {}
     for record in records:
         by_task.setdefault(record.task, {})[record.repeat] = record
     traces = Traces(folder)
-    return {task: _task_line(traces, [by_task[task][k] for k in range(repeats)], known) for task in sorted(by_task)}
+    return {task: _task_line(traces, [by_task[task][k] for k in range(repeats)], metrics) for task in sorted(by_task)}
 
 
-def _task_line(traces: Traces, records: Sequence[Record], known: Sequence[str]) -> TaskLine:
+def _task_line(traces: Traces, records: Sequence[Record], metrics: Sequence[str]) -> TaskLine:
     courses = [_signatures(traces, record) for record in records]
-    values = {name: tuple(measured(record, name) for record in records) for name in known}
+    values = {name: tuple(measured(record, name) for record in records) for name in metrics}
     return TaskLine(
         **{name: found for name, found in values.items() if any(value is not None for value in found) or name == PRIMARY},
         stop=tuple(record.stop if record.status == "scored" else None for record in records),
@@ -278,7 +280,7 @@ def _task_line(traces: Traces, records: Sequence[Record], known: Sequence[str]) 
 
 
 def to_text(baseline: Baseline) -> str:
-    """The file's text, ASCII only."""
+    """Return the file's text, ASCII only."""
     head = baseline.model_dump(mode="json", exclude={"arms"}, exclude_none=True)
     lines = [f" {_json(name)}: {_json(value)}," for name, value in head.items()]
     arms = ",\n".join(f"  {_json(name)}: {_arm_text(arm)}" for name, arm in baseline.arms.items())
@@ -298,7 +300,7 @@ def _task_text(line: TaskLine) -> str:
 
 
 def _short_number(value: float | str | None) -> float | int | str | None:
-    """5 for 5.0."""
+    """Return 5 for 5.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -307,7 +309,7 @@ def _json(value: Any) -> str:
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Whole or not at all; makes the folder. Raises OSError."""
+    """Write the file atomically and create its folder. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -321,10 +323,10 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Raises ValueError in one line that names file and field, and OSError."""
+    """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError."""
     text = path.read_bytes()
     try:
-        data = json.loads(text.decode("utf-8"), parse_constant=_no_number, object_pairs_hook=_each_once)
+        data = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a baseline: {error}") from None
     if not isinstance(data, dict) or "loopbench_baseline" not in data:
@@ -335,44 +337,44 @@ def read_baseline(path: Path) -> Baseline:
         return Baseline.model_validate_json(json.dumps(data))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    said = first["msg"].removeprefix("Value error, ")
-    got = f", got {_short(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
-    raise ValueError(" ".join(f"{path}: {where}{': ' * bool(where)}{said}{got}".split()))
+    field = ".".join(str(part) for part in first["loc"])
+    reason = first["msg"].removeprefix("Value error, ")
+    value = f", got {_short(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
+    raise ValueError(" ".join(f"{path}: {field}{': ' * bool(field)}{reason}{value}".split()))
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a merge gone wrong one of two equal names would be lost without a word."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
+def _unique_names(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object; a duplicate name, such as a bad merge leaves, raises ValueError instead of being dropped."""
+    data = dict(pairs)
+    if len(data) != len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is a duplicate")
-    return made
+    return data
 
 
 def _short(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
-# --- what a new one changes ---
+# --- changes between two baselines ---
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:
-    """What a new baseline says that the old one did not, a line each."""
-    said = [
+    """Return the differences between an old and a new baseline, one line each."""
+    lines = [
         f"{name}: {_brief(getattr(old, name))} -> {_brief(getattr(new, name))}"
         for name in ("suite", "profiles", "versions", "seed", "repeats", "metrics")
         if getattr(old, name) != getattr(new, name)
     ]
-    said += [f"arm {name}: gone" for name in old.arms if name not in new.arms]
+    lines += [f"arm {name}: gone" for name in old.arms if name not in new.arms]
     for name, arm in new.arms.items():
-        said += [f"arm {name}: new"] if name not in old.arms else _arm_changes(name, old.arms[name], arm)
-    return said
+        lines += [f"arm {name}: new"] if name not in old.arms else _arm_changes(name, old.arms[name], arm)
+    return lines
 
 
 def _brief(value: Any) -> str:
@@ -386,11 +388,11 @@ def _brief(value: Any) -> str:
 def _arm_changes(name: str, old: BaselineArm, new: BaselineArm) -> list[str]:
     changed = sum(new.tasks.get(task, line) != line for task, line in old.tasks.items())
     counts = {"changed": changed, "new": len(new.tasks.keys() - old.tasks.keys()), "gone": len(old.tasks.keys() - new.tasks.keys())}
-    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    summary = ", ".join(f"{count} {change}" for change, count in counts.items() if count)
     accuracy = f"accuracy {_mean_accuracy(old):.3f} -> {_mean_accuracy(new):.3f}"
-    return [f"arm {name}: of {len(old.tasks)} tasks {said}; {accuracy}"] if said else []
+    return [f"arm {name}: of {len(old.tasks)} tasks {summary}; {accuracy}"] if summary else []
 
 
 def _mean_accuracy(arm: BaselineArm) -> float:
-    means = [sum(known) / len(known) for line in arm.tasks.values() if (known := [v for v in line.accuracy if v is not None])]
+    means = [sum(values) / len(values) for line in arm.tasks.values() if (values := [v for v in line.accuracy if v is not None])]
     return sum(means) / max(len(means), 1)

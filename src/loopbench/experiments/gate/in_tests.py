@@ -1,4 +1,4 @@
-"""The gate within a team's own tests: what the fixture `loop_gate` of the pytest plugin gives."""
+"""The gate within a team's own tests: the value of the pytest plugin's fixture `loop_gate`."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ OnUndecided = Literal["fail", "skip", "pass"]
 
 @dataclass(frozen=True, slots=True)
 class LoopGate:
-    """Holds loops to a baseline, from within one test."""
+    """A gate that judges loops against a baseline from within one test."""
 
     item: pytest.Item
     default_baseline: Path
     runs: Path
     blesses: bool
-    """Whether baselines are written instead of judged by."""
+    """Whether calls write baselines instead of judging by them."""
     blessed: set[Path]
     """Baselines that this session wrote."""
     defaults: Mapping[str, Any]
     """The marker's keywords."""
     say: Callable[[str], None]
-    """Adds a line to the summary of the session."""
+    """A function that adds a line to the summary of the session."""
 
     def __call__(self, loop: str | type, **settings: Any) -> GateResult | None:
-        """Run `loop`, a name as `--loop` takes it or a class, and fail the test where it is worse than its baseline.
+        """Run `loop`, a name as `--loop` takes it or a class, and fail the test if it is worse than its baseline.
 
         `baseline`: a file, relative to the test's folder [baselines/MODULE.TEST.json]. `margin`: accepted loss of accuracy [0.02].
         `metrics`: other metric → the share that it may grow by, such as {"tokens": 0.1}. `alpha`: level of the tests [0.05].
@@ -52,25 +52,25 @@ class LoopGate:
         something else, fail the test with a line that names them.
         """
         try:
-            return self._hold(loop, _Settings.of({**self.defaults, **settings}))
+            return self._judge(loop, _Settings.of({**self.defaults, **settings}))
         except (ValueError, OSError) as error:
             mistake = str(error)
         pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
 
-    def _hold(self, loop: str | type, wanted: _Settings) -> GateResult | None:
-        path = self.default_baseline if wanted.baseline is None else self.item.path.parent / wanted.baseline
+    def _judge(self, loop: str | type, settings: _Settings) -> GateResult | None:
+        path = self.default_baseline if settings.baseline is None else self.item.path.parent / settings.baseline
         if self.blesses:
             self._check_free(path)
-            self._bless(self._run(self._prepared(loop, wanted.settings)), path)
+            self._bless(self._run(self._prepared(loop, settings.settings)), path)
             return None
         if not path.is_file():
             pytest.fail(f"no baseline {path}; write it with: pytest --loop-bless {self.item.nodeid}", pytrace=False)
         baseline = read_baseline(path)
-        check_request(baseline, wanted.metrics, wanted.alpha)
-        experiment = self._prepared(loop, wanted.settings)
+        check_request(baseline, settings.metrics, settings.alpha)
+        experiment = self._prepared(loop, settings.settings)
         refuse_other(experiment.folder, experiment.manifest, baseline)  # before a run that may cost money
-        judged = judge(self._run(experiment), baseline, metrics=wanted.metrics, alpha=wanted.alpha, path=path)
-        self._end(judged, wanted.on_undecided)
+        judged = judge(self._run(experiment), baseline, metrics=settings.metrics, alpha=settings.alpha, path=path)
+        self._end(judged, settings.on_undecided)
         return judged
 
     def _prepared(self, loop: str | type, settings: Mapping[str, Any]) -> Experiment:
@@ -86,14 +86,14 @@ class LoopGate:
         return results(experiment.folder)
 
     def _check_free(self, path: Path) -> None:
-        """One baseline for two calls would hold the first against what the second gave."""
+        """Raise ValueError if another call wrote this file: one baseline cannot serve two calls."""
         if path.resolve() in self.blessed:
             raise ValueError(f"{path} was written by another call just now; give each call a file of its own: baseline=…")
 
-    def _bless(self, found: Results, path: Path) -> None:
-        write_baseline(path, bless(found))
+    def _bless(self, run_results: Results, path: Path) -> None:
+        write_baseline(path, bless(run_results))
         self.blessed.add(path.resolve())
-        self.say(f"blessed {len(found.records)} trials: {path}")
+        self.say(f"blessed {len(run_results.records)} trials: {path}")
 
     def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
         self.say(headline(judged))
@@ -106,7 +106,7 @@ class LoopGate:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """A call's keywords: those of the gate, and those of the comparison."""
+    """The keywords of a call, split into those of the gate and those of the comparison."""
 
     settings: Mapping[str, Any]
     metrics: Mapping[str, float]
@@ -115,8 +115,8 @@ class _Settings:
     on_undecided: OnUndecided
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> _Settings:
-        settings = dict(given)
+    def of(cls, keywords: Mapping[str, Any]) -> _Settings:
+        settings = dict(keywords)
         margin = settings.pop("margin", DEFAULT_METRICS[PRIMARY])
         metrics = settings.pop("metrics", {})
         on_undecided = settings.pop("on_undecided", "fail")
@@ -141,14 +141,14 @@ _PLURALS = {"profile": "profiles", "model": "models"}
 
 
 def _plural(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`profile="clean"` as `profiles=("clean",)`, which a comparison knows."""
-    made = dict(settings)
-    for one, many in _PLURALS.items():
-        if one in made:
-            if many in made:
-                raise ValueError(f"{one} and {many} are both given")
-            made[many] = (made.pop(one),)
-    return made
+    """Turn `profile="clean"` into `profiles=("clean",)`, the form of a comparison."""
+    data = dict(settings)
+    for singular, plural in _PLURALS.items():
+        if singular in data:
+            if plural in data:
+                raise ValueError(f"{singular} and {plural} are both given")
+            data[plural] = (data.pop(singular),)
+    return data
 
 
 def _check_no_loop_runs(item: pytest.Item) -> None:

@@ -1,4 +1,4 @@
-"""A run held against a baseline: whether that can be done at all, and the outcome."""
+"""Judging a run against a baseline: whether the two can be compared, and the outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .outcome import GateArm, GateResult
 from .sides import Sides
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
-_AGAIN = "where that is meant, bless a new run"
+_HINT = "where that is meant, bless a new run"
 _DIGEST_CHARS, _SHORT = 64, 12
 
 
@@ -28,26 +28,26 @@ class Incomparable(ValueError):
 
 
 def judge(
-    found: Results,
+    run: Results,
     baseline: Baseline,
     *,
     metrics: Mapping[str, float] = DEFAULT_METRICS,
     alpha: float = ALPHA,
     path: Path | None = None,
 ) -> GateResult:
-    """Hold a run against a baseline. `metrics`: metric → margin; accuracy is always among them. `path`: the baseline's file.
+    """Judge a run against a baseline. `metrics`: metric → margin; accuracy is always among them. `path`: the baseline's file.
 
-    Raises Incomparable (a ValueError) where the two cannot be compared: another suite, profile, policy, step limit or list of
-    tasks, or a metric that either side does not know; ValueError for a bad margin or level.
+    Raises Incomparable (a ValueError) if the two cannot be compared: another suite, profile, policy, step limit or list of
+    tasks, or a metric unknown on either side; ValueError for a bad margin or level.
     """
     margins = {**DEFAULT_METRICS, **metrics}
     check_request(baseline, margins, alpha)
-    refuse_other(found.folder, found.manifest, baseline)
-    _refuse_other_tasks(found, baseline)
-    matched = match_arms(found.manifest, baseline)
-    sides = [Sides.of(found, arm, baseline, old) for old, arm in matched.items() if arm is not None]
-    reasons = (*troubles(found), *missing_arms(matched), *(why for side in sides for why in side.troubles()))
-    paired = (found.manifest.seed, found.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
+    refuse_other(run.folder, run.manifest, baseline)
+    _refuse_other_tasks(run, baseline)
+    matched = match_arms(run.manifest, baseline)
+    sides = [Sides.of(run, arm, baseline, old) for old, arm in matched.items() if arm is not None]
+    reasons = (*troubles(run), *missing_arms(matched), *(reason for side in sides for reason in side.troubles()))
+    paired = (run.manifest.seed, run.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
     arms = () if reasons else _judged_arms(sides, margins, alpha, paired=paired)
@@ -55,10 +55,10 @@ def judge(
         outcome="invalid" if reasons else overall([line for arm in arms for line in arm.lines]),
         reasons=reasons,
         arms=arms,
-        tasks=changes(found.folder, sides, paired=paired),
+        tasks=changes(run.folder, sides, paired=paired),
         same_result=sum(pair.same_result and not pair.same for side in sides for pair in side.pairs) if paired else 0,
-        notes=tuple(_notes(found, baseline, matched)),
-        run=found.folder,
+        notes=tuple(_notes(run, baseline, matched)),
+        run=run.folder,
         baseline=path,
         alpha=alpha,
         paired=paired,
@@ -66,21 +66,21 @@ def judge(
 
 
 def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
-    """Arm of the baseline → arm of the run, None where there is none.
+    """Return arm of the baseline → arm of the run, None if absent.
 
-    By name; else where both sides have a single loop under the same model and profile, these two.
+    Arms match by name, or else if each side has a single loop under the same model and profile.
     """
-    there = {arm.arm: (arm.model, arm.profile) for arm in manifest.arms}
-    wanted = {name: (arm.model, arm.profile) for name, arm in baseline.arms.items()}
+    in_run = {arm.arm: (arm.model, arm.profile) for arm in manifest.arms}
+    in_baseline = {name: (arm.model, arm.profile) for name, arm in baseline.arms.items()}
 
     def alone(conditions: tuple[str, str]) -> str | None:
-        old, new = ([name for name, its in side.items() if its == conditions] for side in (wanted, there))
+        old, new = ([name for name, its in side.items() if its == conditions] for side in (in_baseline, in_run))
         return new[0] if len(old) == len(new) == 1 else None
 
-    return {name: name if name in there else alone(conditions) for name, conditions in wanted.items()}
+    return {name: name if name in in_run else alone(conditions) for name, conditions in in_baseline.items()}
 
 
-# --- are they a measure of each other? ---
+# --- can they be compared? ---
 
 
 def check_request(baseline: Baseline, metrics: Mapping[str, float], alpha: float) -> None:
@@ -93,9 +93,9 @@ def check_request(baseline: Baseline, metrics: Mapping[str, float], alpha: float
 
 
 def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
-    """Raises Incomparable that names the first difference in what was asked; a manifest says it before the run."""
+    """Raise Incomparable that names the first difference in the questions; the manifest shows it before the run."""
     suite, old = manifest.suite, baseline.suite
-    asked: list[tuple[str, Any, Any]] = [
+    settings: list[tuple[str, Any, Any]] = [
         ("suite", old.name, suite.name),
         (f"version of suite {old.name}", old.version, suite.version),
         (f"digest of suite {old.name}", old.digest, suite.digest),
@@ -104,42 +104,45 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
     ]
     for name, now in manifest.profiles.items():
         if name in baseline.profiles:
-            asked.append((f"digest of profile {name}", baseline.profiles[name], now))
-    for what, was, now in asked:
-        if was != now:
-            raise Incomparable(f"{folder}: another {what} than in the baseline: {_brief(now)}, not {_brief(was)}; {_AGAIN}")
+            settings.append((f"digest of profile {name}", baseline.profiles[name], now))
+    for setting, then, now in settings:
+        if then != now:
+            raise Incomparable(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}; {_HINT}")
 
 
-def _refuse_other_tasks(found: Results, baseline: Baseline) -> None:
-    wanted = {task for arm in baseline.arms.values() for task in arm.tasks}
-    ran = {record.task for record in found.records}
-    for more, what in ((ran - wanted, "are not in the baseline"), (wanted - ran, "of the baseline were not run")):
-        if more and (has_all(found) or what.startswith("are")):
-            raise Incomparable(f"{found.folder}: other tasks: {len(more)} {what}, such as {min(more)}; {_AGAIN}")
+def _refuse_other_tasks(run: Results, baseline: Baseline) -> None:
+    in_baseline = {task for arm in baseline.arms.values() for task in arm.tasks}
+    in_run = {record.task for record in run.records}
+    for tasks, problem in (
+        (in_run - in_baseline, "are not in the baseline"),
+        (in_baseline - in_run, "of the baseline were not run"),
+    ):
+        if tasks and (has_all(run) or problem.startswith("are")):
+            raise Incomparable(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {_HINT}")
 
 
 def _refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
-    """Raises Incomparable for a metric that more than 2 % of an arm's scored trials do not know, on either side."""
+    """Raise Incomparable for a metric unknown in more than 2 % of an arm's scored trials, on either side."""
     for metric in metrics:
         for side in sides:
-            for where, values in (("the baseline", side.old_values), ("the run", side.new_values)):
+            for side_name, values in (("the baseline", side.old_values), ("the run", side.new_values)):
                 known, scored = _count(values(metric)), _count(values(PRIMARY))
                 if known < (1 - MAX_ERRORED) * scored:
-                    raise Incomparable(f"metric {metric}: known for {known} of {scored} trials of {side.arm} in {where}")
+                    raise Incomparable(f"metric {metric}: known for {known} of {scored} trials of {side.arm} in {side_name}")
 
 
-def _count(found: TaskValues) -> int:
-    return sum(map(len, found.values.values()))
+def _count(by_task: TaskValues) -> int:
+    return sum(map(len, by_task.values.values()))
 
 
 def _brief(value: Any) -> str:
-    """A digest by its beginning."""
+    """Shorten a digest."""
     text = str(value)
     return f"{text[:_SHORT]}…" if len(text) == _DIGEST_CHARS else text
 
 
 def missing_arms(matched: Mapping[str, str | None]) -> Iterator[str]:
-    """Of the baseline, each in a sentence."""
+    """Yield a sentence for each arm of the baseline that the run lacks."""
     yield from (f"the run has no arm for {old} of the baseline" for old, arm in matched.items() if arm is None)
 
 
@@ -169,19 +172,19 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
     )
 
 
-def _notes(found: Results, baseline: Baseline, matched: Mapping[str, str | None]) -> Iterator[str]:
-    """What to keep in mind."""
-    manifest = found.manifest
-    for what, was, now in (
+def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield the caveats, a sentence each."""
+    manifest = run.manifest
+    for setting, then, now in (
         ("seed", baseline.seed, manifest.seed),
         ("number of repeats", baseline.repeats, manifest.settings.repeats),
     ):
-        if was != now:
-            yield f"Another {what} than in the baseline, {now}, not {was}: tasks pair up, their trials do not."
+        if then != now:
+            yield f"Another {setting} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
     for old, arm in matched.items():
         if arm is not None and arm != old:
             yield f"{arm} is held against {old} of the baseline."
-    if more := [arm.info.arm for arm in found.comparison.arms if arm.info.arm not in matched.values()]:
-        yield f"Not in the baseline, and not judged: {', '.join(more)}."
+    if extra := [arm.info.arm for arm in run.comparison.arms if arm.info.arm not in matched.values()]:
+        yield f"Not in the baseline, and not judged: {', '.join(extra)}."
     if manifest.suite.code != baseline.suite.code:
         yield "The code of your own that the suite is made of changed since: tools and scorers may have, too."

@@ -1,4 +1,4 @@
-"""What the gate says: plain data."""
+"""The result of the gate as plain data."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ Became = Literal["worse", "better", "other"]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one task gave, a value per repeat; None for a trial that was not scored."""
+    """One side's results on a task, a value per repeat; None for a trial that was not scored."""
 
     stops: tuple[str | None, ...]
     accuracy: tuple[float | None, ...]
 
     @property
     def mean(self) -> float | None:
-        """Accuracy; None where no trial was scored."""
-        known = [value for value in self.accuracy if value is not None]
-        return sum(known) / len(known) if known else None
+        """The mean accuracy; None if no trial was scored."""
+        values = [value for value in self.accuracy if value is not None]
+        return sum(values) / len(values) if values else None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {"stops": list(self.stops), "accuracy": list(self.accuracy)}
 
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """A task whose score or stop is another than in the baseline."""
+    """A task whose score or stop differs from the baseline."""
 
     arm: str
-    """In the run."""
+    """The arm's name in the run."""
     task: str
     was: Side
     now: Side
     repeat: int
-    """Of the trial that is shown for it, 0-based."""
+    """The 0-based repeat of the trial that represents the task."""
     step: int | None
-    """Of that trial's course, 1-based: where it parts from the baseline's; of one that got worse without a course in the baseline,
-    what its cause is about. None where that is not known."""
+    """The 1-based step where that trial first differs from the baseline, or, if the baseline has no steps, the step of the cause of
+    a loss; None if unknown."""
     cause: Cause | None
-    """Of a task that got worse; None where there is no trace."""
+    """The cause of a loss; None for other tasks, or without a trace."""
     detail: str
-    """The cause in a sentence."""
+    """The cause as a sentence."""
     command: str
-    """Shows the trial."""
+    """The command that shows the trial."""
 
     @property
     def became(self) -> Became:
-        """By its mean accuracy; other: another stop with the same accuracy."""
+        """The direction of its mean accuracy; other: another stop with the same accuracy."""
         was, now = self.was.mean, self.now.mean
         if was is None or now is None or was == now:
             return "other"
         return "worse" if now < was else "better"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "arm": self.arm,
             "task": self.task,
@@ -79,20 +79,20 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True)
 class GateArm:
-    """One arm of the baseline, and what became of it."""
+    """One arm of the baseline, with its outcome."""
 
     arm: str
-    """In the run."""
+    """The arm's name in the run."""
     baseline_arm: str
     identical: bool
-    """Every trial gave what it gave in the baseline."""
+    """Whether every trial had the same result as in the baseline."""
     trials: int
     scored: int
     lines: tuple[GateLine, ...]
-    """One per metric."""
+    """The lines, one per metric."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "arm": self.arm,
             "baseline_arm": self.baseline_arm,
@@ -105,23 +105,23 @@ class GateArm:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What the gate says."""
+    """The result of the gate."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
-    """Why it is invalid; empty otherwise."""
+    """The reasons why it is invalid; empty otherwise."""
     arms: tuple[GateArm, ...]
-    """Empty where it is invalid."""
+    """The arms; empty if the result is invalid."""
     tasks: tuple[TaskChange, ...]
-    """Those whose score or stop changed: worse ones first, then better ones, then the rest."""
+    """The tasks whose score or stop changed: worse ones first, then better ones, then the rest."""
     same_result: int
-    """Trials of the same score and stop that differ otherwise: in steps, tokens, calls, answers. Only where trials pair up."""
+    """Number of paired trials with the same score and stop that differ in steps, tokens, calls or answers."""
     notes: tuple[str, ...]
     run: Path
     baseline: Path | None
     alpha: float
     paired: bool
-    """Seed and repeats are the baseline's: every trial has its counterpart."""
+    """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
 
     @property
     def lines(self) -> tuple[GateLine, ...]:
@@ -133,7 +133,7 @@ class GateResult:
         return dict(Counter(task.cause for task in self.tasks if task.cause is not None).most_common())
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `gate --json` prints: names stay stable."""
+        """Return the object that `gate --json` prints; its names are stable."""
         return {
             "outcome": self.outcome,
             "reasons": list(self.reasons),

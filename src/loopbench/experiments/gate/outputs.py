@@ -1,4 +1,4 @@
-"""What the gate says, for people and for CI servers: plain text, Markdown, JUnit XML, GitHub's annotations.
+"""The gate's result for people and CI servers: plain text, Markdown, JUnit XML, GitHub annotations.
 
 Names and details may come from a model, a tool or a file: each output takes them literally, and no text can end its line, its cell,
 its element or its command.
@@ -24,71 +24,71 @@ from .outcome import GateArm, GateResult, Side, TaskChange
 
 OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
-"""Changed tasks that people are shown; `--json` has all."""
+"""Maximum number of changed tasks in the text outputs; `--json` has all."""
 MAX_ANNOTATED = 9
-"""GitHub shows ten annotations of a kind per step: the outcome's, and so many tasks'."""
+"""Maximum number of annotated tasks: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
 MAX_NAMED = 4
-"""Arms and metrics in a headline."""
+"""Maximum number of arms and metrics in a headline."""
 MAX_CHARS = 300
-"""Of one detail."""
+"""Maximum length of a detail."""
 COLUMNS = ("arm", "metric", "baseline", "run", "change", "margin", "tasks", "p (Holm)", "outcome")
 
 _COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
-"""GitHub and Azure take `##[…]` and `##vso[…]` for commands wherever they stand in a line."""
+"""Prefixes of `##[…]` and `##vso[…]`, which GitHub and Azure treat as commands anywhere in a line."""
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold (Char, §2.2)."""
+"""Characters that XML 1.0 does not allow (Char, §2.2)."""
 
 
 def headline(result: GateResult) -> str:
-    """The outcome in a line, its word first."""
-    return _literal(f"{result.outcome}: {_why(result)}")
+    """Return the outcome in one line that starts with its word."""
+    return _literal(f"{result.outcome}: {_explanation(result)}")
 
 
 def table(result: GateResult) -> Table:
-    """A row per arm and metric."""
+    """Return a table with a row per arm and metric."""
     level = f"{100 * (1 - result.alpha):g} %"
     return Table(f"Run against baseline (bounds: one-sided, {level} each)", COLUMNS, tuple(map(_row, result.lines)))
 
 
 def paragraphs(result: GateResult) -> list[str]:
-    """What is to be said beside the table, a line each: what it would take, what changed, what to keep in mind."""
-    said = [_what_it_takes(line.arm, line, line.needed) for line in result.lines if line.needed is not None]
-    return [_literal(line) for line in (*said, *_counted(result), *result.notes)]
+    """Return the lines below the table: the size needed, the changes and the caveats."""
+    sizes = [_what_it_takes(line.arm, line, line.needed) for line in result.lines if line.needed is not None]
+    return [_literal(line) for line in (*sizes, *_change_counts(result), *result.notes)]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
-    """Two lines per changed task: what became of it, and the command that shows it; none begins with white space or a colon."""
-    shown = result.tasks[:most]
-    lines = [line for change in shown for line in (f"- {_literal(_became(change))}", f"    {_literal(change.command)}")]
-    rest = len(result.tasks) - len(shown)
-    return [*lines, *([f"- and {rest} more; --json has all"] if rest else [])]
+    """Return two lines per changed task: the change, and the command that shows it; no text starts with white space or a colon."""
+    changes = result.tasks[:most]
+    lines = [line for change in changes for line in (f"- {_literal(_change_line(change))}", f"    {_literal(change.command)}")]
+    omitted = len(result.tasks) - len(changes)
+    return [*lines, *([f"- and {omitted} more; --json has all"] if omitted else [])]
 
 
 def text(result: GateResult) -> str:
-    """All of it as plain text, for a log."""
+    """Return the whole result as plain text for a log."""
     rows = ["  ".join(row) for row in (COLUMNS, *table(result).rows)] if result.lines else []
     return "\n".join([headline(result), *rows, *paragraphs(result), *task_lines(result)])
 
 
 def to_markdown(result: GateResult) -> str:
-    """A page for a step's summary or a pull request."""
+    """Return a Markdown page for a step's summary or a pull request."""
     tables = [table(result)] if result.lines else []
     if result.tasks:
         columns = ("trial", "became", "was", "is", "step", "cause", "detail", "to see it")
         rows = tuple(_task_row(change) for change in result.tasks[:MAX_TASKS])
         tables.append(Table(f"Tasks that changed ({len(rows)} of {len(result.tasks)})", columns, rows))
-    head, _, rest = markdown_page(f"Gate: {result.outcome}", tables, paragraphs(result)).partition("\n\n")
-    return f"{head}\n\n{markdown_item(headline(result))}\n\n{rest}"
+    head, _, body = markdown_page(f"Gate: {result.outcome}", tables, paragraphs(result)).partition("\n\n")
+    return f"{head}\n\n{markdown_item(headline(result))}\n\n{body}"
 
 
 # --- JUnit ---
 
 
 def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided") -> str:
-    """JUnit's XML: a test suite per arm, a test case per metric, so that as many tests fail as metrics got worse.
+    """Return JUnit XML: a test suite per arm and a test case per metric, so that as many tests fail as metrics got worse.
 
-    The changed tasks stand in the failure and in the suite's output. Undecided is skipped, or a failure where that is wanted;
-    invalid is an error.
+    The failure and the suite's output list the changed tasks. An undecided metric is skipped, or a failure on request; an
+    invalid one is an error.
     """
     root = ElementTree.Element("testsuites", name="loopbench gate")
     if result.reasons:
@@ -118,8 +118,8 @@ def _junit_kind(line: GateLine, on_undecided: OnUndecided) -> str | None:
 
 
 def _suite(root: ElementTree.Element, name: str, tests: int, kinds: dict[str, int]) -> ElementTree.Element:
-    found = {"failures": kinds.get("failure", 0), "errors": kinds.get("error", 0), "skipped": kinds.get("skipped", 0)}
-    sizes = {"tests": str(tests)} | {name: str(count) for name, count in found.items()}
+    counts_by_kind = {"failures": kinds.get("failure", 0), "errors": kinds.get("error", 0), "skipped": kinds.get("skipped", 0)}
+    sizes = {"tests": str(tests)} | {name: str(count) for name, count in counts_by_kind.items()}
     return ElementTree.SubElement(root, "testsuite", {"name": _xml(name)} | sizes)
 
 
@@ -131,52 +131,52 @@ def _put(case: ElementTree.Element, kind: str, message: str, inside: str) -> Non
     ElementTree.SubElement(case, kind, {"message": _xml(message)}).text = _xml(inside)
 
 
-def _xml(said: str) -> str:
-    """Characters that XML 1.0 cannot hold stand as U+FFFD."""
-    return _NOT_XML.sub("\ufffd", plain(said))
+def _xml(content: str) -> str:
+    """Replace characters that XML 1.0 does not allow by U+FFFD."""
+    return _NOT_XML.sub("\ufffd", plain(content))
 
 
 # --- GitHub ---
 
 
 def github_annotations(result: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
-    """GitHub's workflow commands: the outcome, then the tasks that got worse."""
+    """Return GitHub workflow commands: the outcome, then the tasks that got worse."""
     kind = {"identical": "notice", "pass": "notice", "undecided": "warning"}.get(result.outcome, "error")
     if result.outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
     worse = [change for change in result.tasks if change.became == "worse"] if kind != "notice" else []
-    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([_why(result), *paragraphs(result)]))
+    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([_explanation(result), *paragraphs(result)]))
     return [first, *(_command("warning", f"{change.arm}/{change.task}", _task_text(change)) for change in worse[:MAX_ANNOTATED])]
 
 
 def _command(kind: str, title: str, message: str) -> str:
-    """`::error title=…::…`, escaped as GitHub's toolkit does (packages/core/src/command.ts)."""
+    """Return `::error title=…::…`, escaped like GitHub's toolkit does (packages/core/src/command.ts)."""
     escaped = _escaped(title).replace(":", "%3A").replace(",", "%2C")
     return f"::{kind} title={escaped}::{_escaped(message)}"
 
 
-def _escaped(said: str) -> str:
-    return plain(said).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+def _escaped(content: str) -> str:
+    return plain(content).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-# --- in words ---
+# --- text ---
 
 
-def _why(result: GateResult) -> str:
+def _explanation(result: GateResult) -> str:
     if result.reasons:
         return "; ".join(result.reasons)
     if result.outcome == "identical":
         return f"behaviour unchanged in all {sum(arm.trials for arm in result.arms)} trials"
     if result.outcome == "pass":
-        worse = _few([f"{line.arm} in {line.metric}" for line in result.lines if line.outcome == "pass" and line.worse], ", ")
+        worse = _first([f"{line.arm} in {line.metric}" for line in result.lines if line.outcome == "pass" and line.worse], ", ")
         return f"within the margin{'s' * (len(result.lines) > 1)}{'; worse, but within it: ' * bool(worse)}{worse}"
-    grave = [line for line in result.lines if line.outcome == result.outcome]
-    return _few([f"{line.arm} in {line.metric} {_change(line)}, margin {_margin(line)}" for line in grave], "; ")
+    decisive = [line for line in result.lines if line.outcome == result.outcome]
+    return _first([f"{line.arm} in {line.metric} {_change(line)}, margin {_margin(line)}" for line in decisive], "; ")
 
 
-def _few(said: Sequence[str], between: str) -> str:
-    more = len(said) - MAX_NAMED
-    return between.join([*said[:MAX_NAMED], *([f"{more} more"] if more > 0 else [])])
+def _first(items: Sequence[str], separator: str) -> str:
+    omitted = len(items) - MAX_NAMED
+    return separator.join([*items[:MAX_NAMED], *([f"{omitted} more"] if omitted > 0 else [])])
 
 
 def _row(line: GateLine) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ def _row(line: GateLine) -> tuple[str, ...]:
 
 
 def _change(line: GateLine) -> str:
-    """`-0.150 [-0.212, -0.088]`, or as a ratio `×1.25 [1.10, 1.42]`; – for a bound that too few tasks leave open."""
+    """Return `-0.150 [-0.212, -0.088]`, or as a ratio `×1.25 [1.10, 1.42]`; – for a bound unknown because of too few tasks."""
     effect = line.effect
     bounds = ", ".join(_number(line, bound, sign=not line.is_ratio) for bound in (effect.low, effect.high))
     return f"{'×' * line.is_ratio}{_number(line, effect.value, sign=not line.is_ratio)} [{bounds}]"
@@ -216,10 +216,10 @@ def _what_it_takes(arm: str, line: GateLine, needed: Needed | None) -> str:
     cost = "" if needed.cost_usd is None else f", about ${needed.cost_usd:.2f}"
     aim = "pass" if needed.to_show == "equivalence" else "show a regression"
     size = f"{needed.tasks} tasks × {needed.repeats}, {needed.trials} trials of the run{cost}"
-    return f"{arm} in {line.metric}: were what was seen the truth, it would take {size}, to {aim} (4 times in 5)."
+    return f"{arm} in {line.metric}: if the observed change is the true one, it takes {size}, to {aim} (4 times in 5)."
 
 
-def _counted(result: GateResult) -> Iterator[str]:
+def _change_counts(result: GateResult) -> Iterator[str]:
     became = Counter(change.became for change in result.tasks)
     if result.tasks:
         causes = f" ({counts(result.causes)})" if result.causes else ""
@@ -228,18 +228,18 @@ def _counted(result: GateResult) -> Iterator[str]:
         yield f"{result.same_result} more trials have the same score and stop, but other calls, answers, steps or tokens."
 
 
-def _became(change: TaskChange) -> str:
-    return f"{change.arm}/{change.task} {change.became}: {_gave(change.was)} -> {_gave(change.now)}{_parted(change)}"
+def _change_line(change: TaskChange) -> str:
+    return f"{change.arm}/{change.task} {change.became}: {_results(change.was)} -> {_results(change.now)}{_difference(change)}"
 
 
-def _parted(change: TaskChange) -> str:
+def _difference(change: TaskChange) -> str:
     at = "" if change.step is None else f"; first difference at step {change.step}"
-    why = "" if change.cause is None else f"; {change.cause}: {_cut(change.detail)}"
-    return at + why
+    cause = "" if change.cause is None else f"; {change.cause}: {_cut(change.detail)}"
+    return at + cause
 
 
-def _gave(side: Side) -> str:
-    """`1.00 finished`, of several repeats `0.67 finished 2, max_steps 1`."""
+def _results(side: Side) -> str:
+    """Return `1.00 finished`, or for several repeats `0.67 finished 2, max_steps 1`."""
     mean = "not scored" if side.mean is None else f"{side.mean:.2f}"
     stops = Counter(stop for stop in side.stops if stop is not None)
     if len(stops) == 1 and len(side.stops) == 1:
@@ -248,23 +248,23 @@ def _gave(side: Side) -> str:
 
 
 def _task_text(change: TaskChange) -> str:
-    return f"{_literal(_became(change))}\n{_literal(change.command)}"
+    return f"{_literal(_change_line(change))}\n{_literal(change.command)}"
 
 
 def _task_row(change: TaskChange) -> tuple[str, ...]:
     step = "" if change.step is None else str(change.step)
     trial = f"{change.arm}/{change.task}/{change.repeat}"
     cause, detail = change.cause or "", _cut(change.detail)
-    return (trial, change.became, _gave(change.was), _gave(change.now), step, cause, detail, change.command)
+    return (trial, change.became, _results(change.was), _results(change.now), step, cause, detail, change.command)
 
 
-def _cut(said: str) -> str:
-    return said if len(said) <= MAX_CHARS else f"{said[:MAX_CHARS]}…"
+def _cut(content: str) -> str:
+    return content if len(content) <= MAX_CHARS else f"{content[:MAX_CHARS]}…"
 
 
-def _literal(said: str) -> str:
-    """One line, without control characters, and nothing in it that a CI server takes for a command."""
-    return _no_command(plain_line(said))
+def _literal(content: str) -> str:
+    """Return one line without control characters or anything that a CI server treats as a command."""
+    return _no_command(plain_line(content))
 
 
 def _no_command(line: str) -> str:

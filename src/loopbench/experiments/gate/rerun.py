@@ -1,4 +1,4 @@
-"""Running a baseline's configuration again: what its file decides, and what only the user does."""
+"""Running a baseline's configuration again: what its file decides, and what only the user decides."""
 
 from __future__ import annotations
 
@@ -22,57 +22,57 @@ from .judge import Incomparable, match_arms, missing_arms, refuse_other
 
 @dataclass(frozen=True, slots=True)
 class RerunSettings:
-    """How the baseline's configuration is run again."""
+    """The settings for running the baseline's configuration again."""
 
     loops: Sequence[str] = ()
-    """In place of the baseline's, as `--loop` takes them; whoever names a loop here allows its code."""
+    """Loops as `--loop` takes them, which replace the baseline's; naming a loop here allows its code."""
     seed: int | None = None
-    """Another than the baseline's: fresh faults, and trials no longer pair up."""
+    """A seed other than the baseline's, which gives fresh faults; trials are then no longer paired."""
     repeats: int | None = None
     allowed: Permissions = NO_PERMISSIONS
-    """Code of the user's own, server and recording that the baseline names; server and recording may be others by now."""
+    """The user code, server and recording that the baseline names; server and recording may differ by now."""
     runs: Path = Path("runs")
 
 
-def prepare_again(baseline: Baseline, path: Path, again: RerunSettings) -> Experiment:
+def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Experiment:
     """Make the run directory of a new run.
 
     Raises RunError for code, a server or a recording that the baseline names and the user did not type, Incomparable if suite or
     profiles have changed or an arm is missing, ValueError for bad input, and OSError; then there is no directory.
     """
-    experiment = prepare(config_again(baseline, path, again))
+    experiment = prepare(config_again(baseline, path, settings))
     try:
         refuse_other(experiment.folder, experiment.manifest, baseline)
-        for lacking in missing_arms(match_arms(experiment.manifest, baseline)):
-            raise Incomparable(f"{path}: {lacking}")
+        for problem in missing_arms(match_arms(experiment.manifest, baseline)):
+            raise Incomparable(f"{path}: {problem}")
     except Incomparable:
         shutil.rmtree(experiment.folder)
         raise
     return experiment
 
 
-def config_again(baseline: Baseline, path: Path, again: RerunSettings) -> CompareConfig:
-    """The baseline's configuration, changed as was asked. Nothing is asked of a recording's model: it is replayed."""
+def config_again(baseline: Baseline, path: Path, settings: RerunSettings) -> CompareConfig:
+    """Return the baseline's configuration with the requested changes. A recording is replayed; its model gets no request."""
     if PROFILE in baseline.profiles:
         raise RunError(f"{path}: blessed from another tool's files, so there is nothing to run; import new ones, and name that run")
     if "loops" not in baseline.config:
         raise ValueError(f"{path}: its run was not made here, so it cannot be run again; name a run to judge")
-    allowed = again.allowed
-    typed: dict[str, Any] = {
-        "loops": tuple(again.loops),
-        "seed": again.seed,
-        "repeats": again.repeats,
-        "base_url": allowed.base_url,
-        "cassette": None if allowed.cassette is None else str(allowed.cassette),
-        "runs": str(again.runs),
+    permissions = settings.allowed
+    options: dict[str, Any] = {
+        "loops": tuple(settings.loops),
+        "seed": settings.seed,
+        "repeats": settings.repeats,
+        "base_url": permissions.base_url,
+        "cassette": None if permissions.cassette is None else str(permissions.cassette),
+        "runs": str(settings.runs),
     }
-    given = {name: value for name, value in typed.items() if value not in (None, ())}
-    kept = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": _mode(baseline.config.get("cassette_mode"))}
-    config = config_from({**baseline.config, **kept, **given}, str(path), typed=given)
-    code = [*allowed.code, *(name for text in again.loops for name in loops_named(parse_spec(text)))]
-    return allowed_config(path, config, replace(allowed, code=code))
+    changes = {name: value for name, value in options.items() if value not in (None, ())}
+    fixed = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": _mode(baseline.config.get("cassette_mode"))}
+    config = config_from({**baseline.config, **fixed, **changes}, str(path), typed=changes)
+    code = [*permissions.code, *(name for text in settings.loops for name in loops_named(parse_spec(text)))]
+    return allowed_config(path, config, replace(permissions, code=code))
 
 
 def _mode(recorded: Any) -> Any:
-    """A recording that was made for the baseline is there by now."""
+    """Return `replay` for a mode that made the recording, which exists by now."""
     return "replay" if recorded in ("record", "refresh") else recorded

@@ -1,4 +1,4 @@
-"""One arm in the baseline and in the run, trial beside trial."""
+"""One arm in the baseline and in the run, paired trial by trial."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class TrialPair:
 
     @cached_property
     def same(self) -> bool:
-        """It gave what it gave then; of two that infrastructure made fail nothing is known."""
+        """Whether both results are the same; False if infrastructure made either trial fail."""
         outcome = outcome_of(self.record)
         return outcome is not None and self.line.outcome[self.record.repeat] == outcome
 
     @property
     def same_result(self) -> bool:
-        """Score and stop are those of then."""
+        """Whether score and stop are those of the baseline."""
         return self.same_value(PRIMARY) and self.line.stop[self.record.repeat] == stop_of(self.record)
 
     def same_value(self, metric: str) -> bool:
@@ -41,23 +41,23 @@ class Sides:
     """An arm in the baseline and in the run."""
 
     arm: str
-    """In the run."""
+    """The arm's name in the run."""
     baseline_arm: str
     old: Mapping[str, TaskLine]
     new: Mapping[str, Mapping[int, Record]]
     """Task → repeat → record."""
 
     @classmethod
-    def of(cls, found: Results, arm: str, baseline: Baseline, baseline_arm: str) -> Sides:
+    def of(cls, run: Results, arm: str, baseline: Baseline, baseline_arm: str) -> Sides:
         new: dict[str, dict[int, Record]] = {}
-        for record in sorted(found.records, key=lambda record: record.key):  # the order in which trials ended decides nothing
+        for record in sorted(run.records, key=lambda record: record.key):  # the order in which trials ended decides nothing
             if record.arm == arm:
                 new.setdefault(record.task, {})[record.repeat] = record
         return cls(arm, baseline_arm, baseline.arms[baseline_arm].tasks, new)
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
-        return tuple(record for found in self.new.values() for record in found.values())
+        return tuple(record for by_repeat in self.new.values() for record in by_repeat.values())
 
     @property
     def scored(self) -> int:
@@ -65,19 +65,19 @@ class Sides:
 
     @property
     def cost_usd(self) -> float | None:
-        """Of one trial of the run without luck with a cache, a mean; None where no price is known."""
+        """The mean cost of a trial of the run without cache discounts; None if no price is known."""
         costs = [value for record in self.records if (value := dollars(record)) is not None]
         return sum(costs) / len(costs) if costs else None
 
     def troubles(self) -> Iterator[str]:
-        """Why the baseline is none. A run within the same bound is then at most that far from it."""
+        """Yield the reasons why the baseline is invalid."""
         outcomes = [outcome for line in self.old.values() for outcome in line.outcome]
         errored = outcomes.count(None)
         if errored > MAX_ERRORED * len(outcomes):
             yield f"{self.baseline_arm}: {errored / len(outcomes):.1%} of its trials are errored in the baseline"
 
     def old_values(self, metric: str) -> TaskValues:
-        """As the baseline has them; it knows of no clusters."""
+        """Return the baseline's values; a baseline has no clusters."""
         known = {task: [value for value in line.values(metric) if value is not None] for task, line in self.old.items()}
         return TaskValues({task: values for task, values in known.items() if values}, {})
 
@@ -93,7 +93,7 @@ class Sides:
 
     @cached_property
     def pairs(self) -> tuple[TrialPair, ...]:
-        """Trials with their counterparts; whether that means anything, seeds and repeats say."""
+        """The trials with their counterparts; only equal seeds and repeats make the pairs meaningful."""
         return tuple(
             TrialPair(self.old[record.task], record)
             for record in self.records
@@ -101,7 +101,7 @@ class Sides:
         )
 
     def identical(self, metrics: Iterable[str]) -> bool:
-        """Whether every trial of the baseline gave the same again, these metrics included."""
+        """Whether every trial of the baseline has the same result in the run, these metrics included."""
         names = tuple(metrics)
         trials = sum(len(line.outcome) for line in self.old.values())
         same = sum(pair.same and all(map(pair.same_value, names)) for pair in self.pairs)
@@ -109,5 +109,5 @@ class Sides:
 
 
 def stop_of(record: Record) -> str | None:
-    """As a baseline keeps it."""
+    """Return a record's stop as a baseline stores it."""
     return record.stop if record.status == "scored" else None

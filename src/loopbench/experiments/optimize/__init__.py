@@ -1,1 +1,1 @@
-"""Optimizing each design's prompts on an equal budget, and finding out on locked tasks whether it helped."""
+"""Optimizing the prompts of each design on an equal budget, with a test of the gain on locked tasks."""

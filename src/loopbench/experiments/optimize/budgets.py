@@ -24,21 +24,21 @@ _FORM = "write calls, tokens or dollars, such as 2000, 2000calls, 1.5e6tokens or
 
 
 def parse_budget(text: str) -> BudgetConfig:
-    """Raises ValueError in one line."""
+    """Parse a budget. Raises ValueError with a one-line message."""
     amounts: dict[str, Decimal] = {}
     for part in text.split(","):
         unit, amount = _parsed(part.strip(), text)
         if unit in amounts:
             raise ValueError(f"budget {_short(text)}: {unit} are given twice")
         amounts[unit] = amount
-    whole = {unit: int(amount) for unit, amount in amounts.items() if unit != "dollars"}
+    integers = {unit: int(amount) for unit, amount in amounts.items() if unit != "dollars"}
     dollars = {unit: float(amount) for unit, amount in amounts.items() if unit == "dollars"}
-    return BudgetConfig.model_validate({**whole, **dollars})
+    return BudgetConfig.model_validate({**integers, **dollars})
 
 
 def _parsed(part: str, text: str) -> tuple[str, Decimal]:
-    found = _PART.fullmatch(part.lower())
-    sign, number, word = found.groups() if found else ("", "", "?")
+    match = _PART.fullmatch(part.lower())
+    sign, number, word = match.groups() if match else ("", "", "?")
     unit = _UNITS.get(sign + word)
     if unit is None:
         raise ValueError(f"budget {_short(text)}: {_short(part)} is not a budget; {_FORM}")
@@ -57,7 +57,7 @@ def _short(text: str) -> str:
 
 
 def budget_text(budget: BudgetConfig) -> str:
-    """Return a budget as it is typed, or `no limit`; seconds are left out."""
+    """Return a budget as it is typed, without seconds, or `no limit`."""
     parts = []
     if budget.calls is not None:
         parts.append(f"{budget.calls}calls")

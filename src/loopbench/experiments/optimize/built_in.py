@@ -1,4 +1,4 @@
-"""What the built-in optimizers share. Each of them is a file of the package `optimizers`; its fields are its options.
+"""The base of the built-in optimizers. Each is a file of the package `optimizers`; its fields are its options.
 
 Their defaults suit a small budget.
 
@@ -31,7 +31,7 @@ OPTIMIZERS = f"{__package__}.optimizers"
 
 
 class BuiltIn:
-    """What the built-in optimizers share; their fields are their options."""
+    """The base of the built-in optimizers; their fields are their options."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class BuiltIn:
     proposes: ClassVar[bool] = False
     only_collects: ClassVar[bool] = False
     package: ClassVar[str] = ""
-    """Installed with the extra `optimize`."""
+    """The package required, from the extra `optimize`."""
 
     @property
     def changes(self) -> frozenset[Part]:
@@ -59,7 +59,7 @@ class BuiltIn:
 
     def compile(self, workshop: Workshop) -> LoopProgram:
         if self.package:
-            importlib.import_module(self.package)  # before its logger is kept quiet, which it sets up when it is imported
+            importlib.import_module(self.package)  # before its logger is silenced, because the import sets it up
         return compiled(self.name, self._search, workshop)
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
@@ -74,7 +74,7 @@ def at_least(least: float, **values: float | None) -> None:
 
 
 def check_threshold(threshold: float | None) -> None:
-    """Raises ValueError for a threshold that no score reaches, or 0, which DSPy takes for none."""
+    """Raise ValueError for a threshold that no score reaches, or for 0, which DSPy treats as unset."""
     if threshold is not None and not 0 < threshold <= 1:
         raise ValueError(f"metric_threshold must be above 0 and at most 1, not {threshold:g}")
 

@@ -1,4 +1,4 @@
-"""What an optimization has tried and spent: plain data, told to whoever watches and kept beside the run."""
+"""The candidates and costs of an optimization: plain data, reported to watchers and stored with the run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from loopbench.protocol import Program
 
 @dataclass(frozen=True, slots=True)
 class SearchCost:
-    """What was asked of models."""
+    """The trials and model requests of a search."""
 
     trials: int = 0
     """Rollouts of the loop; 0 for an optimizer's own requests."""
     calls: int = 0
     tokens: int = 0
     dollars: float | None = None
-    """US dollars; None where no price is known."""
+    """US dollars; None if no price is known."""
 
     def __add__(self, other: SearchCost) -> SearchCost:
         dollars = [part for part in (self.dollars, other.dollars) if part is not None]
@@ -35,16 +35,16 @@ class SearchCost:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SearchCost:
-        """Raises KeyError for a part that is missing."""
+        """Read plain JSON. Raises KeyError for a missing part."""
         return cls(int(data["trials"]), int(data["calls"]), int(data["tokens"]), data["cost_usd"])
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A program that an optimizer has tried, as far as it was scored."""
+    """A program that an optimizer tried, with its scores so far."""
 
     number: int
-    """In the order in which they were tried; 0 is the design's own program."""
+    """The position in the order of trying; 0 is the design's own program."""
     digest: str
     program: Program
     train: Mapping[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Candidate:
 
     @property
     def dev_mean(self) -> float | None:
-        """Over the dev tasks that it was scored on; None where there are none."""
+        """The mean over the dev tasks that it was scored on; None if there are none."""
         return sum(self.dev.values()) / len(self.dev) if self.dev else None
 
 
@@ -62,30 +62,30 @@ Status = Literal["finished", "budget", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class SearchEnd:
-    """How the optimization of one design ended."""
+    """The end of one design's optimization."""
 
     design: str
     """The loop as typed, canonical."""
     status: Status
-    """finished: the optimizer gave its program. budget: it was stopped, and the best program so far was kept. failed: likewise."""
+    """finished: the optimizer returned a program. budget, failed: it stopped early, and the best program so far was kept."""
     reason: str
-    """Why it did not finish; empty where it did."""
+    """The reason why it did not finish; empty if it did."""
     digest: str
-    """Of the program that was kept."""
+    """The digest of the final program."""
     chosen: int
-    """Its candidate's number."""
+    """The number of the final candidate."""
     candidates: int
-    """How many programs were tried, the design's own included."""
+    """Number of programs tried, including the design's own."""
     before: Mapping[str, float]
     """Dev task → score of the design's own program."""
     after: Mapping[str, float]
-    """Dev task → score of the program that was kept."""
+    """Dev task → score of the final program."""
     search: SearchCost
-    """Rollouts that the optimizer asked for: what the budget bounds."""
+    """The optimizer's rollouts, which the budget limits."""
     proposals: SearchCost
     """The optimizer's own requests."""
     evaluation: SearchCost
-    """Rollouts beyond the budget that were missing for `before` and `after`."""
+    """The extra rollouts beyond the budget for `before` and `after`."""
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -106,29 +106,29 @@ class SearchEnd:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SearchEnd:
-        """Raises KeyError, TypeError or ValueError for what is none."""
-        made: dict[str, Any] = {name: data[name] for name in _PLAIN}
-        made |= {name: SearchCost.from_json(data[name]) for name in ("search", "proposals", "evaluation")}
-        return cls(**made, warnings=tuple(data["warnings"]))
+        """Read plain JSON. Raises KeyError, TypeError or ValueError for anything else."""
+        fields: dict[str, Any] = {name: data[name] for name in _PLAIN}
+        fields |= {name: SearchCost.from_json(data[name]) for name in ("search", "proposals", "evaluation")}
+        return cls(**fields, warnings=tuple(data["warnings"]))
 
 
 _PLAIN = ("design", "status", "reason", "digest", "chosen", "candidates", "before", "after")
 
 
 class Watcher(Protocol):
-    """Told of an optimization as it goes on, one call at a time; replayed rollouts of a resumed run are told of again."""
+    """An observer of an optimization, called once at a time; a resumed run reports its replayed rollouts again."""
 
     def began(self, design: str, own: Candidate) -> None:
-        """A design's optimization begins; `own`: its own program."""
+        """Handle the start of a design's optimization; `own`: its own program."""
 
     def tried(self, design: str, candidate: Candidate) -> None:
-        """A program is seen for the first time."""
+        """Handle a new program."""
 
     def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
-        """One rollout of a candidate is scored; `candidate` with this score, `search` as spent so far."""
+        """Handle a scored rollout; `candidate` includes its score, `search` is the cost so far."""
 
     def proposed(self, design: str, proposals: SearchCost) -> None:
-        """The optimizer has asked something itself; `proposals` as spent so far."""
+        """Handle the optimizer's own request; `proposals` is the cost so far."""
 
     def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
-        """A design's optimization is over; `kept`: the candidate whose program stands in optimized.json."""
+        """Handle the end of a design's optimization; `kept`: the candidate whose program is in optimized.json."""

@@ -1,8 +1,8 @@
-"""One compile of a teleprompter: what it may use, what it is told, and what comes of it.
+"""One compile of a teleprompter: its inputs, its metrics and its program.
 
-It changes nothing outside of what it is given: no setting of DSPy's, no stream, no logger. It is repeatable: equal seeds and equal
-answers give equal programs. What DSPy swallows is told: an exception in a rollout or a metric ends the compile as OptimizerFailed,
-others, of a proposal say, reach `Workshop.warn`.
+It has no side effects on DSPy's settings, streams or loggers. It is repeatable: equal seeds and equal answers give equal programs.
+It reports errors that DSPy swallows: an exception in a rollout or a metric ends the compile as OptimizerFailed, others, such as in
+a proposal, reach `Workshop.warn`.
 """
 
 from __future__ import annotations
@@ -29,69 +29,69 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """What a compile may use."""
+    """The inputs of a compile."""
 
     student: LoopProgram
-    """The program to begin with; it is left as it is."""
+    """The initial program, which is not changed."""
     train: Sequence[dspy.Example]
-    """What the optimizer learns from: `query`, `task` and `answer`, the first two inputs."""
+    """The examples to learn from: `query`, `task` and `answer`, of which the first two are inputs."""
     dev: Sequence[dspy.Example]
-    """What it chooses among programs by; where there is none, train."""
+    """The examples to select programs with; if empty, train."""
     lm: Any
-    """dspy.LM, without a cache, for the optimizer's own requests; None will do where it makes none."""
+    """A dspy.LM without a cache for the optimizer's own requests; may be None if it makes none."""
     threads: int = 1
-    """Rollouts under way at once."""
+    """Number of rollouts in flight at once."""
     seed: int = 0
     warn: Warn = logger.warning
-    """Told of each kind of trouble that DSPy only logs, in one line."""
+    """A function that gets each kind of problem that DSPy only logs, in one line."""
 
     @property
     def drawn(self) -> list[Any]:
-        """The train tasks in an order drawn by the seed, for optimizers that take no seed themselves."""
-        made = list(self.train)
-        random.Random(self.seed).shuffle(made)
-        return made
+        """Return the train tasks in an order drawn with the seed, for optimizers without a seed."""
+        tasks = list(self.train)
+        random.Random(self.seed).shuffle(tasks)
+        return tasks
 
     @property
     def choosing(self) -> list[Any]:
-        """The tasks to choose among programs by."""
+        """The examples to select programs with."""
         return list(self.dev or self.train)
 
 
 class OptimizerFailed(Exception):
-    """A compile ended without a program, by a bug in the optimizer, in a metric or a rollout: one line, with the cause."""
+    """A compile without a result because of a bug in the optimizer, a metric or a rollout; the message names the cause."""
 
 
 # --- metrics ---
 
 
 def score(example: Any, prediction: Any, trace: Any = None) -> float | bool:
-    """The rollout's score in [0, 1]; with a trace, in bootstrapping, whether it is a full success."""
+    """Return the rollout's score in [0, 1]; with a trace, in bootstrapping, whether it is a full success."""
     value = float(prediction.score)
     return value if trace is None else value >= 1.0
 
 
 def judge(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
-    """A dspy.Prediction of score and feedback: what GEPA reflects on, and SIMBA's advice is drawn from."""
+    """Return a dspy.Prediction of score and feedback, which GEPA reflects on and SIMBA derives advice from."""
     return dspy.Prediction(score=float(pred.score), feedback=str(pred.feedback))
 
 
 def share(example: Any, prediction: Any, trace: Any = None) -> float:
-    """The score in bootstrapping too, where a threshold says what is a success."""
+    """Return the score, in bootstrapping too, where a threshold defines success."""
     return float(prediction.score)
 
 
 def any_metric(example: Any, prediction: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
-    """For optimizers of which it is not known how they call it."""
+    """Return a metric's value for optimizers whose way of calling is unknown."""
     return score(example, prediction, trace) if pred_name is None else judge(example, prediction)
 
 
 class _Uncaught(BaseException):
-    """Carries an exception (its cause) past optimizers, which would log it and score 0; its text says where it was raised."""
+    """A carrier of an exception (its cause) past optimizers, which would log it and score 0; its text says where it was raised."""
 
 
 def loud(metric: Callable[..., Any]) -> Callable[..., Any]:
-    """The metric; an exception in it ends the compile."""
+    """Wrap a metric so that an exception in it ends the compile."""
 
     @functools.wraps(metric)
     def measured(*args: Any, **kwargs: Any) -> Any:
@@ -141,7 +141,7 @@ class LoopUnderTest(LoopProgram):
 
 
 class _Fuse:
-    """Of a program and all copies of it: once it is blown, by a rollout that raised, no further one begins."""
+    """A fuse shared by a program and its copies: a rollout that raises blows it, and then no further one begins."""
 
     def __init__(self) -> None:
         self.blown: BaseException | None = None
@@ -153,7 +153,7 @@ class _Fuse:
         if self.blown is not None:
             raise self.blown
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if isinstance(error, Exception):
             self.blown = _Uncaught("in a rollout")
             raise self.blown from error
@@ -161,21 +161,21 @@ class _Fuse:
 
 
 def _fresh(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Equal values become equal objects, each text one of its own.
+    """Return a copy in which each text is an object of its own.
 
     BootstrapFewShot draws by a hash of pickles, which distinguish one text used twice from two equal texts: a rollout that is
     read from a log would lead to other demonstrations than the same one did when it was run.
     """
-    made: dict[str, Any] = json.loads(json.dumps(values))
-    return made
+    copy: dict[str, Any] = json.loads(json.dumps(values))
+    return copy
 
 
 _ONE_AT_A_TIME = threading.RLock()
-"""DSPy's modules are kept quiet for the whole process."""
+"""A lock, because silencing DSPy's modules affects the whole process."""
 
 
 def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop: Workshop) -> LoopProgram:
-    """What `search` makes of a copy of the student, as this module promises. Raises OptimizerFailed; see `Optimizer.compile`."""
+    """Run `search` on a copy of the student and return its program. Raises OptimizerFailed; see `Optimizer.compile`."""
     if not workshop.train:
         raise OptimizerFailed(f"{name}: there is no train task")
     student = LoopUnderTest.of(workshop.student)
@@ -195,29 +195,29 @@ def _settings(workshop: Workshop) -> dict[str, Any]:
     return {
         "lm": workshop.lm,
         "adapter": dspy.ChatAdapter(),
-        "trace": None,  # else every rollout is kept; what needs a trace begins one of its own
+        "trace": None,  # else every rollout is kept; code that needs a trace starts its own
         "callbacks": [],
         "disable_history": True,
         "track_usage": False,
         "num_threads": workshop.threads,
-        "max_errors": sys.maxsize,  # at the tenth, DSPy would throw away all scores
+        "max_errors": sys.maxsize,  # DSPy would discard all scores at the tenth
     }
 
 
-def _program(made: Any, student: LoopProgram) -> LoopProgram:
-    """A copy of the student with the state of what an optimizer gave, free of all else that DSPy hangs on it.
+def _program(result: Any, student: LoopProgram) -> LoopProgram:
+    """Return a copy of the student with the state of an optimizer's result, without anything else that DSPy attaches.
 
     Raises TypeError for anything but a program of the student's predictors.
     """
-    if not isinstance(made, LoopProgram):
-        raise TypeError(f"it gave a {type(made).__name__}, not the program that it was handed, or a copy of it")
-    names, wanted = sorted(_predictors(made)), sorted(_predictors(student))
-    if names != wanted:
-        raise TypeError(f"it gave a program of the predictors {', '.join(names) or 'none'}, not {', '.join(wanted)}")
+    if not isinstance(result, LoopProgram):
+        raise TypeError(f"it gave a {type(result).__name__}, not the program that it was handed, or a copy of it")
+    names, expected = sorted(_predictors(result)), sorted(_predictors(student))
+    if names != expected:
+        raise TypeError(f"it gave a program of the predictors {', '.join(names) or 'none'}, not {', '.join(expected)}")
     clean = student.deepcopy()
     clean._compiled = False
     clean.set_lm(None)
-    for name, prompt in made.program.items():
+    for name, prompt in result.program.items():
         predictor = getattr(clean, name)
         predictor.signature = instructed(predictor.signature, prompt.instructions)
         predictor.demos = [dspy.Example(_fresh(demo)) for demo in prompt.demos]
@@ -225,7 +225,7 @@ def _program(made: Any, student: LoopProgram) -> LoopProgram:
 
 
 def instructed(signature: Any, instructions: str) -> Any:
-    """A signature of its own with these instructions: where there are none, DSPy would make some up."""
+    """Return a new signature with these instructions; without any, DSPy would invent some."""
     made = signature.with_instructions(instructions)
     made.instructions = instructions
     return made

@@ -1,4 +1,4 @@
-"""The configuration of an optimization: what a comparison of these loops would be, and how their prompts are searched."""
+"""The configuration of an optimization: the comparison of these loops, and the search for their prompts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRAIN, DEV = 40, 40
 
 
 class SearchConfig(BaseModel):
-    """How prompts are searched."""
+    """The settings of the search for prompts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -66,13 +66,13 @@ class OptimizeConfig(BaseModel):
     def _one_model_and_profile(self) -> Self:
         compare = self.compare
         same = "designs are optimized and compared under the same conditions"
-        for what, names in (("models", compare.models), ("profiles", compare.profiles)):
+        for field, names in (("models", compare.models), ("profiles", compare.profiles)):
             if len(names) != 1:
-                raise ValueError(f"{what}: give one, not {len(names)}: {same}")
-        for what, given in (("split", compare.split), ("cassette", compare.cassette), ("looks", compare.looks)):
-            if given is not None:
+                raise ValueError(f"{field}: give one, not {len(names)}: {same}")
+        for field, value in (("split", compare.split), ("cassette", compare.cassette), ("looks", compare.looks)):
+            if value is not None:
                 raise ValueError(
-                    f"{what} is not a setting of an optimization, which uses the splits train, dev and test and keeps its own log"
+                    f"{field} is not a setting of an optimization, which uses the splits train, dev and test and keeps its own log"
                 )
         if compare.budget != BudgetConfig():
             raise ValueError("budget: move it to the table `search`, because it limits the search and not the test")
@@ -108,8 +108,8 @@ _COMPARE_DEFAULTS: Mapping[str, Any] = {"repeats": REPEATS}
 def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> OptimizeConfig:
     """Read a TOML file; flags override it. Its table `search` configures the search, the rest the comparison.
 
-    `flags`: values by field of `CompareConfig` or `SearchConfig`. Raises ValueError in one line that names file and field,
-    or OSError.
+    `flags`: values by field of `CompareConfig` or `SearchConfig`. Raises ValueError with a one-line message that names
+    file and field, or OSError.
     """
     data = read_toml(file)
     source = COMMAND_LINE if file is None else str(file)
@@ -131,7 +131,7 @@ _FLAGS: Mapping[str, str] = {**FLAGS, "tasks": "test"}
 def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] = frozenset()) -> OptimizeConfig:
     """Validate a configuration; `typed`: fields of the search that the command line sets.
 
-    Raises ValueError in one line that names source and field.
+    Raises ValueError with a one-line message that names source and field.
     """
     try:
         return OptimizeConfig.model_validate(dict(data))

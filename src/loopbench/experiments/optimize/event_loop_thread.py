@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own: optimizers are synchronous and call from many threads, trials and models are not."""
+"""An event loop on its own thread: optimizers are synchronous and call from many threads; trials and models are asynchronous."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Background:
-    """Runs coroutines for other threads; what still runs when it is left is cancelled."""
+    """A runner of coroutines for other threads; on exit it cancels those that are still running."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -23,7 +23,7 @@ class Background:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if self._loop.is_closed():
             return
         self.submit(_cancel_others()).result()

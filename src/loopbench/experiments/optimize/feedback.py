@@ -1,4 +1,4 @@
-"""What a rollout is told in words: what failed, which tool said so, and what the plan expected.
+"""Feedback on a rollout in words: the failures, the tools that reported them, and the expected plan.
 
 One sentence a line, in a fixed order: the answer, the end state, the plan's calls, tools' errors, unreadable replies. Optimizers
 that reflect on failures (GEPA, SIMBA) are handed the text; the scripted proposer reads it back, so the sentences are a contract.
@@ -20,45 +20,45 @@ from loopbench.protocol import Plan, PlannedCall, Ref, StopReason, render_value,
 from loopbench.protocol.redact import redact
 
 MAX_CHARS = 400
-"""Of a value, or of a text that is quoted."""
+"""Maximum length of a value or a quoted text."""
 MAX_SENTENCE_CHARS = 1000
 MAX_SENTENCES = 24
 ALL_WELL = "Everything went as planned."
 
 _LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
-"""What `str.splitlines` splits at."""
+"""The line ends of `str.splitlines`."""
 _ANSWERED = frozenset({StopReason.FINISHED.value, StopReason.FORCED.value})
 
 
 def feedback(record: Record, trace: Trace | None, task: Task) -> str:
-    """Sentences about one trial, without receipts and secrets; at most `MAX_SENTENCES`. Never raises.
+    """Return at most `MAX_SENTENCES` sentences about one trial, without receipts and secrets. Never raises.
 
-    `trace`: None leaves what the record alone tells. What a plan lays down is held against the calls only where the trial went
-    wrong: other ways to a right answer are right.
+    Without a `trace`, only the record is used. The calls are compared with the plan only if the trial failed, because other ways to
+    a right answer are right.
     """
     if record.status != "scored":
         return _sentence(f"The trial could not be scored: {_quoted(record.reason)}.")
     events = () if trace is None else trace.events
-    made = [_made(event) for event in events if isinstance(event, ToolRun)]
+    calls = [_actual_call(event) for event in events if isinstance(event, ToolRun)]
     is_right = record.accuracy >= 1
-    against_plan = _against(task.plan, made) if task.plan is not None and trace is not None else []
+    against_plan = _plan_differences(task.plan, calls) if task.plan is not None and trace is not None else []
     sentences = [
         *([] if is_right else _outcome(record, trace, task)),
         *([] if is_right else against_plan),
-        *(f"Tool {call.tool} failed: {_quoted(call.text)}." for call in made if call.failed and not call.was_to_fail),
+        *(f"Tool {call.tool} failed: {_quoted(call.text)}." for call in calls if call.failed and not call.was_to_fail),
         *(
             f"The reply could not be read: {_quoted(event.wire_error)}."
             for event in events
             if isinstance(event, ModelExchange) and event.wire_error is not None
         ),
     ]
-    listed = list(dict.fromkeys(map(_sentence, sentences)))
-    more = [f"({len(listed) - MAX_SENTENCES} more.)"] if len(listed) > MAX_SENTENCES else []
-    return "\n".join([*listed[:MAX_SENTENCES], *more]) or (ALL_WELL if is_right else _missed(record))
+    unique = list(dict.fromkeys(map(_sentence, sentences)))
+    omitted = [f"({len(unique) - MAX_SENTENCES} more.)"] if len(unique) > MAX_SENTENCES else []
+    return "\n".join([*unique[:MAX_SENTENCES], *omitted]) or (ALL_WELL if is_right else _score_only(record))
 
 
-def _missed(record: Record) -> str:
-    """Of a trial whose answer and calls tell nothing: a scorer of the user's own, or one that judges something else."""
+def _score_only(record: Record) -> str:
+    """Return the sentence for a trial whose answer and calls show no mistake, such as with a user's own scorer."""
     return f"The score was {record.accuracy:g} of 1."
 
 
@@ -70,28 +70,30 @@ def _outcome(record: Record, trace: Trace | None, task: Task) -> Iterator[str]:
         yield f"No answer: {record.stop or 'unknown'}."
     elif record.scores.get("answer", record.accuracy) < 1:
         read = _as_object(record.answer) if isinstance(task.expected, Mapping) else record.answer
-        answer, expected = _different(read, task.expected)
-        yield f"The answer was {_shown(answer)}, expected {_shown(expected)}."
+        answer, expected = _differing_parts(read, task.expected)
+        yield f"The answer was {_json(answer)}, expected {_json(expected)}."
     state = None if trace is None else trace.head.end_state
     if task.end_state is not None and state is not None and record.scores.get("state", 1.0) < 1:
-        found, expected = _different(state.get("found"), task.end_state)
-        yield f"The end state was {_shown(found)}, expected {_shown(expected)}."
+        actual, expected = _differing_parts(state.get("found"), task.end_state)
+        yield f"The end state was {_json(actual)}, expected {_json(expected)}."
 
 
-def _different(found: Any, expected: Any) -> tuple[Any, Any]:
-    """Of two objects only what differs: whole, they would be cut before it."""
-    if not isinstance(found, Mapping) or not isinstance(expected, Mapping):
-        return found, expected
+def _differing_parts(actual: Any, expected: Any) -> tuple[Any, Any]:
+    """Return the different items of two objects, which could otherwise be cut off."""
+    if not isinstance(actual, Mapping) or not isinstance(expected, Mapping):
+        return actual, expected
     keys = [
-        key for key in [*expected, *(key for key in found if key not in expected)] if not _same(found.get(key), expected.get(key))
+        key
+        for key in [*expected, *(key for key in actual if key not in expected)]
+        if not _equal(actual.get(key), expected.get(key))
     ]
     if not keys:  # the scorer is stricter
-        return found, expected
-    return {key: found[key] for key in keys if key in found}, {key: expected[key] for key in keys if key in expected}
+        return actual, expected
+    return {key: actual[key] for key in keys if key in actual}, {key: expected[key] for key in keys if key in expected}
 
 
 def _as_object(answer: Any) -> Any:
-    """A text that says one, read; else the answer itself."""
+    """Return the object that a text contains as JSON; else the answer itself."""
     try:
         read = json.loads(answer) if isinstance(answer, str) else answer
     except (ValueError, RecursionError):
@@ -99,39 +101,39 @@ def _as_object(answer: Any) -> Any:
     return read if isinstance(read, Mapping) else answer
 
 
-# --- the calls, beside the plan's ---
+# --- calls and plan ---
 
 
 @dataclass(slots=True)
-class _Made:
-    """A call that was made."""
+class _ActualCall:
+    """A call in the trial."""
 
     tool: str
     arguments: Mapping[str, Any]
     failed: bool
     text: str
-    """What the tool gave, or said when it failed."""
+    """The tool's result or error message."""
     is_true: bool
-    """Nothing disturbed it."""
+    """Whether no fault affected it."""
     is_planned: bool = False
     was_to_fail: bool = False
 
     @property
     def value(self) -> Any:
-        """The result, read as JSON where it is."""
+        """The result, parsed if it is JSON."""
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError):
             return self.text
 
 
-def _made(event: ToolRun) -> _Made:
+def _actual_call(event: ToolRun) -> _ActualCall:
     arguments = event.call.arguments if isinstance(event.call.arguments, Mapping) else {}
-    return _Made(event.call.tool, arguments, not event.ok, strip_receipts(event.data), not event.fault)
+    return _ActualCall(event.call.tool, arguments, not event.ok, strip_receipts(event.data), not event.fault)
 
 
 class _Unknown:
-    """An argument that depends on a result that was not had: anything may stand there."""
+    """An argument that depends on a missing result, so that any value matches."""
 
 
 _UNKNOWN = _Unknown()
@@ -139,30 +141,35 @@ _UNKNOWN = _Unknown()
 
 @dataclass(slots=True)
 class _Comparison:
-    """A plan's calls beside those made."""
+    """The comparison of a plan's calls with the actual ones."""
 
     plan: Plan
-    made: Sequence[_Made]
+    calls: Sequence[_ActualCall]
     results: dict[str, Any] = field(default_factory=dict)
-    """Planned id → its result, of calls that were made as planned."""
+    """Planned id → result of a call made as planned."""
 
     def missing(self) -> list[PlannedCall]:
-        """The planned calls that were not made as planned; the others are marked in `made`."""
+        """Return the planned calls without an actual call, and mark the actual calls that were planned."""
         return [call for call in self.plan.calls if not self._find(call)]
 
     def _find(self, planned: PlannedCall) -> bool:
         for form in (planned, *planned.alternatives):
-            wanted = self.wanted(form)
-            for call in sorted(self.made, key=lambda call: not call.is_true):
-                if not call.is_planned and call.tool == form.tool and call.failed == form.fails and not _differences(call, wanted):
+            expected = self.expected_arguments(form)
+            for call in sorted(self.calls, key=lambda call: not call.is_true):
+                if (
+                    not call.is_planned
+                    and call.tool == form.tool
+                    and call.failed == form.fails
+                    and not _differences(call, expected)
+                ):
                     call.is_planned, call.was_to_fail = True, form.fails
-                    if call.is_true and _UNKNOWN not in wanted.values():
+                    if call.is_true and _UNKNOWN not in expected.values():
                         self.results[planned.id] = call.value
                     return True
         return False
 
-    def wanted(self, planned: PlannedCall) -> dict[str, Any]:
-        """The planned arguments, `_UNKNOWN` where they depend on what was not had."""
+    def expected_arguments(self, planned: PlannedCall) -> dict[str, Any]:
+        """Return the planned arguments, `_UNKNOWN` if they depend on a missing result."""
         return {name: self._resolved(value) for name, value in planned.arguments.items()}
 
     def _resolved(self, value: Any) -> Any:
@@ -172,40 +179,46 @@ class _Comparison:
             return _UNKNOWN
 
 
-def _against(plan: Plan, made: Sequence[_Made]) -> list[str]:
-    """What is different from the plan: for each call that is missing, the nearest one of the same tool, or that there is none."""
-    comparison = _Comparison(plan, made)
-    told = []
+def _plan_differences(plan: Plan, actual_calls: Sequence[_ActualCall]) -> list[str]:
+    """Return sentences about each missing call: its differences from the nearest call of the same tool, or that there is none."""
+    comparison = _Comparison(plan, actual_calls)
+    sentences = []
     for planned in comparison.missing():
-        wanted = comparison.wanted(planned)
-        rest = [call for call in made if not call.is_planned and call.tool == planned.tool and not _repeats(call, made)]
-        nearest = min(rest, key=lambda call: len(_differences(call, wanted)), default=None)
+        expected = comparison.expected_arguments(planned)
+        unplanned = [
+            call
+            for call in actual_calls
+            if not call.is_planned and call.tool == planned.tool and not _repeats_planned(call, actual_calls)
+        ]
+        nearest = min(unplanned, key=lambda call: len(_differences(call, expected)), default=None)
         if nearest is None:
-            shown = {
-                name: _in_words(planned.arguments[name], plan) if value is _UNKNOWN else value for name, value in wanted.items()
+            arguments = {
+                name: _in_words(planned.arguments[name], plan) if value is _UNKNOWN else value for name, value in expected.items()
             }
-            told.append(f"The plan's call {planned.tool}({_shown(shown)}) was never made.")
+            sentences.append(f"The plan's call {planned.tool}({_json(arguments)}) was never made.")
             continue
         nearest.is_planned = True
-        for name in _differences(nearest, wanted):
-            was, has = nearest.arguments.get(name), wanted.get(name)
-            told.append(f"Argument {name} of {planned.tool} was {_shown(was)}; the plan has {_shown(has)}.")
-    return told
+        for name in _differences(nearest, expected):
+            actual_value, planned_value = nearest.arguments.get(name), expected.get(name)
+            sentences.append(f"Argument {name} of {planned.tool} was {_json(actual_value)}; the plan has {_json(planned_value)}.")
+    return sentences
 
 
-def _repeats(call: _Made, made: Sequence[_Made]) -> bool:
-    """Whether it is a planned call, made once more."""
-    return any(other.is_planned and other.tool == call.tool and _same(other.arguments, call.arguments) for other in made)
+def _repeats_planned(call: _ActualCall, calls: Sequence[_ActualCall]) -> bool:
+    """Return whether a call repeats a planned call."""
+    return any(other.is_planned and other.tool == call.tool and _equal(other.arguments, call.arguments) for other in calls)
 
 
-def _differences(call: _Made, wanted: Mapping[str, Any]) -> list[str]:
-    """Arguments in which a call differs; one that is left out counts as null."""
-    names = [*wanted, *(name for name in call.arguments if name not in wanted)]
-    return [name for name in names if wanted.get(name) is not _UNKNOWN and not _same(call.arguments.get(name), wanted.get(name))]
+def _differences(call: _ActualCall, expected: Mapping[str, Any]) -> list[str]:
+    """Return the arguments in which a call differs; an omitted one counts as null."""
+    names = [*expected, *(name for name in call.arguments if name not in expected)]
+    return [
+        name for name in names if expected.get(name) is not _UNKNOWN and not _equal(call.arguments.get(name), expected.get(name))
+    ]
 
 
 def _in_words(value: Any, plan: Plan) -> Any:
-    """References in words."""
+    """Return a value with its references in words."""
     if isinstance(value, Ref):
         return next((f"<result of {call.tool}>" for call in plan.calls if call.id == value.call), "<result>")
     if isinstance(value, Mapping):
@@ -213,10 +226,10 @@ def _in_words(value: Any, plan: Plan) -> Any:
     return [_in_words(item, plan) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _same(one: Any, other: Any) -> bool:
-    """As JSON values; a text and what it says count as equal, since results are read from their text."""
+def _equal(a: Any, b: Any) -> bool:
+    """Return whether two JSON values are equal; a text equals the value that it represents."""
     try:
-        return bool(one == other) or render_value(one) == render_value(other)
+        return bool(a == b) or render_value(a) == render_value(b)
     except RecursionError:
         return False
 
@@ -224,8 +237,8 @@ def _same(one: Any, other: Any) -> bool:
 # --- values and texts in a sentence ---
 
 
-def _shown(value: Any) -> str:
-    """As JSON, bounded: what is cut off ends in "…" and is no JSON any more."""
+def _json(value: Any) -> str:
+    """Return a value as JSON of limited length; a cut-off text ends in "…" and is not JSON."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
@@ -234,7 +247,7 @@ def _shown(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """A text within a sentence, without its own full stop."""
+    """Return a text for use within a sentence, without its full stop."""
     return _bounded(" ".join(render_value(value).split()), MAX_CHARS).rstrip(" .") or "no reason given"
 
 
@@ -243,6 +256,6 @@ def _sentence(text: str) -> str:
 
 
 def _bounded(text: str, most: int) -> str:
-    """In one line; cleaned before it is cut, since a secret must be whole to be known."""
+    """Return a text as one line of limited length; secrets are removed before the cut, because they must be whole to match."""
     clean = redact(strip_receipts(_LINE_ENDS.sub(" ", text)))
     return clean if len(clean) <= most else f"{clean[:most]}…"

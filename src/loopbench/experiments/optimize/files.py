@@ -9,12 +9,12 @@ from loopbench.runs.store.files import RunError
 
 PROGRAM, ENDED, CANDIDATES = "optimized.json", "ended.json", "candidates.json"
 FAILURE = "failure.txt"
-"""Traceback of an optimizer that failed."""
+"""The traceback of a failed optimizer."""
 ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
 
 
 def saved_digest(path: Path) -> str:
-    """Of a file's program. Raises RunError for a file that is none."""
+    """Return the digest of a file's program. Raises RunError for anything else."""
     try:
         state = read_program(path).state
         return program_digest({name: Prompt(instructions, {}, {}, demos) for name, (instructions, demos) in state.items()})

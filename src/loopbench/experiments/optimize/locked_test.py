@@ -18,37 +18,39 @@ from loopbench.runs.manifest import read_manifest, timestamp, write_manifest
 from loopbench.runs.store.files import MANIFEST, RunError
 
 
-def open_test(made: Optimization) -> Experiment:
-    """The comparison on the test split: each design as it was, and with its program. Goes on with one that was begun.
+def open_test(optimization: Optimization) -> Experiment:
+    """Create or reopen the comparison on the test split: each design as it was, and with its program.
 
-    Before the first trial, the manifest says when the split was opened, for which programs, and what had been asked until then.
-    Raises RunError where it was opened before for other programs.
+    Before the first trial, the manifest records when the split was opened, for which programs, and the rollouts until then.
+    Raises RunError if it was opened before for other programs.
     """
-    programs = {design.name: design.ended().digest for design in made.designs}
-    asked = {design.name: log_digest(design.folder / ROLLOUTS) for design in made.designs}
-    folder = made.folder / TEST
-    manifest = read_optimization_manifest(made.folder)
+    programs = {design.name: design.ended().digest for design in optimization.designs}
+    rollouts = {design.name: log_digest(design.folder / ROLLOUTS) for design in optimization.designs}
+    folder = optimization.folder / TEST
+    manifest = read_optimization_manifest(optimization.folder)
     test = manifest.splits["test"]
-    for what, now in (("programs", programs), ("rollouts", asked)):
-        if test.opened is not None and getattr(test.opened, what) != now:
-            raise RunError(f"{made.folder}: the test split was opened before, for other {what}; it is opened once: start a new run")
-    for design in made.designs:
+    for part, now in (("programs", programs), ("rollouts", rollouts)):
+        if test.opened is not None and getattr(test.opened, part) != now:
+            raise RunError(
+                f"{optimization.folder}: the test split was opened before, for other {part}; it is opened once: start a new run"
+            )
+    for design in optimization.designs:
         if saved_digest(design.folder / PROGRAM) != programs[design.name]:
             raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
     if test.opened is None:
-        test = test.model_copy(update={"opened": SplitOpening(at=timestamp(), programs=programs, rollouts=asked)})
-        write_manifest(made.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
-    config, is_begun = test_config(made), (folder / MANIFEST).is_file()
+        test = test.model_copy(update={"opened": SplitOpening(at=timestamp(), programs=programs, rollouts=rollouts)})
+        write_manifest(optimization.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
+    config, is_begun = test_config(optimization), (folder / MANIFEST).is_file()
     if not is_begun:
         return compare_prepare.prepare(config, folder)
     _follow(folder, config)
     return compare_reopen.reopen(folder, typed_permissions(config))
 
 
-def test_config(made: Optimization) -> CompareConfig:
-    """The comparison on the test split."""
-    loops = [*(design.name for design in made.designs), *(_optimized(design) for design in made.designs)]
-    return made.config.compare.model_copy(
+def test_config(optimization: Optimization) -> CompareConfig:
+    """Return the configuration of the comparison on the test split."""
+    loops = [*(design.name for design in optimization.designs), *(_optimized(design) for design in optimization.designs)]
+    return optimization.config.compare.model_copy(
         update={"loops": tuple(loops), "split": "test", "budget": BudgetConfig(), "mlflow": False}
     )
 
@@ -58,7 +60,7 @@ def _optimized(design: DesignSearch) -> str:
 
 
 def _follow(folder: Path, config: CompareConfig) -> None:
-    """The run may have been moved since its test was begun, and the programs with it."""
+    """Update the paths in a test that began before the run directory was moved."""
     manifest = read_manifest(folder)
     loops = [*config.loops]
     if manifest.config["loops"] != loops:

@@ -1,4 +1,4 @@
-"""Lines that are kept as they come: what a resumed optimization does not ask a second time."""
+"""An append-only log, which saves a resumed optimization from repeating requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=
 
 
 class JsonLinesLog:
-    """A file of JSON objects, one a line; a torn last line, left by a kill, is cut off when it is opened. Thread-safe."""
+    """A file of JSON objects, one per line; opening it removes a partial last line, which a kill may leave. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +27,7 @@ class JsonLinesLog:
         self._lock = Lock()
 
     def append(self, line: dict[str, Any]) -> None:
-        """On the disk within 256 lines, or with the first one that comes a second later. Raises RunError where it is full."""
+        """Append a line, synced within 256 lines or with the first one after a second. Raises RunError if the disk is full."""
         with self._lock:
             self._pending.append(_ENCODER.encode(line).encode("ascii") + b"\n")
             if len(self._pending) >= MAX_UNSYNCED or time.monotonic() - self._synced_at >= MAX_UNSYNCED_S:
@@ -48,7 +48,7 @@ class JsonLinesLog:
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a log; none where there is no file. Raises RunError for a line that is not a JSON object."""
+    """Yield the complete lines of a log; none without a file. Raises RunError for a line that is not a JSON object."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -57,15 +57,15 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
         raise RunError(f"{path}: {error.strerror}") from None
     for number, line in enumerate(raw[: raw.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            made = json.loads(line)
+            data = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise RunError(f"{path}:{number}: not a line of a log: {error}") from None
-        if not isinstance(made, dict):
+        if not isinstance(data, dict):
             raise RunError(f"{path}:{number}: not a line of a log: it must be a JSON object")
-        yield made
+        yield data
 
 
 def log_digest(path: Path) -> dict[str, Any]:
-    """How many lines a log has, and the sha256 of all of them in an order that does not depend on when each came."""
+    """Return the number of lines of a log, and their sha256 independent of their order."""
     lines = sorted(_ENCODER.encode(line) for line in read_log(path))
     return {"count": len(lines), "digest": sha256("\n".join(lines))}

@@ -1,4 +1,4 @@
-"""The manifest of an optimization: its designs, their optimizer, and the splits of which the test is opened once."""
+"""The manifest of an optimization: its designs, their optimizer, and the splits, of which test is opened once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SplitName = Literal["train", "dev", "test"]
 
 
 class SearchedSuite(ManifestPart):
-    """The suite that the splits are of."""
+    """The suite that is split."""
 
     name: str
     version: str
     digest: str
     max_tool_steps: int | None = None
     code: str = ""
-    """Digest of the user's own code that tasks are made of, solved with and scored by."""
+    """The digest of user code that creates, solves or scores tasks."""
 
 
 class OptimizerEntry(ManifestPart):
@@ -35,18 +35,18 @@ class OptimizerEntry(ManifestPart):
 
 
 class DesignEntry(ManifestPart):
-    """What a design is made of."""
+    """A design and its digests."""
 
     design: str
     folder: str
     loop: str
     options: dict[str, Any]
-    """Those that were typed."""
+    """The options as typed."""
     configuration: str = ""
     code: str = ""
-    """Digest."""
+    """The digest of the loop's code."""
     program: str
-    """Digest of the program that it begins with."""
+    """The digest of its initial program."""
 
 
 class SplitOpening(ManifestPart):
@@ -54,9 +54,9 @@ class SplitOpening(ManifestPart):
 
     at: str = ""
     programs: dict[str, str]
-    """Design → digest of the program that is tested."""
+    """Design → digest of the tested program."""
     rollouts: dict[str, dict[str, Any]]
-    """Design → the state of the log of what had been asked until then."""
+    """Design → the state of its rollout log at that time."""
 
 
 class SplitEntry(ManifestPart):
@@ -65,11 +65,11 @@ class SplitEntry(ManifestPart):
     tasks: int
     digest: str
     opened: SplitOpening | None = None
-    """Of the test split, once it was opened."""
+    """The opening of the test split; None before it."""
 
 
 class SearchSettings(BaseModel):
-    """What of a search its results are read with."""
+    """The settings of a search that its results are read with."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,7 +79,7 @@ class SearchSettings(BaseModel):
 
 
 class CompareSettings(BaseModel):
-    """What of the comparisons their results are read with."""
+    """The settings of the comparisons that their results are read with."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -99,12 +99,12 @@ class OptimizationSettings(BaseModel):
 
 
 class OptimizationManifest(ManifestPart):
-    """What decides what an optimization gives, and where it ran."""
+    """Everything that determines the results of an optimization, and where it ran."""
 
     kind: Literal["optimization"] = "optimization"
     created: str = ""
     config: Annotated[dict[str, Any], fitting(OptimizationSettings)]
-    """The configuration that it began with, without secrets."""
+    """The initial configuration, without secrets."""
     seed: int
     versions: dict[str, int | str | None]
     suite: SearchedSuite
@@ -118,7 +118,7 @@ class OptimizationManifest(ManifestPart):
 
     @property
     def settings(self) -> OptimizationSettings:
-        """What of the configuration the results are read with."""
+        """The part of the configuration that the results are read with."""
         return OptimizationSettings.model_validate(self.config)
 
 

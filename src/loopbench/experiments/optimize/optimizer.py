@@ -23,7 +23,7 @@ from .compiling import Workshop, any_metric, compiled, loud
 from .quiet_dspy import one_line
 
 GROUP = "loopbench.optimizers"
-"""Entry points of optimizers of others."""
+"""The entry points of optimizers in other packages."""
 
 
 class Optimizer(Protocol):
@@ -34,50 +34,50 @@ class Optimizer(Protocol):
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """A one-line description."""
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """All options as they are used, as JSON."""
+        """All options and their values, as JSON."""
 
     @property
     def described(self) -> Mapping[str, Option]:
-        """The options that can be typed: type, default and a line about each."""
+        """The options that can be typed: type, default and a one-line description of each."""
 
     @property
     def changes(self) -> frozenset[Part]:
-        """Which parts of a predictor's state it may change."""
+        """The parts of a predictor's state that it may change."""
 
     @property
     def proposes(self) -> bool:
-        """Whether it makes requests of its own."""
+        """Whether it makes its own model requests."""
 
     @property
     def only_collects(self) -> bool:
-        """Whether it compares no programs, so that what it has when the rollouts end is what it would give."""
+        """Whether it never compares programs, so that its state when the rollouts end is its result."""
 
     def compile(self, workshop: Workshop) -> LoopProgram:
-        """A program of the student's predictors, uncompiled in DSPy's sense, so that it can be optimized again.
+        """Return a program of the student's predictors, uncompiled in DSPy's sense, so that it can be optimized again.
 
-        One compile at a time in a process; others wait. Raises OptimizerFailed. What is no Exception passes through every
-        optimizer: KeyboardInterrupt, or whatever a rollout raises to end it.
+        A process runs one compile at a time; others wait. Raises OptimizerFailed. Only BaseExceptions pass through every
+        optimizer: KeyboardInterrupt, or one that a rollout raises to end the compile.
         """
 
 
-def unread_proposals_warning(asked: int, programs: Sequence[Program]) -> str:
-    """A warning where proposals came to nothing, else an empty text. DSPy passes over proposals that cannot be read.
+def unread_proposals_warning(requests: int, programs: Sequence[Program]) -> str:
+    """Return a warning if proposals had no effect, else an empty text. DSPy ignores unreadable proposals.
 
-    `asked`: the optimizer's own requests. `programs`: those that were tried, the design's own first.
+    `requests`: the number of the optimizer's own requests. `programs`: those tried, the design's own first.
     """
     texts = [{name: prompt.instructions for name, prompt in program.items()} for program in programs]
-    if not asked or any(text != texts[0] for text in texts):
+    if not requests or any(text != texts[0] for text in texts):
         return ""
-    return f"the optimizer made {asked} requests of its own, but no other instructions were ever tried: look at the proposals"
+    return f"the optimizer made {requests} requests of its own, but no other instructions were ever tried: look at the proposals"
 
 
-# --- the user's own ---
+# --- user optimizers ---
 
-_GIVEN: Mapping[str, Callable[[Workshop], Any]] = {
+_PROVIDED: Mapping[str, Callable[[Workshop], Any]] = {
     "metric": lambda workshop: loud(any_metric),
     "seed": lambda workshop: workshop.seed,
     "threads": lambda workshop: workshop.threads,
@@ -86,17 +86,17 @@ _GIVEN: Mapping[str, Callable[[Workshop], Any]] = {
     "prompt_model": lambda workshop: workshop.lm,
     "reflection_lm": lambda workshop: workshop.lm,
 }
-"""Arguments that a constructor gets from us where its signature takes them."""
+"""The arguments that loopbench passes to a constructor if its signature has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnOptimizer:
-    """A teleprompter of the user's own: a class, or a function, that gives an object with DSPy's `compile`."""
+    """A user's own teleprompter: a class or function that returns an object with DSPy's `compile`."""
 
     name: str
     target: Callable[..., Any]
     given: Mapping[str, Any]
-    """Options as typed."""
+    """The options as typed."""
 
     changes: ClassVar[frozenset[Part]] = BOTH
     proposes: ClassVar[bool] = True
@@ -108,44 +108,44 @@ class OwnOptimizer:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        made: dict[str, Any] = to_jsonable_python(dict(self.given), fallback=str)
-        return made
+        options: dict[str, Any] = to_jsonable_python(dict(self.given), fallback=str)
+        return options
 
     @property
     def described(self) -> Mapping[str, Option]:
-        return {name: option for name, option in options_of(self.target).items() if name not in _GIVEN}
+        return {name: option for name, option in options_of(self.target).items() if name not in _PROVIDED}
 
     def compile(self, workshop: Workshop) -> LoopProgram:
         return compiled(self.name, self._search, workshop)
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
-        ours = {name: value(workshop) for name, value in _GIVEN.items()}
-        made = self.target(**_taken(self.target, ours), **self.given)
-        compiling: Any = getattr(made, "compile", None)
+        settings = {name: value(workshop) for name, value in _PROVIDED.items()}
+        teleprompter = self.target(**_accepted(self.target, settings), **self.given)
+        compiling: Any = getattr(teleprompter, "compile", None)
         if not callable(compiling):
-            raise TypeError(f"it is a {type(made).__name__}, which has no compile(student, trainset=…)")
-        more = {"valset": workshop.choosing, "seed": workshop.seed}
-        return compiling(student, trainset=list(workshop.train), **_taken(compiling, more))
+            raise TypeError(f"it is a {type(teleprompter).__name__}, which has no compile(student, trainset=…)")
+        arguments = {"valset": workshop.choosing, "seed": workshop.seed}
+        return compiling(student, trainset=list(workshop.train), **_accepted(compiling, arguments))
 
 
-def _taken(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    """Those arguments that the function's signature names."""
+def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that the function's signature has."""
     return {name: value for name, value in offered.items() if name in inspect.signature(function).parameters}
 
 
-def _own(name: str, target: Any, given: Mapping[str, Any]) -> OwnOptimizer:
-    whose = f"optimizer {name}"
+def _own(name: str, target: Any, options: Mapping[str, Any]) -> OwnOptimizer:
+    label = f"optimizer {name}"
     if not callable(target) or (inspect.isclass(target) and not hasattr(target, "compile")):
         raise ValueError(
-            f"{whose}: it must be a class with a compile(student, trainset=…), or a function that makes such an object"
+            f"{label}: it must be a class with a compile(student, trainset=…), or a function that makes such an object"
         )
-    if ours := [option for option in given if option in _GIVEN]:
-        raise ValueError(f"{whose}: {ours[0]} is not an option: loopbench sets it")
-    made = OwnOptimizer(name, target, given)
-    checked = checked_options(target, given, whose)
+    if reserved := [option for option in options if option in _PROVIDED]:
+        raise ValueError(f"{label}: {reserved[0]} is not an option: loopbench sets it")
+    unchecked = OwnOptimizer(name, target, options)
+    checked = checked_options(target, options, label)
     empty = inspect.Parameter.empty
-    if missing := [key for key, option in made.described.items() if option.default is empty and key not in given]:
-        raise ValueError(f"{whose} needs {missing[0]}: give {name}({missing[0]}=…)")
+    if missing := [key for key, option in unchecked.described.items() if option.default is empty and key not in options]:
+        raise ValueError(f"{label} needs {missing[0]}: give {name}({missing[0]}=…)")
     return OwnOptimizer(name, target, checked)
 
 
@@ -153,50 +153,50 @@ def _own(name: str, target: Any, given: Mapping[str, Any]) -> OwnOptimizer:
 
 
 def optimizers() -> tuple[Optimizer, ...]:
-    """The built-in ones, with their default options."""
+    """Return the built-in optimizers with their default options."""
     return tuple(kind() for kind in built_in())
 
 
 def optimizer_named(spec: Spec) -> Optimizer:
-    """The optimizer that a spec names: one of DSPy's in any case, `package.module:Name`, or a plug-in's name.
+    """Return the optimizer that a spec names: one of DSPy's (case-insensitive), `package.module:Name`, or a plug-in.
 
-    Raises ValueError, in one line, for an unknown name or option, a bad value, or a package that is not installed.
+    Raises ValueError with a one-line message for an unknown name or option, a bad value, or a package that is not installed.
     """
     name = spec.name
     if spec.program is not None:
         raise ValueError(f"optimizer {name}: @{spec.program} is for loops: an optimizer begins with the loop's program")
     if ":" in name:
         return _own(name, own_object("optimizer", name), spec.options)
-    known = {kind.name.lower(): kind for kind in built_in()}
-    if name.lower() in known:
-        return _built_in(known[name.lower()], spec.options)
+    by_name = {kind.name.lower(): kind for kind in built_in()}
+    if name.lower() in by_name:
+        return _built_in(by_name[name.lower()], spec.options)
     plugins = {point.name: point for point in entry_points(group=GROUP)}
     if name in plugins:
         return _own(name, _loaded(plugins[name]), spec.options)
     raise ValueError(f"unknown optimizer {name!r}; {_hint(name, [*(kind.name for kind in built_in()), *sorted(plugins)])}")
 
 
-def _built_in(kind: type[BuiltIn], given: Mapping[str, Any]) -> Optimizer:
-    whose = f"optimizer {kind.name}"
+def _built_in(kind: type[BuiltIn], typed_options: Mapping[str, Any]) -> Optimizer:
+    label = f"optimizer {kind.name}"
     if kind.package and importlib.util.find_spec(kind.package) is None:
-        raise ValueError(f"{whose} needs {kind.package}: pip install 'loopbench[optimize]'")
-    options = checked_options(kind, given, whose)
+        raise ValueError(f"{label} needs {kind.package}: pip install 'loopbench[optimize]'")
+    options = checked_options(kind, typed_options, label)
     try:
         return kind(**options)
     except ValueError as error:
-        raise ValueError(f"{whose}: {error}") from None
+        raise ValueError(f"{label}: {error}") from None
 
 
 def _loaded(point: EntryPoint) -> Any:
     try:
         return point.load()
-    except Exception as error:  # the boundary to code of others
+    except Exception as error:  # the boundary to foreign code
         raise ValueError(f"optimizer {point.name!r}: loading {point.value} failed: {one_line(error)}") from error
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
-    """The nearest right name, whatever the case, and all of them."""
+    """Return the nearest known name, ignoring case, and all known names."""
     lowered = {item.lower(): item for item in known}
     part = [item for low, item in lowered.items() if name.lower() in low]
-    near = part or [lowered[low] for low in difflib.get_close_matches(name.lower(), lowered, 1)]
-    return f"{f'did you mean {near[0]!r}? ' if near else ''}known: {', '.join(known)}, or package.module:Name"
+    matches = part or [lowered[low] for low in difflib.get_close_matches(name.lower(), lowered, 1)]
+    return f"{f'did you mean {matches[0]!r}? ' if matches else ''}known: {', '.join(known)}, or package.module:Name"

@@ -1,4 +1,4 @@
-"""From a configuration to an optimization that is ready to go: everything looked up, the run directory made or opened again."""
+"""Preparing an optimization from a configuration: everything looked up, the run directory created or reopened."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DesignSearch:
 
     @property
     def name(self) -> str:
-        """As typed, canonical."""
+        """The loop as typed, canonical."""
         return str(self.arm.spec)
 
     @property
@@ -64,7 +64,7 @@ class DesignSearch:
         return (self.folder / ENDED).is_file()
 
     def ended(self) -> SearchEnd:
-        """Raises RunError where it has not ended, or what says so cannot be read."""
+        """Read the end of the search. Raises RunError if it has not ended, or its file is unreadable."""
         path = self.folder / ENDED
         try:
             return SearchEnd.from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -74,7 +74,7 @@ class DesignSearch:
 
 @dataclass(frozen=True, slots=True)
 class Optimization:
-    """An optimization that is ready to go: everything looked up, the directory made."""
+    """An optimization that is ready to run: everything looked up, the directory created."""
 
     folder: Path
     config: OptimizeConfig
@@ -86,10 +86,10 @@ class Optimization:
 
 
 def prepare(config: OptimizeConfig) -> Optimization:
-    """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
+    """Look everything up and create the run directory. Raises ValueError for bad input, without creating anything."""
     suite, splits, arms, optimizer = _look_up(config)
-    check_plans(config.compare, suite, splits.test)  # not when the search is done
-    open_models(search_config(config), arms)  # a missing key or price is told now
+    check_plans(config.compare, suite, splits.test)  # not after the search
+    open_models(search_config(config), arms)  # reports a missing key or price now
     open_proposer(config)
     folder = new_folder(config.compare.runs, f"{suite.name}-optimized")
     designs = _designs(folder, arms)
@@ -99,9 +99,9 @@ def prepare(config: OptimizeConfig) -> Optimization:
 
 
 def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | None = None) -> Optimization:
-    """An interrupted optimization. Raises RunError where code, suite or profiles have changed since.
+    """Reopen an interrupted optimization. Raises RunError if code, suite or profiles have changed.
 
-    `mlflow`: whether it logs from now on; None: as it began.
+    `mlflow`: whether it logs from now on; None: unchanged.
     """
     manifest = read_optimization_manifest(folder)
     config = optimize_config_from(manifest.config, f"{folder}/manifest.json")
@@ -113,9 +113,9 @@ def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | N
     suite, splits, arms, optimizer = _look_up(config)
     designs = _designs(folder, arms)
     now = _manifest(folder, config, suite, splits, designs, optimizer)
-    for what in ("versions", "suite", "profiles", "designs", "optimizer"):
-        if getattr(now, what) != getattr(manifest, what):
-            raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
+    for part in ("versions", "suite", "profiles", "designs", "optimizer"):
+        if getattr(now, part) != getattr(manifest, part):
+            raise RunError(f"{folder}: {part} changed since this run began; start a new run (nothing was written)")
     for name, entry in now.splits.items():
         if name not in manifest.splits or entry.digest != manifest.splits[name].digest:
             raise RunError(f"{folder}: split {name} changed since this run began; start a new run (nothing was written)")
@@ -146,18 +146,18 @@ def _slug(text: str) -> str:
 
 
 def search_config(config: OptimizeConfig) -> CompareConfig:
-    """What the rollouts are asked under."""
+    """Return the comparison settings for the rollouts."""
     return config.compare.model_copy(update={"budget": config.search.budget, "concurrency": config.threads})
 
 
 def open_proposer(config: OptimizeConfig) -> Model:
-    """The model that proposes. Raises ValueError for a name that leads nowhere, or a missing key."""
+    """Open the model that proposes prompts. Raises ValueError for an unknown name or a missing key."""
     if config.proposer == "scripted":
         return ScriptedProposer(config.compare.seed)
-    asked = config.compare.model_copy(
+    compare_config = config.compare.model_copy(
         update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget}
     )
-    return open_models(asked, ()).real[config.proposer]
+    return open_models(compare_config, ()).real[config.proposer]
 
 
 def _manifest(
@@ -201,11 +201,11 @@ def _design(folder: Path, design: DesignSearch) -> DesignEntry:
 
 
 def dependency_versions() -> dict[str, str | None]:
-    """As DSPy's own files have them: it warns where they differ."""
-    shown: dict[str, str | None] = get_dependency_versions()
-    return shown
+    """Return the versions that DSPy stores in its own files; it warns if they differ."""
+    versions: dict[str, str | None] = get_dependency_versions()
+    return versions
 
 
 def typed_permissions(config: CompareConfig) -> Permissions:
-    """The user has typed it when the whole run was reopened."""
+    """Return the permissions that the user gave on reopening the whole run."""
     return Permissions(own_code(config), config.base_url, config.cassette, tracking_uri=config.tracking_uri)

@@ -1,4 +1,4 @@
-"""Programs to read: what stands in a program's file, or is a loop's own, turn by turn, and how two programs differ."""
+"""Programs as text: a program from a file or a loop, turn by turn, and the differences between two programs."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from loopbench.runs.registry import make_loop
 from loopbench.text.table import markdown_block, markdown_cell, markdown_item
 
 BOOTSTRAPPED = "augmented"
-"""DSPy marks a demonstration so that comes from a run of the program."""
+"""The field with which DSPy marks a demonstration from a run of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedProgram:
-    """A program and where it comes from."""
+    """A program and its origin."""
 
     name: str
-    """As typed."""
+    """The name as typed."""
     predictors: Mapping[str, Prompt]
-    """Of a file their fields are not known."""
+    """The predictors; those of a file have no known fields."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What the optimization noted in the file."""
+    """The notes of the optimization in the file."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "program": self.name,
             "digest": program_digest(self.predictors),
@@ -45,14 +45,14 @@ class NamedProgram:
 
 
 def program_named(text: str) -> NamedProgram:
-    """A program's file, or the own program of a loop, `name`, `name(option=value)` or `name@FILE`.
+    """Return the program of a file, or that of a loop `name`, `name(option=value)` or `name@FILE`.
 
-    Raises ValueError for what is neither, and OSError.
+    Raises ValueError for anything else, and OSError.
     """
     if (text.endswith(".json") and "@" not in text) or Path(text).is_file():
         saved = read_program(text)
-        found = {name: Prompt(instructions, {}, {}, demos) for name, (instructions, demos) in saved.state.items()}
-        return _checked(NamedProgram(text, found, saved.about))
+        predictors = {name: Prompt(instructions, {}, {}, demos) for name, (instructions, demos) in saved.state.items()}
+        return _checked(NamedProgram(text, predictors, saved.about))
     loop = make_loop(parse_spec(text))
     if not isinstance(loop, Optimizable):
         raise ValueError(f"loop {text}: it has no program: no predictors and with_predictors")
@@ -60,7 +60,7 @@ def program_named(text: str) -> NamedProgram:
 
 
 def _checked(program: NamedProgram) -> NamedProgram:
-    """Raises ValueError for numbers that JSON does not have."""
+    """Raise ValueError for numbers that JSON does not have."""
     try:
         program_digest(program.predictors)
     except ValueError as error:
@@ -80,12 +80,12 @@ class LabelledText:
 
 
 def parts(demo: Demo) -> tuple[LabelledText, ...]:
-    """A demonstration to read: a conversation turn by turn, all else field by field."""
+    """Return a demonstration as labelled texts: a conversation turn by turn, anything else field by field."""
     fields = {name: value for name, value in demo.items() if name != BOOTSTRAPPED}
     outputs = [name for name in fields if name != CONVERSATION]
     if CONVERSATION in fields and len(outputs) == 1:
         prompt = Prompt("", {CONVERSATION: str}, {outputs[0]: str}, (fields,))
-        return tuple(LabelledText(turn.role, _said(turn)) for turn in in_own_format(prompt).turns)
+        return tuple(LabelledText(turn.role, _turn_text(turn)) for turn in in_own_format(prompt).turns)
     return tuple(LabelledText(one_line(name), value if isinstance(value, str) else _json(value)) for name, value in fields.items())
 
 
@@ -93,33 +93,33 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _said(turn: Message) -> str:
+def _turn_text(turn: Message) -> str:
     calls = [f"{call.name} {call.arguments}" for call in turn.calls]
     return "\n".join([*([turn.content] if turn.content or not calls else []), *calls])
 
 
 def demo_title(place: int, demo: Demo) -> str:
-    """`place`: from 1."""
+    """Return the title of a demonstration; `place` starts at 1."""
     return f"demonstration {place}{', from a run' if demo.get(BOOTSTRAPPED) is True else ''}"
 
 
 def origin(program: NamedProgram) -> list[str]:
-    """Where a program comes from, a line for each thing noted."""
+    """Return the origin of a program, one line per note."""
     return [one_line(f"{name}: {value if isinstance(value, str) else _json(value)}") for name, value in program.about.items()]
 
 
 def to_markdown(program: NamedProgram) -> str:
-    """A page to read; what the program says stands in blocks, taken literally."""
-    made = [f"## {markdown_cell(program.name)}"]
+    """Return a Markdown page with the program's texts in literal blocks."""
+    blocks = [f"## {markdown_cell(program.name)}"]
     if program.about:
-        made.append("\n".join(f"- {markdown_item(line)}" for line in origin(program)))
+        blocks.append("\n".join(f"- {markdown_item(line)}" for line in origin(program)))
     for name, prompt in program.predictors.items():
-        made.extend([f"### {markdown_cell(name)}", markdown_block(prompt.instructions)])
+        blocks.extend([f"### {markdown_cell(name)}", markdown_block(prompt.instructions)])
         for place, demo in enumerate(prompt.demos, 1):
-            made.append(f"#### {demo_title(place, demo)}")
+            blocks.append(f"#### {demo_title(place, demo)}")
             for part in parts(demo):
-                made.extend([f"{markdown_cell(part.label)}:", markdown_block(part.text)])
-    return "\n\n".join(made) + "\n"
+                blocks.extend([f"{markdown_cell(part.label)}:", markdown_block(part.text)])
+    return "\n\n".join(blocks) + "\n"
 
 
 def _json(value: Any) -> str:
@@ -133,22 +133,22 @@ Status = Literal["equal", "changed", "added", "removed"]
 
 @dataclass(frozen=True, slots=True)
 class PredictorDiff:
-    """How a predictor differs from a to b."""
+    """The difference of a predictor between a and b."""
 
     name: str
     status: Status
-    """added: only b has it; removed: only a has it."""
+    """The status: added if only b has the predictor, removed if only a has it."""
     instructions: tuple[str, ...]
-    """Unified diff, without the lines that name files; empty where they are equal."""
+    """The unified diff without the lines that name files; empty if equal."""
     kept: tuple[Demo, ...]
-    """Demonstrations of both, equal in all fields."""
+    """The demonstrations of both, equal in all fields."""
     added: tuple[Demo, ...]
     removed: tuple[Demo, ...]
     reordered: bool
-    """Those of both stand in another order."""
+    """Whether the demonstrations of both are in different order."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "status": self.status,
             "instructions": list(self.instructions),
@@ -163,7 +163,7 @@ class PredictorDiff:
 
 @dataclass(frozen=True, slots=True)
 class ProgramDiff:
-    """How program b differs from program a."""
+    """The difference of program b from program a."""
 
     a: NamedProgram
     b: NamedProgram
@@ -171,20 +171,20 @@ class ProgramDiff:
 
     @property
     def equal(self) -> bool:
-        return all(found.status == "equal" for found in self.predictors)
+        return all(diff.status == "equal" for diff in self.predictors)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "a": self.a.name,
             "b": self.b.name,
             "equal": self.equal,
-            "predictors": {found.name: found.to_json() for found in self.predictors},
+            "predictors": {diff.name: diff.to_json() for diff in self.predictors},
         }
 
 
 def program_diff(a: NamedProgram, b: NamedProgram) -> ProgramDiff:
-    """Predictor by predictor, a's first."""
+    """Return the differences predictor by predictor, a's first."""
     names = dict.fromkeys([*a.predictors, *b.predictors])
     return ProgramDiff(a, b, tuple(_predictor_diff(name, a.predictors.get(name), b.predictors.get(name)) for name in names))
 
@@ -194,10 +194,10 @@ _NO_PROMPT = Prompt("", {}, {})
 
 def _predictor_diff(name: str, a: Prompt | None, b: Prompt | None) -> PredictorDiff:
     old, new = a or _NO_PROMPT, b or _NO_PROMPT
-    mine, theirs = _shared(old.demos, new.demos), _shared(new.demos, old.demos)
-    kept, kept_there = tuple(demo for demo, both in mine if both), tuple(demo for demo, both in theirs if both)
-    reordered = [*map(_key, kept)] != [*map(_key, kept_there)]
-    added, removed = (tuple(demo for demo, both in demos if not both) for demos in (theirs, mine))
+    in_a, in_b = _shared(old.demos, new.demos), _shared(new.demos, old.demos)
+    kept, kept_in_b = tuple(demo for demo, is_shared in in_a if is_shared), tuple(demo for demo, is_shared in in_b if is_shared)
+    reordered = [*map(_key, kept)] != [*map(_key, kept_in_b)]
+    added, removed = (tuple(demo for demo, is_shared in demos if not is_shared) for demos in (in_b, in_a))
     instructions = _unified(old.instructions, new.instructions)
     status: Status = "changed" if instructions or added or removed or reordered else "equal"
     if a is None or b is None:
@@ -206,14 +206,14 @@ def _predictor_diff(name: str, a: Prompt | None, b: Prompt | None) -> PredictorD
 
 
 def _shared(demos: Sequence[Demo], others: Sequence[Demo]) -> list[tuple[Demo, bool]]:
-    """Each demonstration, and whether the others have it too; one that stands there once counts once."""
-    left = Counter(map(_key, others))
-    found = []
+    """Return each demonstration and whether the others have it too; each of the others matches once."""
+    remaining = Counter(map(_key, others))
+    pairs = []
     for demo in demos:
         key = _key(demo)
-        found.append((demo, left[key] > 0))
-        left[key] -= 1
-    return found
+        pairs.append((demo, remaining[key] > 0))
+        remaining[key] -= 1
+    return pairs
 
 
 def _key(demo: Demo) -> str:
@@ -235,24 +235,24 @@ class DiffLine:
 
 
 def diff_lines(diff: ProgramDiff) -> Iterator[DiffLine]:
-    """As `diff -u` prints it; demonstrations that both have are counted."""
+    """Yield the lines as `diff -u` prints them; demonstrations of both are only counted."""
     if diff.equal:
         return
     yield DiffLine("removed", f"--- {diff.a.name}")
     yield DiffLine("added", f"+++ {diff.b.name}")
-    for found in diff.predictors:
-        if found.status == "equal":
+    for predictor in diff.predictors:
+        if predictor.status == "equal":
             continue
-        only = {"added": f" (only in {diff.b.name})", "removed": f" (only in {diff.a.name})"}.get(found.status, "")
-        yield DiffLine("head", f"{one_line(found.name)}{only}")
-        for text in found.instructions:
+        only = {"added": f" (only in {diff.b.name})", "removed": f" (only in {diff.a.name})"}.get(predictor.status, "")
+        yield DiffLine("head", f"{one_line(predictor.name)}{only}")
+        for text in predictor.instructions:
             yield DiffLine(_KINDS.get(text[:1], "same"), text)
-        if found.kept or found.added or found.removed:
-            order = ", in another order" if found.reordered else ""
-            counts = f"{len(found.removed)} removed, {len(found.added)} added, {len(found.kept)} kept{order}"
+        if predictor.kept or predictor.added or predictor.removed:
+            order = ", in another order" if predictor.reordered else ""
+            counts = f"{len(predictor.removed)} removed, {len(predictor.added)} added, {len(predictor.kept)} kept{order}"
             yield DiffLine("place", f"@@ demonstrations: {counts} @@")
-        yield from _demo_lines("removed", "-", found.removed)
-        yield from _demo_lines("added", "+", found.added)
+        yield from _demo_lines("removed", "-", predictor.removed)
+        yield from _demo_lines("added", "+", predictor.added)
 
 
 _KINDS: Mapping[str, Literal["place", "added", "removed"]] = {"@": "place", "+": "added", "-": "removed"}

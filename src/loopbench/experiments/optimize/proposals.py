@@ -1,4 +1,4 @@
-"""The optimizer's own requests: counted apart from the rollouts, bounded apart, and asked once."""
+"""The optimizer's own requests: counted and limited apart from the rollouts, and made only once."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .rollouts import BudgetSpent, RunStopped
 
 
 class Proposals(WrappedModel):
-    """A model that answers as the log says, and asks the model behind it for the rest; the n-th asking of a request has the n-th
+    """A model that answers from the log, and otherwise from the wrapped model; the n-th repetition of a request gets the n-th
     reply."""
 
-    def __init__(self, model: Model, meter: Meter, background: Background, log: Path, told: Callable[[SearchCost], None]) -> None:
-        """`told`: what is spent so far, after each reply. Raises RunError for a log that cannot be read."""
+    def __init__(self, model: Model, meter: Meter, background: Background, log: Path, report: Callable[[SearchCost], None]) -> None:
+        """Read the log; `report` gets the cost so far after each reply. Raises RunError for an unreadable log."""
         super().__init__(model)
         self.meter = meter
         self.background = background
-        self.told = told
+        self.report = report
         self.spent = SearchCost()
         self._lock = Lock()
         self._logged = _logged(log)
@@ -44,21 +44,21 @@ class Proposals(WrappedModel):
         self._log.close()
 
     async def complete(self, request: Request) -> Reply:
-        """Any number of threads may ask, each on an event loop of its own.
+        """Return the reply; any number of threads may call, each on its own event loop.
 
-        Raises BudgetSpent beyond the budget, RunStopped where the disk is full or the provider fails, else what the model raises.
+        Raises BudgetSpent beyond the budget, RunStopped if the disk is full or the provider fails, else the model's exceptions.
         """
         name = digest(request.as_dict())
-        reply = self._known(name, request) or await self._asked(name, request)
+        reply = self._next_logged(name, request) or await self._requested(name, request)
         assert reply.usage is not None
         with self._lock:
             self.meter.add(reply.usage)
             self.spent += SearchCost(0, 1, reply.usage.total_tokens, reply.usage.cost_usd)
-            self.told(self.spent)
+            self.report(self.spent)
         return reply
 
-    def _known(self, name: str, request: Request) -> Reply | None:
-        """The reply to the next asking of a request, where the log has it. Raises BudgetSpent."""
+    def _next_logged(self, name: str, request: Request) -> Reply | None:
+        """Return the next logged reply to a request; None if absent. Raises BudgetSpent."""
         with self._lock:
             try:
                 self.meter.admit()
@@ -66,22 +66,22 @@ class Proposals(WrappedModel):
                 raise BudgetSpent(f"the optimizer's own requests: {error}") from None
             if not self._logged[name]:
                 return None
-            if isinstance(self.model, ScriptedProposer):  # it draws by how often it was asked
+            if isinstance(self.model, ScriptedProposer):  # its draws depend on the number of requests
                 self.model.skip(request)
             return self._logged[name].popleft()
 
-    async def _asked(self, name: str, request: Request) -> Reply:
-        """Asked now, on the loop that the model's connections belong to."""
+    async def _requested(self, name: str, request: Request) -> Reply:
+        """Request a reply now, on the event loop that the model's connections belong to."""
         try:
             reply = await asyncio.wrap_future(self.background.submit(self.model.complete(request)))
         except ProviderError as error:
-            if error.kind in _OF_THE_REQUEST:
+            if error.kind in _REQUEST_ERRORS:
                 raise
             raise RunStopped(f"the model that proposes failed ({error.kind}): {error_text(error)}") from None
         reply = replace(reply, text=redact(reply.text), usage=reply.usage or estimate_usage(estimate_input(request), reply))
         try:
             self._log.append({"request": name, **_as_line(reply)})
-        except RunError as error:  # a full disk is no failure of the optimizer's
+        except RunError as error:  # a full disk is not a failure of the optimizer
             raise RunStopped(str(error)) from None
         return reply
 
@@ -89,8 +89,8 @@ class Proposals(WrappedModel):
         yield Chunk(reply=await self.complete(request))
 
 
-_OF_THE_REQUEST = frozenset({"bad_request", "refused"})
-"""A provider's failures that a resumed run would meet again: the optimizer's to deal with."""
+_REQUEST_ERRORS = frozenset({"bad_request", "refused"})
+"""The provider errors that would recur in a resumed run, so the optimizer has to handle them."""
 
 
 def _as_line(reply: Reply) -> dict[str, Any]:
@@ -104,11 +104,11 @@ def _as_line(reply: Reply) -> dict[str, Any]:
 
 
 def _logged(path: Path) -> dict[str, deque[Reply]]:
-    made: dict[str, deque[Reply]] = defaultdict(deque)
+    replies: dict[str, deque[Reply]] = defaultdict(deque)
     for number, line in enumerate(read_log(path), 1):
         try:
             calls = tuple(NativeCall(*map(str, call)) for call in line["calls"])
-            made[line["request"]].append(Reply(str(line["text"]), calls, Usage(*line["usage"]), line["finish_reason"]))
+            replies[line["request"]].append(Reply(str(line["text"]), calls, Usage(*line["usage"]), line["finish_reason"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{path}:{number}: no proposal: {type(error).__name__}: {error}") from None
-    return made
+            raise RunError(f"{path}:{number}: not a proposal: {type(error).__name__}: {error}") from None
+    return replies

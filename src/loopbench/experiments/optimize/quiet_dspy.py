@@ -1,8 +1,8 @@
-"""DSPy's optimizers kept quiet: their bars, prints and logs reach nobody's screen, and what they log as trouble is told.
+"""Silencing DSPy's optimizers: their bars, prints and logs stay off the screen, and the problems that they log are reported.
 
-They print, draw progress bars and log in their own modules, and swallow exceptions that are then only logged. Streams are left
-alone, since they belong to the whole process, whose own progress goes on meanwhile: it is in the modules themselves that `print`,
-the bars and the handlers of the logs are replaced, and put back.
+They print, draw progress bars and log in their own modules, and swallow exceptions that they only log. Streams are not touched,
+because the whole process shares them and shows its own progress: `print`, the bars and the log handlers are replaced in the
+modules themselves, and restored.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ Warn = Callable[[str], None]
 
 LOGGERS = ("dspy", "gepa", "optuna")
 PACKAGES = ("dspy.teleprompt", "dspy.propose", "dspy.evaluate", "dspy.utils.parallelizer", "gepa")
-"""Where optimizers print, draw bars and start threads. Elsewhere DSPy warns of the form of requests, a field's type say."""
+"""The packages in which optimizers print, draw bars and start threads. Elsewhere DSPy only warns about the form of requests."""
 PREFIXES = tuple(f"{name}." for name in PACKAGES)
 MAX_WARNINGS = 20
-"""Distinct messages of one compile; what goes wrong once tends to go wrong again."""
+"""Maximum number of distinct messages of one compile, because problems tend to repeat."""
 MAX_CHARS = 400
 
 _SWALLOWED = re.compile(r"Batched reflection failed|Per-task reflection failed|Iteration \d+: Exception|Error ")
-"""How messages below a warning begin that tell of an exception: GEPA's at INFO, MIPROv2's printed."""
+"""The beginnings of messages about exceptions below the level of a warning: GEPA's at INFO, MIPROv2's printed."""
 
 
 @contextmanager
 def quiet(warn: Warn) -> Iterator[None]:
-    """Nothing of DSPy's, GEPA's or optuna's is shown; `warn` gets the optimizers' warnings and errors, each once, in one line."""
-    tell = _Once(warn)
+    """Silence DSPy, GEPA and optuna; `warn` gets the optimizers' warnings and errors, each once, in one line."""
+    warn_once = _Once(warn)
     with ExitStack() as stack:
         for name in LOGGERS:
-            stack.enter_context(_captured(logging.getLogger(name), tell))
+            stack.enter_context(_captured(logging.getLogger(name), warn_once))
         for module in _modules():
-            stack.enter_context(_replaced(module, _stand_ins(module, tell)))
+            stack.enter_context(_replaced(module, _stand_ins(module, warn_once)))
         yield
 
 
 def one_line(error: BaseException) -> str:
-    """Type and message of an exception, or of what it came of where it says nothing, without secrets, in one bounded line."""
+    """Return type and message of an exception, or of its cause if it has no message, as one short line without secrets."""
     while not error_text(error) and error.__context__ is not None:
         error = error.__context__
     return cap(redact(" ".join(f"{type(error).__name__}: {error_text(error)}".split())), MAX_CHARS)
 
 
 class _Once:
-    """Passes each message on once, up to a number of them."""
+    """A filter that passes on each message once, up to a maximum number."""
 
     def __init__(self, warn: Warn) -> None:
         self.warn = warn
@@ -62,28 +62,28 @@ class _Once:
 
     def __call__(self, text: str) -> None:
         line = cap(redact(" ".join(text.split())), MAX_CHARS)
-        kind = re.sub(r"\d+", "0", line)  # of iterations and batches
+        kind = re.sub(r"\d+", "0", line)  # numbers of iterations and batches
         if line and kind not in self.seen and len(self.seen) < MAX_WARNINGS:
             self.seen.add(kind)
             self.warn(line)
 
 
 class _Handler(logging.Handler):
-    def __init__(self, tell: Warn) -> None:
+    def __init__(self, warn: Warn) -> None:
         super().__init__()
-        self.tell = tell
+        self.warn = warn
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         if f"{record.name}.".startswith(PREFIXES) and (record.levelno >= logging.WARNING or _SWALLOWED.match(text)):
-            self.tell(text)
+            self.warn(text)
 
 
 @contextmanager
-def _captured(logger: logging.Logger, tell: Warn) -> Iterator[None]:
-    """One handler in the place of a logger's own; its level is put back too, since MIPROv2 sets optuna's."""
+def _captured(logger: logging.Logger, warn: Warn) -> Iterator[None]:
+    """Replace a logger's handlers by one; restore its level too, because MIPROv2 sets optuna's."""
     handlers, propagate, level = logger.handlers, logger.propagate, logger.level
-    logger.handlers, logger.propagate = [_Handler(tell)], False
+    logger.handlers, logger.propagate = [_Handler(warn)], False
     try:
         yield
     finally:
@@ -97,18 +97,18 @@ def _modules() -> list[ModuleType]:
     return [module for name, module in [*sys.modules.items()] if module is not None and f"{name}.".startswith(PREFIXES)]
 
 
-def _stand_ins(module: ModuleType, tell: Warn) -> dict[str, Any]:
-    def said(*values: object, **_: object) -> None:
+def _stand_ins(module: ModuleType, warn: Warn) -> dict[str, Any]:
+    def print_(*values: object, **_: object) -> None:
         text = " ".join(map(str, values))
         if _SWALLOWED.match(text):
-            tell(text)
+            warn(text)
 
-    made: dict[str, Any] = {"print": said}
+    replacements: dict[str, Any] = {"print": print_}
     if "tqdm" in vars(module):
-        made["tqdm"] = SimpleNamespace(tqdm=_NoBar) if isinstance(module.tqdm, ModuleType) else _NoBar
+        replacements["tqdm"] = SimpleNamespace(tqdm=_NoBar) if isinstance(module.tqdm, ModuleType) else _NoBar
     if vars(module).get("ThreadPoolExecutor") is ThreadPoolExecutor:
-        made["ThreadPoolExecutor"] = _Pool
-    return made
+        replacements["ThreadPoolExecutor"] = _Pool
+    return replacements
 
 
 _ABSENT = object()
@@ -116,12 +116,12 @@ _ABSENT = object()
 
 @contextmanager
 def _replaced(module: ModuleType, stand_ins: dict[str, Any]) -> Iterator[None]:
-    before = {name: vars(module).get(name, _ABSENT) for name in stand_ins}
+    originals = {name: vars(module).get(name, _ABSENT) for name in stand_ins}
     vars(module).update(stand_ins)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in originals.items():
             if value is _ABSENT:
                 delattr(module, name)
             else:
@@ -129,7 +129,7 @@ def _replaced(module: ModuleType, stand_ins: dict[str, Any]) -> Iterator[None]:
 
 
 class _NoBar:
-    """What DSPy and GEPA use of tqdm's bars, without a bar."""
+    """A substitute for tqdm's bars that shows nothing."""
 
     _instances: ClassVar[set[Any]] = set()
 
@@ -140,19 +140,18 @@ class _NoBar:
         return iter(self.items)
 
     def update(self, n: int = 1) -> None:
-        """Nothing to show."""
+        """Do nothing."""
 
     def set_description(self, text: str) -> None:
-        """Nothing to show."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 class _Pool(ThreadPoolExecutor):
-    """Left by an exception, it begins nothing that it has not begun: DSPy's own goes through all that is still waiting, which would
-    roll out and spend on after the end."""
+    """A pool that drops waiting calls on an exception: DSPy's own pool would run them, which would cost rollouts after the end."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """What has begun is waited for, so that all is counted when a compile has ended; not after Ctrl-C."""
+        """Wait for running calls, so that all are counted when a compile ends; not after Ctrl-C."""
         super().shutdown(not isinstance(sys.exc_info()[1], KeyboardInterrupt), cancel_futures=True)

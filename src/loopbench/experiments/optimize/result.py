@@ -1,4 +1,4 @@
-"""What an optimization says: read from its run directory; no model, loop, suite or optimizer is loaded."""
+"""The result of an optimization, read from its run directory without loading any model, loop, suite or optimizer."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from .manifest import OptimizationManifest, SplitOpening, read_optimization_mani
 
 @dataclass(frozen=True, slots=True)
 class DesignCost:
-    """What a design's use costs, before and after, and what share of it the optimization has."""
+    """The cost of using a design before and after, with its share of the optimization's cost."""
 
     before: Use | None
-    """None where no trial was scored."""
+    """None if no trial was scored, here and in `after`."""
     after: Use | None
     amortised: Amortised | None
-    """None where one of them is."""
+    """None if either is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class DesignResult:
-    """One design and what became of it."""
+    """The result of one design."""
 
     design: str
     """The loop as typed, canonical."""
     folder: Path
     own: str
-    """Digest of the program that it began with."""
+    """The digest of its initial program."""
     ended: SearchEnd | None
-    """None where it has not been optimized yet."""
+    """None if it has not been optimized yet."""
     dev: DevGain | None
     gain: Gain | None
-    """On the test split; None where that was not opened."""
+    """The gain on the test split; None if that was not opened."""
     cost: DesignCost | None
     warnings: tuple[str, ...]
 
     @property
     def status(self) -> str:
-        """finished, budget, failed, or not ended."""
+        """The status: finished, budget, failed, or not ended."""
         return "not ended" if self.ended is None else self.ended.status
 
     @property
@@ -61,16 +61,16 @@ class DesignResult:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the optimizer gave the program that it began with."""
+        """Whether the final program is the initial one."""
         return self.ended is not None and self.ended.digest == self.own
 
     @property
     def optimism(self) -> float | None:
-        """How much more the gain was on dev than on test."""
+        """The gain on dev minus the gain on test."""
         return None if self.dev is None or self.gain is None else self.dev.optimism(self.gain)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; None for what is not known."""
+        """Return plain JSON, with None for unknown values."""
         ended, cost = self.ended, self.cost
         before, after = (None, None) if cost is None else (cost.before, cost.after)
         spent = {name: None if ended is None else getattr(ended, name).to_json() for name in ("search", "proposals", "evaluation")}
@@ -100,13 +100,13 @@ class DesignResult:
 
 @dataclass(frozen=True, slots=True)
 class OptimizationResult:
-    """A whole optimization, as far as it has come."""
+    """The result of an optimization, which may be incomplete."""
 
     folder: Path
     manifest: OptimizationManifest
     designs: tuple[DesignResult, ...]
     gains: Gains | None
-    """None where the test split was not opened."""
+    """None if the test split was not opened."""
     test: Results | None
 
     @property
@@ -115,12 +115,12 @@ class OptimizationResult:
 
     @property
     def invalid(self) -> bool:
-        """No verdict of the test holds."""
+        """Whether the test is invalid, so that no verdict holds."""
         return self.test is not None and self.test.comparison.invalid
 
     @property
     def state(self) -> str:
-        """What is missing, in words; empty where nothing is."""
+        """The missing parts in words; empty if complete."""
         open_ones = sum(design.ended is None for design in self.designs)
         if open_ones:
             return f"incomplete: {open_ones} of {len(self.designs)} designs are not optimized yet, the test split is locked"
@@ -132,17 +132,17 @@ class OptimizationResult:
 
     @property
     def budget(self) -> BudgetConfig:
-        """Of each design's rollouts."""
+        """The budget for each design's rollouts."""
         return self.manifest.settings.search.budget
 
     @property
     def amortize(self) -> int:
-        """Tasks that the cost of the optimization is spread over."""
+        """Number of tasks over which the cost of the optimization is spread."""
         return self.manifest.settings.search.amortize
 
     @property
     def title(self) -> str:
-        """Suite, splits, optimizer, seed, and how much of it is there, in one line."""
+        """A line with suite, splits, optimizer, seed and state."""
         suite, splits = self.manifest.suite, self.manifest.splits
         sizes = f"{splits['train'].tasks} train, {splits['dev'].tasks} dev, {splits['test'].tasks} test"
         repeats = self.manifest.settings.compare.repeats
@@ -152,12 +152,12 @@ class OptimizationResult:
 
     @property
     def digest(self) -> str:
-        """sha256 over the programs and the records of the test: equal for equal input."""
+        """The sha256 of the programs and the test's records, equal for equal input."""
         programs = {design.design: None if design.ended is None else design.ended.digest for design in self.designs}
         return digest({"programs": programs, "test": None if self.test is None else self.test.digest})
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `--json`: names stay stable."""
+        """Return the object that `--json` prints; its names are stable."""
         return {
             "run": str(self.folder.resolve()),
             "digest": self.digest,
@@ -174,12 +174,12 @@ class OptimizationResult:
 
 
 def optimization_result(folder: Path) -> OptimizationResult:
-    """Read an optimization, whole or not.
+    """Read an optimization, complete or not.
 
-    Raises RunError for what is none, or where the test split was not locked until the programs were done.
+    Raises RunError for anything else, or if the test split was not locked until the programs were final.
     """
     manifest = read_optimization_manifest(folder)
-    designs = [_Read(item.design, folder / item.folder, item.program) for item in manifest.designs]
+    designs = [_DesignFiles(item.design, folder / item.folder, item.program) for item in manifest.designs]
     opened = manifest.splits["test"].opened
     try:
         test = results(folder / TEST) if (folder / TEST / MANIFEST).is_file() else None
@@ -189,19 +189,19 @@ def optimization_result(folder: Path) -> OptimizationResult:
             _check_arms(test, arms, {} if opened is None else opened.programs, designs)
         gained = None if test is None or arms is None else gains(test.comparison, test.records, arms)
         tasks = manifest.settings.search.amortize
-        found = tuple(_design(design, place, arms, gained, test, tasks) for place, design in enumerate(designs))
+        design_results = tuple(_design(design, place, arms, gained, test, tasks) for place, design in enumerate(designs))
     except RunError:
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and results do not fit together: {error!r}") from None
-    return OptimizationResult(folder, manifest, found, gained, test)
+    return OptimizationResult(folder, manifest, design_results, gained, test)
 
 
-class _Read:
-    """A design's own files."""
+class _DesignFiles:
+    """The files of a design."""
 
     def __init__(self, design: str, folder: Path, own: str) -> None:
-        """Raises RunError for files that cannot be read."""
+        """Read the files. Raises RunError for unreadable ones."""
         self.design = design
         self.folder = folder
         self.own = own
@@ -218,8 +218,8 @@ def _ended(path: Path) -> SearchEnd | None:
         raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 
 
-def _arms(test: Results, designs: Sequence[_Read]) -> list[Arms]:
-    """The arms of the test: first all designs as they were, then in the same order with their programs."""
+def _arms(test: Results, designs: Sequence[_DesignFiles]) -> list[Arms]:
+    """Return the arms of the test: first all designs as they were, then in the same order with their programs."""
     names = [arm.arm for arm in test.manifest.arms]
     if len(names) != 2 * len(designs):
         raise RunError(f"{test.folder}: {len(names)} arms for {len(designs)} designs, which have two each")
@@ -230,35 +230,39 @@ def _arms(test: Results, designs: Sequence[_Read]) -> list[Arms]:
 
 
 def _design(
-    read: _Read, place: int, arms: Sequence[Arms] | None, gained: Gains | None, test: Results | None, tasks: int
+    files: _DesignFiles, place: int, arms: Sequence[Arms] | None, gained: Gains | None, test: Results | None, tasks: int
 ) -> DesignResult:
-    ended = read.ended
+    ended = files.ended
     dev = None if ended is None else dev_gain(ended.before, ended.after)
     gain = None if gained is None else gained.gains[place]
     cost = None if test is None or arms is None or ended is None else _cost(ended, arms[place], test, tasks)
-    return DesignResult(read.design, read.folder, read.own, ended, dev, gain, cost, () if ended is None else ended.warnings)
+    return DesignResult(files.design, files.folder, files.own, ended, dev, gain, cost, () if ended is None else ended.warnings)
 
 
 def _cost(ended: SearchEnd, arms: Arms, test: Results, tasks: int) -> DesignCost:
     summaries = {arm.info.arm: arm.summary for arm in test.comparison.arms}
     before, after = use_of(summaries[arms.before]), use_of(summaries[arms.after])
-    once = spent_once([ended.search, ended.proposals, ended.evaluation])
+    once = total_cost([ended.search, ended.proposals, ended.evaluation])
     spread = None if before is None or after is None else amortised(once, before, after, tasks)
     return DesignCost(before, after, spread)
 
 
-def spent_once(parts: Sequence[SearchCost]) -> Cost:
-    """What was asked in all; the dollars are known where each part's are that asked for anything."""
-    asked = [part for part in parts if part.calls]
-    dollars = None if not asked or any(part.dollars is None for part in asked) else sum(part.dollars or 0.0 for part in asked)
+def total_cost(parts: Sequence[SearchCost]) -> Cost:
+    """Return the total cost; its dollars are known if they are known for each part with calls."""
+    with_calls = [part for part in parts if part.calls]
+    dollars = (
+        None
+        if not with_calls or any(part.dollars is None for part in with_calls)
+        else sum(part.dollars or 0.0 for part in with_calls)
+    )
     return Cost(sum(part.calls for part in parts), sum(part.tokens for part in parts), dollars)
 
 
 # --- the lock of the test split ---
 
 
-def _check_lock(folder: Path, opened: SplitOpening | None, designs: Sequence[_Read], tested: Collection[str]) -> None:
-    """Raises RunError where trials of the test ran unlocked, or something was asked or changed since it was opened."""
+def _check_lock(folder: Path, opened: SplitOpening | None, designs: Sequence[_DesignFiles], tested: Collection[str]) -> None:
+    """Raise RunError if test trials ran before the opening, or anything was requested or changed after it."""
     if opened is None:
         if tested:
             raise RunError(f"{folder}: trials of the test split were run, and {MANIFEST} does not say that it was opened")
@@ -276,11 +280,11 @@ def _check_lock(folder: Path, opened: SplitOpening | None, designs: Sequence[_Re
             raise RunError(f"{design.folder / PROGRAM}: not the program that was tested")
 
 
-def _check_arms(test: Results, arms: Sequence[Arms], programs: Mapping[str, str], designs: Sequence[_Read]) -> None:
-    """Raises RunError for an arm that is not the design, or not the program, that the test split was opened for."""
-    known = {arm.arm: arm.program for arm in test.manifest.arms}
+def _check_arms(test: Results, arms: Sequence[Arms], programs: Mapping[str, str], designs: Sequence[_DesignFiles]) -> None:
+    """Raise RunError for an arm whose design or program is not the one that the test split was opened for."""
+    program_of = {arm.arm: arm.program for arm in test.manifest.arms}
     for arm, design in zip(arms, designs, strict=True):
-        if known[arm.before] not in (None, design.own):
+        if program_of[arm.before] not in (None, design.own):
             raise RunError(f"{test.folder}: arm {arm.before} ran another program than the design's own")
-        if known[arm.after] != programs[arm.design]:
+        if program_of[arm.after] != programs[arm.design]:
             raise RunError(f"{test.folder}: arm {arm.after} ran another program than the test split was opened for")

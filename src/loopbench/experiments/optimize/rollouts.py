@@ -1,8 +1,8 @@
-"""Rollouts: an optimizer's calls of a program, each an ordinary trial, asked once, kept, and bounded by the design's budget.
+"""Rollouts: an optimizer's calls of a program, each an ordinary trial, run once, logged, and limited by the design's budget.
 
-A rollout is known by (program, task, draw). Asked again it costs nothing, whether the optimizer repeats itself, DSPy takes one for
-a straggler and submits it a second time, or the whole optimization is gone through again after a kill: a teleprompter that is given
-the same answers does the same, so that the log is all that a resume needs.
+A rollout is identified by (program, task, draw). Repeating it costs nothing, whether the optimizer repeats itself, DSPy resubmits a
+supposed straggler, or the whole optimization is replayed after a kill: with the same answers a teleprompter does the same, so that
+a resume needs only the log.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class BudgetSpent(BaseException):
 
 
 class RunStopped(BaseException):
-    """The run is being left, or nothing works any more; the message says which."""
+    """The run is being stopped, or every rollout fails; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What a rollout gave, without receipts."""
+    """The result of a rollout, without receipts."""
 
     record: Record
     calls: tuple[PredictorCall, ...]
     feedback: str
     spent: SearchCost
-    """In all its attempts."""
+    """The cost of all its attempts."""
     is_beyond: bool = False
-    """It was asked beyond the budget, for dev scores: the search never had it."""
+    """Whether it ran beyond the budget, for dev scores only and not for the search."""
 
     @property
     def score(self) -> float:
@@ -75,7 +75,7 @@ class Rollout:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Rollout:
-        """Raises KeyError, TypeError, ValueError, AttributeError or IndexError for what is none."""
+        """Read plain JSON. Raises KeyError, TypeError, ValueError, AttributeError or IndexError for anything else."""
         calls = tuple(PredictorCall(str(name), dict(inputs), dict(outputs)) for name, inputs, outputs in data["calls"])
         record, spent = Record.from_json(data["record"]), SearchCost.from_json(data["spent"])
         return cls(record, calls, str(data["feedback"]), spent, bool(data["beyond"]))
@@ -83,7 +83,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Which rollout."""
+    """The identity of a rollout."""
 
     program: str
     task: str
@@ -100,7 +100,7 @@ class Key:
 
 
 class ReportingLoop:
-    """A loop whose requests are noted down as demonstrations would show them."""
+    """A loop that records its requests in the form of demonstrations."""
 
     def __init__(self, loop: Loop, calls: list[PredictorCall], temperature: float | None) -> None:
         self.loop = loop
@@ -124,11 +124,11 @@ class ReportingLoop:
 
 @dataclass(frozen=True, slots=True)
 class RolloutRules:
-    """How rollouts are drawn, and what becomes of one beyond the budget."""
+    """The seed of rollouts, and the treatment of those beyond the budget."""
 
     seed: int
     is_soft: bool = False
-    """Such a rollout scores 0 instead of ending the compile, for optimizers that only collect."""
+    """Whether one beyond the budget scores 0 instead of ending the compile, for optimizers that only collect."""
 
 
 class Rollouts:
@@ -156,15 +156,15 @@ class Rollouts:
         self.seed = rules.seed
         self.is_soft = rules.is_soft
         self.candidates: dict[str, Candidate] = {}
-        """By digest, in the order in which they were tried."""
+        """Digest → candidate, in the order of trying."""
         self.search = SearchCost()
         self.evaluation = SearchCost()
         self.errored = 0
-        """Rollouts that infrastructure made fail, for good."""
+        """Number of rollouts that finally failed because of infrastructure."""
         self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self._known: dict[Key, Future[Rollout | None]] = {}
+        self._futures: dict[Key, Future[Rollout | None]] = {}
         self.used_predictors: set[str] = set()
-        """Predictors that a rollout has asked."""
+        """The predictors that a rollout has used."""
         self._reported: set[Key] = set()
         self._lock = RLock()
         self._failed_in_a_row = 0
@@ -176,11 +176,11 @@ class Rollouts:
         self._log.close()
 
     def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
-        """Raises BudgetSpent and RunStopped."""
+        """Run or look up a rollout. Raises BudgetSpent and RunStopped."""
         task_id = self._task_id(inputs)
         with self._lock:
             key = Key(self.candidate(program).digest, task_id, sampled.rollout, sampled.temperature)
-            future = self._asked(key, loop, program, self.setting)
+            future = self._future(key, loop, program, self.setting)
         rollout = self._scored(key, _result(future))
         if rollout is None:
             if not self.is_soft:
@@ -193,52 +193,54 @@ class Rollouts:
 
     @property
     def spent(self) -> SearchCost:
-        """What the search took, with the rollouts that its budget cut short."""
-        meter, found = self.setting.meter, self.search
-        dollars = None if found.dollars is None and not meter.dollars else meter.dollars
-        return SearchCost(found.trials, meter.calls, meter.tokens, dollars)
+        """The cost of the search, including rollouts that its budget cut short."""
+        meter, search = self.setting.meter, self.search
+        dollars = None if search.dollars is None and not meter.dollars else meter.dollars
+        return SearchCost(search.trials, meter.calls, meter.tokens, dollars)
 
     def candidate(self, program: Program) -> Candidate:
-        """The candidate that a program is, as far as it is known; a new one where it has not been seen."""
+        """Return the candidate of a program, a new one if there is none yet."""
         digest = program_digest(program)
         with self._lock:
-            known = self.candidates.get(digest)
-            if known is None:
-                known = self.candidates[digest] = Candidate(len(self.candidates), digest, program)
-                if known.number == 0:
-                    self.watcher.began(str(self.arm.spec), known)
+            candidate = self.candidates.get(digest)
+            if candidate is None:
+                candidate = self.candidates[digest] = Candidate(len(self.candidates), digest, program)
+                if candidate.number == 0:
+                    self.watcher.began(str(self.arm.spec), candidate)
                 else:
-                    self.watcher.tried(str(self.arm.spec), known)
-            return known
+                    self.watcher.tried(str(self.arm.spec), candidate)
+            return candidate
 
     def best(self) -> Candidate:
-        """The best so far, of equals the first: on all dev tasks, where several were scored on them; else on all train tasks; else
-        by how far each is ahead of the design's own program, added up over the tasks that both were scored on."""
-        found = [*self.candidates.values()]
+        """Return the best candidate so far, the first of equals: by all dev tasks if several were scored on them, else by all train
+        tasks, else by the total lead over the design's own program on the tasks that both were scored on."""
+        candidates = [*self.candidates.values()]
         for split in ("dev", "train"):
-            wanted = {name for name, (where, _) in self.tasks.items() if where == split}
-            scored = {item.digest: scores for item in found if wanted <= (scores := getattr(item, split)).keys()}
+            names = {name for name, (split_of_task, _) in self.tasks.items() if split_of_task == split}
+            scored = {item.digest: scores for item in candidates if names <= (scores := getattr(item, split)).keys()}
             if len(scored) > 1:
-                return max((item for item in found if item.digest in scored), key=lambda item: sum(scored[item.digest].values()))
-        return max(found, key=lambda item: _ahead(item, found[0]))
+                return max(
+                    (item for item in candidates if item.digest in scored), key=lambda item: sum(scored[item.digest].values())
+                )
+        return max(candidates, key=lambda item: _lead(item, candidates[0]))
 
     def dev_scores(self, loop: Loop, program: Program) -> dict[str, float]:
-        """Dev task → score of the program's first rollout, errored ones left out; what is missing is run now, beyond the budget."""
+        """Return dev task → score of the program's first rollout without errored ones; missing ones run now, beyond the budget."""
         candidate = self.candidate(program)
         setting = replace(self.setting, meter=Meter())
         keys = [Key(candidate.digest, task_id, 0, None) for task_id, (split, _) in self.tasks.items() if split == "dev"]
-        waiting = [self._asked(key, loop, program, setting) for key in keys]
-        found = {}
+        waiting = [self._future(key, loop, program, setting) for key in keys]
+        scores = {}
         for key, future in zip(keys, waiting, strict=True):
             rollout = _result(future)
-            if rollout is None:  # still under way when the search ended, and then cut short by its budget
-                rollout = _result(self._asked(key, loop, program, setting))
+            if rollout is None:  # still running when the search ended, then cut short by its budget
+                rollout = _result(self._future(key, loop, program, setting))
             if (scored := self._scored(key, rollout)) is not None and scored.record.status == "scored":
-                found[key.task] = scored.score
-        return found
+                scores[key.task] = scored.score
+        return scores
 
     def proposed(self, spent: SearchCost) -> None:
-        """Tells the watcher of the optimizer's own requests, one call at a time."""
+        """Report the optimizer's own requests to the watcher, one call at a time."""
         with self._lock:
             self.watcher.proposed(str(self.arm.spec), spent)
 
@@ -250,16 +252,16 @@ class Rollouts:
             raise RunStopped(f"the optimizer asked for task {task_id!r}, which is in neither train nor dev")
         return task_id
 
-    def _asked(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Future[Rollout | None]:
-        """The rollout, under way or done; begun where nobody has asked for it."""
+    def _future(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Future[Rollout | None]:
+        """Return the future of a rollout, started if it is new."""
         with self._lock:
-            future = self._known.get(key)
+            future = self._futures.get(key)
             if future is None:
-                future = self._known[key] = self.background.submit(self._rollout(key, loop, program, setting))
+                future = self._futures[key] = self.background.submit(self._rollout(key, loop, program, setting))
             return future
 
     async def _rollout(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Rollout | None:
-        """None where the budget does not reach; then it may be asked for again."""
+        """Return the rollout; None if the budget is used up, in which case it may be requested again."""
         is_beyond = setting is not self.setting
         logged = self._logged.get(key)
         if logged is not None and (is_beyond or not logged.is_beyond):
@@ -268,32 +270,32 @@ class Rollouts:
         rollout = None if setting.meter.exhausted else await self._run(key, loop, program, setting, is_beyond)
         if rollout is None:
             with self._lock:
-                del self._known[key]
+                del self._futures[key]
         else:
             self._log.append({"key": key.to_json(), **rollout.to_json()})
         return rollout
 
     async def _run(self, key: Key, loop: Loop, program: Program, setting: TrialContext, is_beyond: bool) -> Rollout | None:
-        """None where the budget ends in the middle of it."""
+        """Run the trial; None if the budget ends during it."""
         task = self.tasks[key.task][1]
         calls: list[PredictorCall] = []
         spent = SearchCost(1)
-        heard = ReportingLoop(loop_with(loop, program), calls, key.temperature)
-        arm = replace(self.arm, name=f"{self.arm.name}@{key.program[:12]}", loop=heard)
+        reporting_loop = ReportingLoop(loop_with(loop, program), calls, key.temperature)
+        arm = replace(self.arm, name=f"{self.arm.name}@{key.program[:12]}", loop=reporting_loop)
         for attempt in range(MAX_ATTEMPTS):
             calls.clear()
             try:
-                done = await run_trial(Trial(arm, task, key.draw, self.seed, attempt), setting)
+                trial = await run_trial(Trial(arm, task, key.draw, self.seed, attempt), setting)
             except NotRun:
                 return None
-            record = done.record
+            record = trial.record
             spent += SearchCost(0, record.lm_calls, record.tokens, record.cost_usd)
             if record.status != "errored":
                 break
-        return _rollout_of(done, calls, task, spent, is_beyond)
+        return _rollout_of(trial, calls, task, spent, is_beyond)
 
     def _scored(self, key: Key, rollout: Rollout | None) -> Rollout | None:
-        """The rollout, put to its candidate and told of when it is first asked for; on the thread that asks."""
+        """Add a rollout to its candidate and report it on the first request, on the requesting thread."""
         with self._lock:
             if rollout is None or key in self._reported:
                 return rollout
@@ -319,15 +321,15 @@ class Rollouts:
         return rollout
 
     def check_alive(self) -> None:
-        """Raises RunStopped where nothing but failures has come for long."""
+        """Raise RunStopped after many failures in a row."""
         if self._failed_in_a_row >= FIRST_FAILURES:
             raise RunStopped(f"{FIRST_FAILURES} rollouts in a row failed, the last because of {self._last_failure}")
 
 
-def _ahead(one: Candidate, other: Candidate) -> float:
-    """By how many solved tasks one candidate is ahead of another, where both were scored."""
-    mine, theirs = {**one.train, **one.dev}, {**other.train, **other.dev}
-    return sum(score - theirs[task] for task, score in mine.items() if task in theirs)
+def _lead(candidate: Candidate, other: Candidate) -> float:
+    """Return the lead of one candidate over another in solved tasks, over the tasks that both were scored on."""
+    scores, other_scores = {**candidate.train, **candidate.dev}, {**other.train, **other.dev}
+    return sum(score - other_scores[task] for task, score in scores.items() if task in other_scores)
 
 
 def _result(future: Future[Rollout | None]) -> Rollout | None:
@@ -335,18 +337,18 @@ def _result(future: Future[Rollout | None]) -> Rollout | None:
         return future.result()
     except (CancelledError, asyncio.CancelledError):
         raise RunStopped("interrupted") from None
-    except Exception as error:  # a full disk, a bug of ours: an optimizer would take it for a bad program
+    except Exception as error:  # a full disk or our own bug, which an optimizer would treat as a bad program
         raise RunStopped(str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}") from error
 
 
-def _rollout_of(done: FinishedTrial, calls: Sequence[PredictorCall], task: Task, spent: SearchCost, is_beyond: bool) -> Rollout:
-    trace = Trace.from_json(json.loads(done.trace)) if done.trace else None
+def _rollout_of(trial: FinishedTrial, calls: Sequence[PredictorCall], task: Task, spent: SearchCost, is_beyond: bool) -> Rollout:
+    trace = Trace.from_json(json.loads(trial.trace)) if trial.trace else None
     plain = tuple(PredictorCall(call.predictor, _plain(call.inputs), _plain(call.outputs)) for call in calls)
-    return Rollout(done.record, plain, feedback(done.record, trace, task), spent, is_beyond)
+    return Rollout(trial.record, plain, feedback(trial.record, trace, task), spent, is_beyond)
 
 
 def _plain(value: Any) -> Any:
-    """Without receipts, which are the harness's, and without secrets: a demonstration is for any model and any reader."""
+    """Return a value without the harness's receipts and without secrets, because any model or reader may see a demonstration."""
     if isinstance(value, str):
         return redact(strip_receipts(value))
     if isinstance(value, Mapping):
@@ -355,23 +357,23 @@ def _plain(value: Any) -> Any:
 
 
 def _charge(meter: Meter, spent: SearchCost) -> None:
-    """What a logged rollout took, once more: a resumed search stops where it would have stopped."""
+    """Charge a logged rollout again, so that a resumed search stops at the same point."""
     meter.calls += spent.calls
     meter.tokens += spent.tokens
     meter.dollars += spent.dollars or 0.0
 
 
 def _logged(path: Path) -> dict[Key, Rollout]:
-    """The rollouts of a log, without the failures that it ends with: a run that stopped for them asks again."""
-    made: dict[Key, Rollout] = {}
+    """Return the rollouts of a log without the failures at its end, which a resumed run repeats."""
+    rollouts: dict[Key, Rollout] = {}
     failed: dict[Key, Rollout] = {}
     for number, line in enumerate(read_log(path), 1):
         try:
             key, rollout = Key.from_json(line["key"]), Rollout.from_json(line)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise RunError(f"{path}:{number}: no rollout: {type(error).__name__}: {error}") from None
+            raise RunError(f"{path}:{number}: not a rollout: {type(error).__name__}: {error}") from None
         failed[key] = rollout
         if rollout.record.status != "errored":
-            made |= failed
+            rollouts |= failed
             failed.clear()
-    return made
+    return rollouts

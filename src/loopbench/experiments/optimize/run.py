@@ -45,35 +45,35 @@ from .watchers import SILENT
 # --- running ---
 
 
-def run(made: Optimization, watcher: Watcher = SILENT, progress: Progress = SILENT) -> str:
-    """Optimize what has not been, then test; `progress`: told of each trial of the test.
+def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progress = SILENT) -> str:
+    """Optimize the remaining designs, then test; `progress` is notified of each test trial.
 
-    Gives why it stopped early, or an empty text; KeyboardInterrupt leaves a resumable run. Raises RunError and ValueError.
+    Return the reason for an early stop, or an empty text; KeyboardInterrupt leaves a resumable run. Raises RunError and ValueError.
     """
-    with locked(made.folder):
+    with locked(optimization.folder):
         try:
-            for design in made.designs:
+            for design in optimization.designs:
                 if design.is_done:
-                    watcher.ended(design.name, design.ended(), _kept(design))
+                    watcher.ended(design.name, design.ended(), _final_candidate(design))
                 else:
-                    _optimize(made, design, watcher)
+                    _optimize(optimization, design, watcher)
         except RunStopped as stopped:
             return str(stopped)
-        ends = [design.ended() for design in made.designs]
+        ends = [design.ended() for design in optimization.designs]
         if all(ended.status == "failed" for ended in ends):
-            where = made.designs[0].folder / FAILURE
-            raise RunError(f"{ends[0].reason} (on all designs; the traceback is in {where}); the test split stays locked")
-        return compare.run(open_test(made), progress)
+            file = optimization.designs[0].folder / FAILURE
+            raise RunError(f"{ends[0].reason} (on all designs; the traceback is in {file}); the test split stays locked")
+        return compare.run(open_test(optimization), progress)
 
 
-def _optimize(made: Optimization, design: DesignSearch, watcher: Watcher) -> None:
-    config = made.config
+def _optimize(optimization: Optimization, design: DesignSearch, watcher: Watcher) -> None:
+    config = optimization.config
     design.folder.mkdir(parents=True, exist_ok=True)
     answers = open_models(search_config(config), (design.arm,))
-    with Background() as background, _opened(background, answers) as ready:
+    with Background() as background, _opened(background, answers) as models:
         setting = TrialContext(
-            made.suite,
-            ready,
+            optimization.suite,
+            models,
             config.compare.trial_timeout_s,
             budget_of(config.compare.trial_budget),
             Meter(budget_of(config.search.budget)),
@@ -82,12 +82,12 @@ def _optimize(made: Optimization, design: DesignSearch, watcher: Watcher) -> Non
         )
         rollouts = Rollouts(
             design.arm,
-            made.splits.searched,
+            optimization.splits.searched,
             setting,
             background,
             design.folder / ROLLOUTS,
             watcher,
-            RolloutRules(config.compare.seed, made.optimizer.only_collects),
+            RolloutRules(config.compare.seed, optimization.optimizer.only_collects),
         )
         proposer = open_proposer(config)
         proposals = Proposals(
@@ -98,115 +98,119 @@ def _optimize(made: Optimization, design: DesignSearch, watcher: Watcher) -> Non
             rollouts.proposed,
         )
         with contextlib.closing(rollouts), contextlib.closing(proposals):
-            ended, kept = _search(made, design, rollouts, proposals)
+            ended, final = _search(optimization, design, rollouts, proposals)
             if isinstance(proposer, RealModel):
                 background.submit(proposer.aclose()).result()
-    _keep(made, design, rollouts, ended, kept)
-    watcher.ended(design.name, ended, kept)
+    _write_results(optimization, design, rollouts, ended, final)
+    watcher.ended(design.name, ended, final)
 
 
 @contextlib.contextmanager
 def _opened(background: Background, answers: TrialModels) -> Iterator[TrialModels]:
-    """Ready to answer within the background's event loop."""
+    """Open the models within the background's event loop."""
     context = answers.opened()
-    ready = background.submit(context.__aenter__()).result()
+    models = background.submit(context.__aenter__()).result()
     try:
-        yield ready
+        yield models
     finally:
-        background.submit(_left(context)).result()
+        background.submit(_close(context)).result()
         answers.close(whole=True)
 
 
-async def _left(context: contextlib.AbstractAsyncContextManager[TrialModels]) -> None:
+async def _close(context: contextlib.AbstractAsyncContextManager[TrialModels]) -> None:
     await context.__aexit__(None, None, None)
 
 
-def _search(made: Optimization, design: DesignSearch, rollouts: Rollouts, proposals: Proposals) -> tuple[SearchEnd, Candidate]:
-    """One compile, and the dev scores of what it began with and what it gave."""
+def _search(
+    optimization: Optimization, design: DesignSearch, rollouts: Rollouts, proposals: Proposals
+) -> tuple[SearchEnd, Candidate]:
+    """Run one compile, and score its initial and final programs on dev."""
     loop = design.arm.loop
     student = LoopProgram(loop, runner=rollouts)
     own = rollouts.candidate(student.program)
-    told: list[str] = []
+    logged: list[str] = []
     status: Status = "finished"
     reason = ""
     try:
-        compiled = made.optimizer.compile(
+        compiled = optimization.optimizer.compile(
             Workshop(
                 student,
-                [_example(task) for task in made.splits.train],
-                [_example(task) for task in made.splits.dev],
+                [_example(task) for task in optimization.splits.train],
+                [_example(task) for task in optimization.splits.dev],
                 lm_of(proposals),
-                made.config.threads,
-                made.config.compare.seed,
-                told.append,
+                optimization.config.threads,
+                optimization.config.compare.seed,
+                logged.append,
             )
         )
-        kept = rollouts.candidate(compiled.program)
-    except BudgetSpent as spent:
-        status, reason, kept = "budget", str(spent), rollouts.best()
+        final = rollouts.candidate(compiled.program)
+    except BudgetSpent as exhausted:
+        status, reason, final = "budget", str(exhausted), rollouts.best()
     except OptimizerFailed as failure:
-        status, reason, kept = "failed", str(failure), rollouts.best()
+        status, reason, final = "failed", str(failure), rollouts.best()
         write_text(design.folder / FAILURE, redact("".join(traceback.format_exception(failure))))
     if status == "finished" and (used_up := rollouts.setting.meter.exhausted):
         status, reason = "budget", used_up
     before = rollouts.dev_scores(loop, own.program)
-    after = rollouts.dev_scores(loop, kept.program)
+    after = rollouts.dev_scores(loop, final.program)
     ended = SearchEnd(
         design.name,
         status,
         reason,
-        kept.digest,
-        kept.number,
+        final.digest,
+        final.number,
         len(rollouts.candidates),
         before,
         after,
         rollouts.spent,
         proposals.spent,
         rollouts.evaluation,
-        tuple(_warnings(made, rollouts, proposals, told)),
+        tuple(_warnings(optimization, rollouts, proposals, logged)),
     )
-    return ended, rollouts.candidates[kept.digest]
+    return ended, rollouts.candidates[final.digest]
 
 
 def _example(task: Task) -> Any:
-    """What a teleprompter is handed of a task."""
+    """Return the example that a teleprompter gets for a task."""
     return dspy.Example(query=task.query.full_text, task=task.id, answer=task.expected).with_inputs("query", "task")
 
 
-def _warnings(made: Optimization, rollouts: Rollouts, proposals: Proposals, told: Sequence[str]) -> Iterator[str]:
-    """`told`: what DSPy has logged."""
-    asked = next(iter(rollouts.candidates.values())).program
-    unasked = [name for name in asked if rollouts.used_predictors and name not in rollouts.used_predictors]
-    if unasked and any(map(_OF_UNASKED.search, told)):
-        yield f"never asked in the search, so that nothing could be learned for it: {', '.join(unasked)}"
-    yield from (f"{made.optimizer.name} says: {line}" for line in told if not (unasked and _OF_UNASKED.search(line)))
+def _warnings(optimization: Optimization, rollouts: Rollouts, proposals: Proposals, logged: Sequence[str]) -> Iterator[str]:
+    """Yield the warnings of a search; `logged`: DSPy's log messages."""
+    predictors = next(iter(rollouts.candidates.values())).program
+    unused = [name for name in predictors if rollouts.used_predictors and name not in rollouts.used_predictors]
+    if unused and any(map(_UNUSED_PREDICTOR.search, logged)):
+        yield f"never asked in the search, so that nothing could be learned for it: {', '.join(unused)}"
+    yield from (f"{optimization.optimizer.name} says: {line}" for line in logged if not (unused and _UNUSED_PREDICTOR.search(line)))
     if rollouts.errored:
         yield f"{rollouts.errored} rollouts were errored, after several attempts; the optimizer was told a score of 0 for them"
-    if said := unread_proposals_warning(proposals.spent.calls, [item.program for item in rollouts.candidates.values()]):
-        yield said
+    if warning := unread_proposals_warning(proposals.spent.calls, [item.program for item in rollouts.candidates.values()]):
+        yield warning
 
 
-_OF_UNASKED = re.compile(r"No valid reflective examples found for|No valid predictions found for any module")
-"""What GEPA says when its turn comes to a predictor that no rollout has asked."""
+_UNUSED_PREDICTOR = re.compile(r"No valid reflective examples found for|No valid predictions found for any module")
+"""GEPA's messages about a predictor that no rollout has used."""
 
 
-def _keep(made: Optimization, design: DesignSearch, rollouts: Rollouts, ended: SearchEnd, kept: Candidate) -> None:
-    """The program, the candidates, and at last that the design is done."""
-    config, arm = made.config, design.arm
+def _write_results(
+    optimization: Optimization, design: DesignSearch, rollouts: Rollouts, ended: SearchEnd, final: Candidate
+) -> None:
+    """Write the program and the candidates, and finally mark the design as done."""
+    config, arm = optimization.config, design.arm
     about = {
         "design": arm.loop.name,
         "loop": arm.spec.name,
         "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
-        "suite": f"{made.suite.name} {made.suite.version}",
+        "suite": f"{optimization.suite.name} {optimization.suite.version}",
         "profile": arm.profile.name,
         "model": arm.model,
         "optimizer": config.search.optimizer,
         "seed": config.compare.seed,
         "budget": config.search.budget.model_dump(exclude_none=True),
-        "candidate": kept.number,
+        "candidate": final.number,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    state = LoopProgram(loop_with(arm.loop, kept.program)).dump_state()
+    state = LoopProgram(loop_with(arm.loop, final.program)).dump_state()
     write_json(design.folder / PROGRAM, {**state, "metadata": {"dependency_versions": dependency_versions()}, ABOUT: about})
     write_json(design.folder / CANDIDATES, [_candidate(item) for item in rollouts.candidates.values()])
     write_json(design.folder / ENDED, ended.to_json())
@@ -220,8 +224,8 @@ def _candidate(item: Candidate) -> dict[str, Any]:
     return {"number": item.number, "digest": item.digest, "train": dict(item.train), "dev": dict(item.dev), "program": program}
 
 
-def _kept(design: DesignSearch) -> Candidate:
-    """The candidate that a design ended with, from its files. Raises RunError."""
+def _final_candidate(design: DesignSearch) -> Candidate:
+    """Read the final candidate of a design. Raises RunError."""
     path = design.folder / CANDIDATES
     try:
         items = json.loads(path.read_text(encoding="utf-8"))
@@ -243,7 +247,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a file atomically."""
     write_whole(path, text.encode("utf-8", "backslashreplace"))
 
 

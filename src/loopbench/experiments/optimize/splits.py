@@ -1,4 +1,4 @@
-"""The three splits of an optimization: train and dev for the optimizer, test under lock until nothing is changed any more."""
+"""The three splits of an optimization: train and dev for the optimizer, test locked until the programs are final."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .manifest import SplitEntry, SplitName
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """The tasks of an optimization. The optimizer is never handed `test`."""
+    """The tasks of an optimization; the optimizer never gets `test`."""
 
     train: Sequence[Task]
     dev: Sequence[Task]
@@ -28,7 +28,7 @@ class Splits:
 
     @property
     def searched(self) -> Mapping[str, tuple[str, Task]]:
-        """Task id → its split's name and the task, of all tasks that an optimizer may see."""
+        """Task id → split name and task, for all tasks that an optimizer may see."""
         return {task.id: (name, task) for name, tasks in (("train", self.train), ("dev", self.dev)) for task in tasks}
 
     def _named(self) -> dict[SplitName, Sequence[Task]]:
@@ -36,29 +36,29 @@ class Splits:
 
 
 def split(suite: Suite, config: OptimizeConfig) -> Splits:
-    """The suite's own splits, or, where it has none, by the tasks' ids. Raises ValueError for an empty one."""
+    """Return the suite's own splits, or if it has none, splits by task id. Raises ValueError for an empty one."""
     search = config.search
-    found = {
-        "train": _teaching(suite, "train", config)[: search.train],
-        "dev": _teaching(suite, "dev", config)[: search.dev],
+    by_name = {
+        "train": _usable(suite, "train", config)[: search.train],
+        "dev": _usable(suite, "dev", config)[: search.dev],
         "test": tasks_of_split(suite, "test")[: config.compare.tasks],
     }
-    seen: dict[str, str] = {}
-    for name, tasks in found.items():
+    split_of: dict[str, str] = {}
+    for name, tasks in by_name.items():
         for task in tasks:
-            if seen.setdefault(task.id, name) != name:
-                raise ValueError(f"suite {suite.name}: task {task.id} is in two splits, {seen[task.id]} and {name}")
-    return Splits(**found)
+            if split_of.setdefault(task.id, name) != name:
+                raise ValueError(f"suite {suite.name}: task {task.id} is in two splits, {split_of[task.id]} and {name}")
+    return Splits(**by_name)
 
 
-def _teaching(suite: Suite, name: str, config: OptimizeConfig) -> list[Task]:
-    """Tasks of a split that can be run: a quarantined one teaches nothing, nor one that the scripted model has no plan for."""
+def _usable(suite: Suite, name: str, config: OptimizeConfig) -> list[Task]:
+    """Return the usable tasks of a split, without quarantined ones and those that lack a plan for the scripted model."""
     scripted = config.model == "scripted"
-    found = [task for task in tasks_of_split(suite, name) if not task.quarantined and not (scripted and task.plan is None)]
-    if not found:
-        why = f"all are quarantined{f', or have no plan, which the scripted model needs; {_WAYS_OUT}' if scripted else ''}"
-        raise ValueError(f"suite {suite.name}: no task of its split {name} can be run: {why}")
-    return found
+    usable = [task for task in tasks_of_split(suite, name) if not task.quarantined and not (scripted and task.plan is None)]
+    if not usable:
+        reason = f"all are quarantined{f', or have no plan, which the scripted model needs; {_WAYS_OUT}' if scripted else ''}"
+        raise ValueError(f"suite {suite.name}: no task of its split {name} can be run: {reason}")
+    return usable
 
 
 _WAYS_OUT = "run a real one (--model), or learn plans from such a run: loopbench suite learn"

@@ -1,4 +1,4 @@
-"""An optimization as tables: what each design gained, the ranking before and after, and what it cost."""
+"""An optimization as tables: the gain of each design, the ranking before and after, and the cost."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .result import DesignResult, OptimizationResult
 UNKNOWN = "–"
 
 
-def tables(found: OptimizationResult) -> tuple[Table, ...]:
-    """Designs, ranking, cost; those of which nothing is known yet are left out."""
-    made = [_designs(found), _ranking(found), _cost(found)]
-    return tuple(table for table in made if table.rows)
+def tables(result: OptimizationResult) -> tuple[Table, ...]:
+    """Return the tables of designs, ranking and cost, without empty ones."""
+    candidates = [_designs(result), _ranking(result), _cost(result)]
+    return tuple(table for table in candidates if table.rows)
 
 
-def verdicts(found: OptimizationResult) -> list[str]:
-    """Which loop is the best, before and after; then which designs gained."""
-    if found.gains is None or found.invalid:
+def verdicts(result: OptimizationResult) -> list[str]:
+    """Return the best loop before and after, then the gains of the designs."""
+    if result.gains is None or result.invalid:
         return []
-    ranked = _best(found.gains)
-    kept = {design.design for design in found.designs if design.is_unchanged and design.status != "failed"}
-    failed = {design.design for design in found.designs if design.status == "failed"}
-    words: dict[str, str] = {gain.design: gain.test.verdict.word for gain in found.gains.gains if gain.test is not None}
-    words |= {**dict.fromkeys(kept, UNCHANGED), **dict.fromkeys(failed, FAILED)}
-    grouped = [(said, [design for design, word in words.items() if word == found_word]) for found_word, said in _WORDS.items()]
-    each = "; ".join(f"{said}: {', '.join(designs)}" for said, designs in grouped if designs)
-    return [line for line in (ranked, each and f"Optimized, on the test tasks: {each}") if line]
+    ranked = _best(result.gains)
+    unchanged = {design.design for design in result.designs if design.is_unchanged and design.status != "failed"}
+    failed = {design.design for design in result.designs if design.status == "failed"}
+    words: dict[str, str] = {gain.design: gain.test.verdict.word for gain in result.gains.gains if gain.test is not None}
+    words |= {**dict.fromkeys(unchanged, UNCHANGED), **dict.fromkeys(failed, FAILED)}
+    grouped = [(phrase, [design for design, word in words.items() if word == verdict]) for verdict, phrase in _WORDS.items()]
+    outcomes = "; ".join(f"{phrase}: {', '.join(designs)}" for phrase, designs in grouped if designs)
+    return [line for line in (ranked, outcomes and f"Optimized, on the test tasks: {outcomes}") if line]
 
 
 UNCHANGED, FAILED = "same program", "failed"
@@ -75,7 +75,7 @@ def _interaction(pair: Pair | None) -> str:
 
 
 def _named(ranking: Ranking, design: str) -> str:
-    """The design, and those that share its place."""
+    """Return the design, with those that share its place."""
     others = [name for name in ranking.highest if name != design]
     return f"{design} (and equally {', '.join(others)})" if others else design
 
@@ -88,56 +88,56 @@ def _accuracy(ranked: Ranked) -> str:
     return interval(ranked.accuracy, 3) + (f" (not told apart from {', '.join(ranked.tied)})" if ranked.tied else "")
 
 
-def notes(found: OptimizationResult) -> list[str]:
-    """What to keep in mind: warnings first."""
-    said = [f"Warning: {warning}" for warning in warnings(found)]
-    if found.invalid:
-        said.append("The test is invalid: none of its verdicts holds.")
-    if found.state:
-        said.append(f"This optimization is {found.state}.")
-    for design in found.designs:
+def notes(result: OptimizationResult) -> list[str]:
+    """Return the caveats, warnings first."""
+    lines = [f"Warning: {warning}" for warning in warnings(result)]
+    if result.invalid:
+        lines.append("The test is invalid: none of its verdicts holds.")
+    if result.state:
+        lines.append(f"This optimization is {result.state}.")
+    for design in result.designs:
         if design.ended is not None and design.ended.reason:
-            said.append(f"{design.design}: {_ENDS[design.ended.status]}: {design.ended.reason}")
+            lines.append(f"{design.design}: {_ENDS[design.ended.status]}: {design.ended.reason}")
         if design.is_unchanged:
-            said.append(f"{design.design}: the program that it began with was kept.")
-    if found.test is None:
-        return said
-    comparison = found.test.comparison
-    said.append(
+            lines.append(f"{design.design}: the program that it began with was kept.")
+    if result.test is None:
+        return lines
+    comparison = result.test.comparison
+    lines.append(
         f"Brackets are {100 * (1 - comparison.alpha):g} % intervals; gains are paired over the test tasks, p is a sign-flip test "
         f"on task means, adjusted over the designs (Holm); equivalent means within {comparison.margin:g}."
     )
-    said.append("Where dev scores chose a program, they flatter it: optimism is the gain on dev less the gain on test.")
-    said.append(
-        f"Cost with its share spreads search, proposals and evaluation over {found.amortize:,} tasks; "
+    lines.append("Where dev scores chose a program, they flatter it: optimism is the gain on dev less the gain on test.")
+    lines.append(
+        f"Cost with its share spreads search, proposals and evaluation over {result.amortize:,} tasks; "
         "break-even is the number of tasks from which a solved task costs less than before, optimization included."
     )
     if any(arm.info.model == "scripted" for arm in comparison.arms):
-        said.append(
+        lines.append(
             "The model is scripted: its weaknesses, and what a prompt does about them, are simulated; intervals speak of tasks and "
             "fault draws, not of any real model; tokens are estimates (4 characters each)."
         )
-    return said
+    return lines
 
 
 _ENDS = {"finished": "finished", "budget": "stopped, the best program so far was kept", "failed": "the optimizer failed"}
 
 
-def warnings(found: OptimizationResult) -> list[str]:
-    """Of the optimization, by design, and of the test."""
-    own = [f"{design.design}: {warning}" for design in found.designs for warning in design.warnings]
-    return [*own, *(() if found.test is None else found.test.comparison.warnings)]
+def warnings(result: OptimizationResult) -> list[str]:
+    """Return the warnings of the optimization by design, then those of the test."""
+    own = [f"{design.design}: {warning}" for design in result.designs for warning in design.warnings]
+    return [*own, *(() if result.test is None else result.test.comparison.warnings)]
 
 
-def to_markdown(found: OptimizationResult) -> str:
-    """Tables and notes for a pull request."""
-    return markdown_page(found.title, tables(found), (*verdicts(found), *notes(found)))
+def to_markdown(result: OptimizationResult) -> str:
+    """Return tables and notes as Markdown for a pull request."""
+    return markdown_page(result.title, tables(result), (*verdicts(result), *notes(result)))
 
 
 # --- designs ---
 
 
-def _designs(found: OptimizationResult) -> Table:
+def _designs(result: OptimizationResult) -> Table:
     columns = (
         "design",
         "dev",
@@ -151,8 +151,8 @@ def _designs(found: OptimizationResult) -> Table:
         "LM calls",
         "proposals",
     )
-    rows = tuple((design.design, *_gain(design), *_search(design, found)) for design in found.designs)
-    return Table(f"Gains by {found.manifest.optimizer.spec}, budget {budget_text(found.budget)} for each design", columns, rows)
+    rows = tuple((design.design, *_gain(design), *_search(design, result)) for design in result.designs)
+    return Table(f"Gains by {result.manifest.optimizer.spec}, budget {budget_text(result.budget)} for each design", columns, rows)
 
 
 def _gain(design: DesignResult) -> Iterator[str]:
@@ -171,13 +171,13 @@ def _verdict(test: Pair) -> str:
     return test.verdict.word + (", within the margin" if test.verdict.within_margin and test.verdict.word != "equivalent" else "")
 
 
-def _search(design: DesignResult, found: OptimizationResult) -> Iterator[str]:
+def _search(design: DesignResult, result: OptimizationResult) -> Iterator[str]:
     ended = design.ended
     if ended is None:
         yield from (design.status, UNKNOWN, UNKNOWN)
         return
     yield str(ended.candidates)
-    limit = "" if found.budget.calls is None else f" of {found.budget.calls}"
+    limit = "" if result.budget.calls is None else f" of {result.budget.calls}"
     yield f"{ended.search.calls}{limit}"
     yield str(ended.proposals.calls)
 
@@ -185,7 +185,7 @@ def _search(design: DesignResult, found: OptimizationResult) -> Iterator[str]:
 # --- ranking ---
 
 
-def _ranking(found: OptimizationResult) -> Table:
+def _ranking(result: OptimizationResult) -> Table:
     columns = (
         "design",
         "before",
@@ -196,10 +196,10 @@ def _ranking(found: OptimizationResult) -> Table:
         "not told apart from",
         "tasks",
     )
-    if found.gains is None:
+    if result.gains is None:
         return Table("Ranking", columns, ())
-    before = {ranked.design: ranked for ranked in found.gains.before.designs}
-    after = {ranked.design: ranked for ranked in found.gains.after.designs}
+    before = {ranked.design: ranked for ranked in result.gains.before.designs}
+    after = {ranked.design: ranked for ranked in result.gains.after.designs}
     names = [*after, *(name for name in before if name not in after)]
     rows = tuple(
         (name, *_place(before.get(name)), *_place(after.get(name)), _tasks(before.get(name), after.get(name))) for name in names
@@ -221,8 +221,8 @@ def _tasks(*sides: Ranked | None) -> str:
 # --- cost ---
 
 
-def _cost(found: OptimizationResult) -> Table:
-    share = f"with its share at {found.amortize:,} tasks"
+def _cost(result: OptimizationResult) -> Table:
+    share = f"with its share at {result.amortize:,} tasks"
     columns = (
         "design",
         "of",
@@ -235,17 +235,17 @@ def _cost(found: OptimizationResult) -> Table:
         "break-even",
     )
     rows: list[tuple[str, ...]] = []
-    for design in found.designs:
+    for design in result.designs:
         rows.extend(_cost_rows(design))
     return Table("Cost", columns, tuple(rows))
 
 
 def _cost_rows(design: DesignResult) -> Iterator[tuple[str, ...]]:
-    """A row for calls, one for tokens, and one for dollars where they are known."""
+    """Yield a row for calls, one for tokens, and one for dollars if known."""
     ended, cost = design.ended, design.cost
     if ended is None:
         return
-    spent = (ended.search, ended.proposals, ended.evaluation)
+    costs = (ended.search, ended.proposals, ended.evaluation)
     before, after = (None, None) if cost is None else (cost.before, cost.after)
     spread = None if cost is None else cost.amortised
     for unit, digits in _DIGITS.items():
@@ -257,7 +257,7 @@ def _cost_rows(design: DesignResult) -> Iterator[tuple[str, ...]]:
             _amount(None if spread is None else spread.use.per_solved, unit, digits),
             _amount(None if spread is None else spread.break_even, unit, 0, "never"),
         )
-        once = _once(spent, unit)
+        once = _one_time(costs, unit)
         if unit != "dollars" or once != UNKNOWN or any(value != UNKNOWN for value in values[:-1]):
             yield (design.design, _UNITS[unit], once, *values)
 
@@ -266,9 +266,9 @@ _DIGITS = {"calls": 2, "tokens": 0, "dollars": 5}
 _UNITS = {"calls": "LM calls", "tokens": "tokens", "dollars": "USD"}
 
 
-def _once(spent: Sequence[SearchCost], unit: str) -> str:
-    """Search + proposals + evaluation, those that are 0 left out."""
-    values = [getattr(part, unit) for part in spent]
+def _one_time(costs: Sequence[SearchCost], unit: str) -> str:
+    """Return search + proposals + evaluation as text, without parts that are 0."""
+    values = [getattr(part, unit) for part in costs]
     if all(value is None for value in values):
         return UNKNOWN
     digits = 4 if unit == "dollars" else 0

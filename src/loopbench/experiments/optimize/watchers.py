@@ -1,4 +1,4 @@
-"""Several watchers as one, and none."""
+"""Several watchers combined into one, and a silent one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .candidates import Candidate, SearchCost, SearchEnd, Watcher
 
 
 class Watchers(Unwatched):
-    """Tells each of them, one after the other."""
+    """A watcher that notifies several others in turn."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self.watchers = watchers
@@ -36,4 +36,4 @@ class Watchers(Unwatched):
 
 
 SILENT = Watchers()
-"""Tells nobody."""
+"""The watcher that does nothing."""

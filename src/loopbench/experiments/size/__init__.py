@@ -1,9 +1,9 @@
-"""How large a run has to be, worked out from a pilot: what chance alone does, what the pilot can show, what a margin takes.
+"""The size that a run needs, computed from a pilot: the noise, the effects that the pilot can show, and the size for a margin.
 
 pilot.py    a run as a source of variances and prices
 sizes.py    noise, reach, and the sizes that suffice
-caveats.py   what to keep in mind
-tables.py   all of it as sentences and tables
+caveats.py  the caveats
+tables.py   the result as sentences and tables
 """
 
 from __future__ import annotations

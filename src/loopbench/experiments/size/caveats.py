@@ -1,4 +1,4 @@
-"""What to keep in mind of a pilot, a sentence each."""
+"""The caveats of a pilot, a sentence each."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from loopbench.experiments.compare.results import Results
 from .pilot import Pilot
 
 MIN_UNITS = 50
-"""Fewer leave much doubt about the variance itself."""
+"""Minimum number of independent tasks for a reliable variance."""
 
 
-def caveats(pilot: Pilot, found: Results, again: Results | None = None) -> Iterator[str]:
-    """`again`: the second run, where there is one."""
-    yield from _of_trials(found, "The pilot")
-    if again is not None:
-        yield from _of_trials(again, "The second run")
-    yield from _of_the_model(found)
+def caveats(pilot: Pilot, run: Results, second: Results | None = None) -> Iterator[str]:
+    """Yield the caveats of a pilot; `second` is the second run, if any."""
+    yield from _trial_caveats(run, "The pilot")
+    if second is not None:
+        yield from _trial_caveats(second, "The second run")
+    yield from _model_caveats(run)
     if pilot.supply.tasks is None:
         yield "How many tasks the suite has is not known; the pilot ran the first of them."
-    if found.manifest.settings.models != ("scripted",) and pilot.price.cost_usd is None:
-        how = "" if found.manifest.imported is not None else ": --prices, docs/models.md"
-        yield f"No price is known, so the cost in dollars is unknown{how}."
-    yield from _of_variances(pilot, any(arm.info.model == "scripted" for arm in found.comparison.arms))
+    if run.manifest.settings.models != ("scripted",) and pilot.price.cost_usd is None:
+        hint = "" if run.manifest.imported is not None else ": --prices, docs/models.md"
+        yield f"No price is known, so the cost in dollars is unknown{hint}."
+    yield from _variance_caveats(pilot, any(arm.info.model == "scripted" for arm in run.comparison.arms))
     for arm, (_, p) in pilot.second.items():
         if p < pilot.alpha / len(pilot.second):
             yield f"{arm}: the two runs differ by more than fresh seeds explain (p = {p:.2g}); something else has changed."
 
 
-def _of_trials(found: Results, name: str) -> Iterator[str]:
-    if not found.is_complete:
-        yield f"{name} is incomplete: {len(found.records)} of {found.scheduled} trials."
-    if found.comparison.invalid:
+def _trial_caveats(run: Results, name: str) -> Iterator[str]:
+    if not run.is_complete:
+        yield f"{name} is incomplete: {len(run.records)} of {run.scheduled} trials."
+    if run.comparison.invalid:
         yield f"{name} is invalid: its faults did not land, an arm was not scored, or its recording lacked what was asked."
-    errored = sum(arm.summary.errored for arm in found.comparison.arms)
+    errored = sum(arm.summary.errored for arm in run.comparison.arms)
     if errored:
-        yield f"{name} has {errored} errored trials of {len(found.records)}, which are left out."
+        yield f"{name} has {errored} errored trials of {len(run.records)}, which are left out."
 
 
-def _of_the_model(found: Results) -> Iterator[str]:
-    settings = found.manifest.settings
-    if any(arm.info.model == "scripted" for arm in found.comparison.arms):
+def _model_caveats(run: Results) -> Iterator[str]:
+    settings = run.manifest.settings
+    if any(arm.info.model == "scripted" for arm in run.comparison.arms):
         yield "The model is scripted: from run to run only the draws of faults vary, less than a real model does."
     if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
         yield "The replies came from a recording: a live model varies more."
 
 
-def _of_variances(pilot: Pilot, scripted: bool) -> Iterator[str]:
+def _variance_caveats(pilot: Pilot, scripted: bool) -> Iterator[str]:
     loops, pairs, purposes = pilot.loops.values(), pilot.pairs, pilot.request.purposes
-    if not all(varies.within_known for varies in loops):
+    if not all(spread.within_known for spread in loops):
         yield (
             "Tasks ran once, so the variation within a task is unknown: noise and gate sizes are upper bounds, and comparison "
             "sizes assume one repeat. A pilot with --repeats 2 would tell."
         )
-    elif still := [arm for arm in pilot.loops if all(len(set(found)) == 1 for found in pilot.values[arm].values.values())]:
-        of = f"3 of {pilot.loops[still[0]].tasks} tasks"
-        assumption = f"the sizes assume that those of {of} do, an upper bound (95 % sure)"
-        yield f"{', '.join(still)}: no task's repeats ever differed; {assumption}."
+    elif constant := [arm for arm in pilot.loops if all(len(set(results)) == 1 for results in pilot.values[arm].values.values())]:
+        assumed = f"3 of {pilot.loops[constant[0]].tasks} tasks"
+        assumption = f"the sizes assume that those of {assumed} do, an upper bound (95 % sure)"
+        yield f"{', '.join(constant)}: no task's repeats ever differed; {assumption}."
     if "gate" in purposes and scripted:
         yield (
             "The scripted model repeats itself: with the baseline's seed an unchanged loop passes as identical at any size. The "
@@ -68,15 +68,15 @@ def _of_variances(pilot: Pilot, scripted: bool) -> Iterator[str]:
     if "compare" in purposes:
         if pilot.alone:
             yield "No two arms of the pilot are compared: the other design is taken to vary as much, and to fail on other tasks."
-        if equal := [names for names, varies in pairs.items() if varies.variance(pilot.repeats) == varies.floor]:
-            of = f"3 of {pairs[equal[0]].units} tasks"
-            assumption = f"the sizes assume that they do on {of}, an upper bound (95 % sure)"
+        if equal := [names for names, spread in pairs.items() if spread.variance(pilot.repeats) == spread.floor]:
+            assumed = f"3 of {pairs[equal[0]].units} tasks"
+            assumption = f"the sizes assume that they do on {assumed}, an upper bound (95 % sure)"
             yield f"{equal[0][0]} and {equal[0][1]} hardly ever differed; {assumption}."
-    if (few := min(varies.units for varies in loops)) < MIN_UNITS:
-        factor = (few - 1) / float(stats.chi2.ppf(0.05, few - 1))
-        yield f"{few} independent tasks are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure)."
-    clustered = [varies for varies in pairs.values() if varies.units < varies.tasks]
+    if (units := min(spread.units for spread in loops)) < MIN_UNITS:
+        factor = (units - 1) / float(stats.chi2.ppf(0.05, units - 1))
+        yield f"{units} independent tasks are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure)."
+    clustered = [spread for spread in pairs.values() if spread.units < spread.tasks]
     if clustered:
-        worst = max(clustered, key=lambda varies: varies.design_effect)
+        worst = max(clustered, key=lambda spread: spread.design_effect)
         alone = f"{worst.tasks / max(worst.design_effect, 1.0):.0f} independent ones"
         yield f"{worst.tasks} tasks of {worst.units} templates count like {alone}; more tasks are taken to be of more templates."

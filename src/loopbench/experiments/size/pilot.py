@@ -1,4 +1,4 @@
-"""A pilot: a run as a source of variances and prices, and what is wanted of the run to come."""
+"""A pilot: a run as a source of variances and prices, and the request for the planned run."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from loopbench.runs.store.files import RunError
 Purpose = Literal["compare", "gate"]
 PURPOSES: tuple[Purpose, ...] = ("compare", "gate")
 MAX_RATIO = 100.0
-"""Larger ones of two amounts are not looked for."""
+"""Maximum ratio of two amounts that is considered."""
 ANOTHER = "another design"
 
 
 @dataclass(frozen=True, slots=True)
 class SizeRequest:
-    """What the run to come is to be able to say."""
+    """The request: what the planned run must be able to show."""
 
     metric: str = PRIMARY
     margin: float | None = None
-    """Of accuracy in points from 0 to 1, of any other metric a share; None: what `compare` and `gate` themselves take."""
+    """In points from 0 to 1 for accuracy, else a share; None: the default of `compare` or `gate`."""
     alpha: float | None = None
     """None: the pilot's."""
     power: float = POWER
@@ -58,17 +58,17 @@ class SizeRequest:
 
 @dataclass(frozen=True, slots=True)
 class TaskSupply:
-    """The tasks that there are to ask."""
+    """The tasks available to the planned run."""
 
     tasks: int | None
-    """That would be scored; None: not known."""
+    """The number of tasks that would be scored; None if unknown."""
     suite: Spec | None = None
-    """Of a suite that can be made larger."""
+    """The spec of a suite that can be enlarged."""
     size_per_task: float = 1.0
-    """How much larger for one more task that is scored."""
+    """The increase in size for one more scored task."""
 
     def suite_for(self, tasks: int) -> tuple[str | None, bool]:
-        """The suite's name where it has to be made larger for so many tasks, and whether there are enough."""
+        """Return the enlarged suite's name, None if no change is needed, and whether there are enough tasks."""
         if self.tasks is None or tasks <= self.tasks:
             return None, True
         size = math.ceil(tasks * self.size_per_task)
@@ -79,7 +79,7 @@ class TaskSupply:
 
 @dataclass(frozen=True, slots=True)
 class TrialCost:
-    """Of one trial of each arm."""
+    """The cost of one trial of each arm."""
 
     lm_calls: float | None
     tokens: float | None
@@ -96,13 +96,13 @@ class Pilot:
     compare_margin: float
     repeats: int
     values: Mapping[str, TaskValues]
-    """By arm; a second run's are further repeats."""
+    """Arm → values; those of a second run count as further repeats."""
     loops: Mapping[str, Spread]
-    """Arm → by what its own runs differ."""
+    """Arm → the spread between its own runs."""
     pairs: Mapping[tuple[str, str], Spread]
-    """Of arms that are compared with one another; where there are none, of each arm and another design."""
+    """Pair of compared arms → its spread; if no arms are compared, each arm with another design."""
     second: Mapping[str, tuple[float, float]]
-    """Arm → by what the second run differs, and its p."""
+    """Arm → the difference of the second run, and its p-value."""
     price: TrialCost
     in_flight: int
     supply: TaskSupply
@@ -113,32 +113,32 @@ class Pilot:
 
     @property
     def alone(self) -> bool:
-        """No two arms are compared with one another."""
+        """Whether no two arms are compared with each other."""
         return all(b == ANOTHER for _, b in self.pairs)
 
 
-def read_pilot(found: Results, request: SizeRequest, again: Results | None) -> Pilot:
-    """Raises ValueError for a bad argument, runs that do not belong together, or a pilot that says nothing of the metric."""
+def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pilot:
+    """Read a pilot. Raises ValueError for a bad argument, runs that do not match, or a pilot without the metric."""
     request.check()
-    if again is not None:
-        check_again(found, again)
-    runs = [found] if again is None else [found, again]
+    if second is not None:
+        check_second(run, second)
+    runs = [run] if second is None else [run, second]
     scored = {
-        arm.info.arm: [[r for r in run.records if r.arm == arm.info.arm and r.status == "scored"] for run in runs]
-        for arm in found.comparison.arms
+        arm.info.arm: [[r for r in each.records if r.arm == arm.info.arm and r.status == "scored"] for each in runs]
+        for arm in run.comparison.arms
     }
     metric, scores = METRICS[request.metric], request.metric == PRIMARY
-    values = {arm: task_values([r for run in by_run for r in run], metric) for arm, by_run in scored.items()}
-    values = {arm: known for arm, known in values.items() if known.values}
+    values = {arm: task_values([r for trials in by_run for r in trials], metric) for arm, by_run in scored.items()}
+    values = {arm: measured for arm, measured in values.items() if measured.values}
     if not values:
-        raise RunError(f"{found.folder}: {request.metric} is not known for any trial")
-    if not scores and not any(any(known.means.values()) for known in values.values()):
-        raise RunError(f"{found.folder}: {request.metric} is 0 in every trial, and ratios of 0 say nothing")
-    loops = {arm: same_loop(known if scores else logged(known), scores=scores) for arm, known in values.items()}
-    known_loops = {arm: varies for arm, varies in loops.items() if varies is not None}
+        raise RunError(f"{run.folder}: {request.metric} is unknown in every trial")
+    if not scores and not any(any(measured.means.values()) for measured in values.values()):
+        raise RunError(f"{run.folder}: {request.metric} is 0 in every trial, and ratios of 0 say nothing")
+    loops = {arm: same_loop(measured if scores else logged(measured), scores=scores) for arm, measured in values.items()}
+    known_loops = {arm: loop_spread for arm, loop_spread in loops.items() if loop_spread is not None}
     if not known_loops:
-        raise RunError(f"{found.folder}: a pilot needs at least two scored tasks, and this run has one")
-    settings = found.manifest.settings
+        raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
+    settings = run.manifest.settings
     return Pilot(
         request=request,
         alpha=settings.alpha if request.alpha is None else request.alpha,
@@ -146,74 +146,74 @@ def read_pilot(found: Results, request: SizeRequest, again: Results | None) -> P
         repeats=settings.repeats,
         values=values,
         loops=known_loops,
-        pairs=_pairs(found, values, scores) or {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops},
-        second={} if again is None else {arm: _difference(request.metric, *scored[arm]) for arm in known_loops},
-        price=_price([[r for run in by_run for r in run] for arm, by_run in scored.items() if arm in values]),
-        in_flight=_in_flight(found.manifest.config),
-        supply=_supply(found),
+        pairs=_pairs(run, values, scores) or {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops},
+        second={} if second is None else {arm: _difference(request.metric, *scored[arm]) for arm in known_loops},
+        price=_price([[r for trials in by_run for r in trials] for arm, by_run in scored.items() if arm in values]),
+        in_flight=_in_flight(run.manifest.config),
+        supply=_supply(run),
     )
 
 
 def logged(values: TaskValues) -> TaskValues:
-    """Amounts as the gate takes them: around the logarithm of their task's mean, by their share of it (delta method).
+    """Return amounts as the gate uses them: the logarithm of the task's mean plus the relative deviation (delta method).
 
     A mean of 0 counts as half the smallest positive one.
     """
     means = values.means
     least = min((mean for mean in means.values() if mean > 0), default=2.0) / 2
-    made = {}
-    for task, found in values.values.items():
+    logarithms = {}
+    for task, amounts in values.values.items():
         mean = max(means[task], least)
-        made[task] = [math.log(mean) + (value - means[task]) / mean for value in found]
-    return TaskValues(made, values.clusters)
+        logarithms[task] = [math.log(mean) + (value - means[task]) / mean for value in amounts]
+    return TaskValues(logarithms, values.clusters)
 
 
-def _pairs(found: Results, values: Mapping[str, TaskValues], scores: bool) -> dict[tuple[str, str], Spread]:
-    made = {}
-    for a, b in combinations([arm.info for arm in found.comparison.arms if arm.info.arm in values], 2):
+def _pairs(run: Results, values: Mapping[str, TaskValues], scores: bool) -> dict[tuple[str, str], Spread]:
+    spreads = {}
+    for a, b in combinations([arm.info for arm in run.comparison.arms if arm.info.arm in values], 2):
         if (a.suite, a.profile) == (b.suite, b.profile):
             first, second = values[a.arm], values[b.arm]
-            varies = spread(first, second) if scores else _spread_of_shares(first, second)
-            if varies is not None:
-                made[a.arm, b.arm] = varies
-    return made
+            pair_spread = spread(first, second) if scores else _spread_of_shares(first, second)
+            if pair_spread is not None:
+                spreads[a.arm, b.arm] = pair_spread
+    return spreads
 
 
 def _spread_of_shares(a: TaskValues, b: TaskValues) -> Spread | None:
-    """Of differences as shares of the mean of both arms, which a margin of amounts is in a comparison."""
-    both = [task for task in a.values if task in b.values]
-    mean = sum(a.means[task] + b.means[task] for task in both) / (2 * len(both)) if both else 0.0
+    """Return the spread of differences as shares of the mean of both arms, the unit of a comparison's margin for amounts."""
+    shared = [task for task in a.values if task in b.values]
+    mean = sum(a.means[task] + b.means[task] for task in shared) / (2 * len(shared)) if shared else 0.0
     if mean <= 0:
         return None
-    first, second = (TaskValues({t: [v / mean for v in found] for t, found in x.values.items()}, x.clusters) for x in (a, b))
+    first, second = (TaskValues({t: [v / mean for v in amounts] for t, amounts in x.values.items()}, x.clusters) for x in (a, b))
     return spread(first, second, scores=False)
 
 
 def _with_another(values: TaskValues, scores: bool) -> Spread:
-    """An arm beside a design that varies as much and finds difficult what it likes: two designs hardly differ by more."""
+    """Return the spread of an arm and a design that varies as much and fails on other tasks, about the largest possible."""
     mean = 1.0 if scores else _mean([*values.means.values()]) or 1.0
-    own = TaskValues({t: [v / mean for v in found] for t, found in values.values.items()}, values.clusters)
-    still = TaskValues({task: [0.0] * len(found) for task, found in values.values.items()}, values.clusters)
-    varies = spread(own, still, scores=scores)
-    assert varies is not None  # as many tasks as the arm itself has
-    return replace(varies, difference=0.0, between=2 * varies.between, within_b=varies.within_a)
+    real = TaskValues({t: [v / mean for v in amounts] for t, amounts in values.values.items()}, values.clusters)
+    zero = TaskValues({task: [0.0] * len(amounts) for task, amounts in values.values.items()}, values.clusters)
+    both = spread(real, zero, scores=scores)
+    assert both is not None  # as many tasks as the arm itself has
+    return replace(both, difference=0.0, between=2 * both.between, within_b=both.within_a)
 
 
 def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) -> tuple[float, float]:
-    """By what a second run differs, over the tasks that both scored, and the p that it is chance."""
-    one, other = (task_values(records, METRICS[metric]) for records in (first, second))
+    """Return the difference of a second run over the tasks scored in both, and its p-value."""
+    a, b = (task_values(records, METRICS[metric]) for records in (first, second))
     if metric != PRIMARY:
-        one, other = logged(one), logged(other)
-    before, after = one.means, other.means
-    both = [task for task in before if task in after]
-    if not both:
+        a, b = logged(a), logged(b)
+    old, new = a.means, b.means
+    shared = [task for task in old if task in new]
+    if not shared:
         return 0.0, 1.0
-    d = [after[task] - before[task] for task in both]
-    return math.fsum(d) / len(d), sign_flip(d, [one.clusters[task] for task in both])
+    d = [new[task] - old[task] for task in shared]
+    return math.fsum(d) / len(d), sign_flip(d, [a.clusters[task] for task in shared])
 
 
 def _price(arms: Sequence[Sequence[Record]]) -> TrialCost:
-    costs = [[known for record in arm if (known := dollars(record)) is not None] for arm in arms]
+    costs = [[cost for record in arm if (cost := dollars(record)) is not None] for arm in arms]
     wall_s = math.fsum(_mean([record.wall_s for record in arm]) for arm in arms)
     return TrialCost(
         _per_round("lm_calls", arms),
@@ -224,9 +224,9 @@ def _price(arms: Sequence[Sequence[Record]]) -> TrialCost:
 
 
 def _per_round(metric: str, arms: Sequence[Sequence[Record]]) -> float | None:
-    """None where an imported arm does not tell it."""
-    known = [[value for record in arm if (value := METRICS[metric](record)) is not None] for arm in arms]
-    return math.fsum(map(_mean, known)) if all(known) else None
+    """Return the metric of one trial per arm; None if an imported arm lacks it."""
+    values = [[value for record in arm if (value := METRICS[metric](record)) is not None] for arm in arms]
+    return math.fsum(map(_mean, values)) if all(values) else None
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -240,47 +240,47 @@ def _in_flight(config: Mapping[str, Any]) -> int:
     return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
 
-def _supply(found: Results) -> TaskSupply:
-    """From the manifest; a built-in suite is looked up, code of the user's own is not imported."""
-    manifest = found.manifest
+def _supply(run: Results) -> TaskSupply:
+    """Return the supply from the manifest; a built-in suite is looked up, user code is not imported."""
+    manifest = run.manifest
     ran = manifest.suite.tasks
-    scored = 1 - len({record.task for record in found.records if record.status == "excluded"}) / ran
+    scored = 1 - len({record.task for record in run.records if record.status == "excluded"}) / ran
     looked_up = None if manifest.imported is not None else _looked_up(manifest.config)
     if looked_up is None:
         return TaskSupply(None if manifest.settings.tasks is not None else math.floor(ran * scored))
-    spec, whole, of_split = looked_up
-    there = math.floor(of_split * scored)
-    return TaskSupply(there, spec if spec.name in generated_suites() and there else None, whole / max(there, 1))
+    spec, size, of_split = looked_up
+    available = math.floor(of_split * scored)
+    return TaskSupply(available, spec if spec.name in generated_suites() and available else None, size / max(available, 1))
 
 
 def _looked_up(config: Mapping[str, Any]) -> tuple[Spec, int, int] | None:
-    """A built-in suite's name, its tasks, and those of the run's split; None where it cannot be had."""
+    """Return a built-in suite's spec, its size, and that of the run's split; None if unavailable."""
     try:
-        made = config_from(dict(config), "manifest")
-        spec = parse_spec(made.suite)
-        if spec.name not in builtin_names("suite") or made.tools is not None:
+        compare_config = config_from(dict(config), "manifest")
+        spec = parse_spec(compare_config.suite)
+        if spec.name not in builtin_names("suite") or compare_config.tools is not None:
             return None
-        suite = suite_of(made)
-        return spec, len(suite.tasks), len(tasks_of_split(suite, made.split))
+        suite = suite_of(compare_config)
+        return spec, len(suite.tasks), len(tasks_of_split(suite, compare_config.split))
     except (ValueError, OSError):
         return None
 
 
-def check_again(found: Results, again: Results) -> None:
-    """Raises ValueError unless two runs have suite, profiles, arms and repeats in common, and draws of their own."""
-    one, other = found.manifest, again.manifest
-    if found.folder.resolve() == again.folder.resolve():
-        raise SettingError("again", f"{again.folder} is the same run")
-    for what, here, there in (
-        ("suite", one.suite.digest, other.suite.digest),
-        ("set of fault profiles", one.profiles, other.profiles),
-        ("set of arms", _built(one), _built(other)),
-        ("number of repeats", one.settings.repeats, other.settings.repeats),
+def check_second(run: Results, second: Results) -> None:
+    """Raise ValueError unless two runs share suite, profiles, arms and repeats but not their draws."""
+    first, other = run.manifest, second.manifest
+    if run.folder.resolve() == second.folder.resolve():
+        raise SettingError("again", f"{second.folder} is the same run")
+    for part, a, b in (
+        ("suite", first.suite.digest, other.suite.digest),
+        ("set of fault profiles", first.profiles, other.profiles),
+        ("set of arms", _built(first), _built(other)),
+        ("number of repeats", first.settings.repeats, other.settings.repeats),
     ):
-        if here != there:
-            raise SettingError("again", f"{again.folder} is not a second run of {found.folder}: it has another {what}")
-    if one.seed == other.seed and any(arm.model == "scripted" for arm in one.arms):
-        raise SettingError("again", f"both runs have seed {one.seed}, with which the scripted model does the same in both")
+        if a != b:
+            raise SettingError("again", f"{second.folder} is not a second run of {run.folder}: it has another {part}")
+    if first.seed == other.seed and any(arm.model == "scripted" for arm in first.arms):
+        raise SettingError("again", f"both runs have seed {first.seed}, with which the scripted model does the same in both")
 
 
 def _built(manifest: Manifest) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""All that a pilot says."""
+"""The result of a size calculation from a pilot."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .sizes import PLANS, Noise, SizeOption, noise
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """All that a pilot says."""
+    """The result of a size calculation."""
 
     run: str
     metric: str
     alpha: float
     power: float
     tasks: int
-    """Scored in the pilot."""
+    """Number of tasks scored in the pilot."""
     repeats: int
     suite: str
     suite_tasks: int | None
-    """That the suite has, and that would be scored; None where it is not known."""
+    """Number of tasks of the suite that would be scored; None if unknown."""
     noise: tuple[Noise, ...]
     plans: tuple[SizeOption, ...]
     caveats: tuple[str, ...]
-    """What to keep in mind, a sentence each."""
+    """The caveats, a sentence each."""
 
     @property
     def is_ratio(self) -> bool:
@@ -38,7 +38,7 @@ class Sizing:
         return self.metric != PRIMARY
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `--json`: names stay stable."""
+        """Return the object that `--json` prints; its names are stable."""
         return {
             "run": self.run,
             "metric": self.metric,
@@ -52,23 +52,22 @@ class Sizing:
         }
 
 
-def size(found: Results, request: SizeRequest, again: Results | None = None) -> Sizing:
-    """Work out from a pilot what a run takes. `again`: a second run of the same configuration with another seed.
+def size(run: Results, request: SizeRequest, again: Results | None = None) -> Sizing:
+    """Compute the size that a run needs from a pilot. `again`: a second run of the same configuration with another seed.
 
-    Raises ValueError for bad arguments, for a pilot that knows nothing of the metric or has one task, and for runs that do not
-    belong together.
+    Raises ValueError for bad arguments, for a pilot that lacks the metric or has one task, and for runs that do not match.
     """
-    pilot = read_pilot(found, request, again)
+    pilot = read_pilot(run, request, again)
     return Sizing(
-        run=str(found.folder),
+        run=str(run.folder),
         metric=request.metric,
         alpha=pilot.alpha,
         power=request.power,
         tasks=max(len(arm.values) for arm in pilot.values.values()),
         repeats=pilot.repeats,
-        suite=found.manifest.suite.name,
+        suite=run.manifest.suite.name,
         suite_tasks=pilot.supply.tasks,
         noise=tuple(noise(pilot, arm) for arm in pilot.loops),
         plans=tuple(PLANS[purpose](pilot) for purpose in request.purposes),
-        caveats=tuple(caveats(pilot, found, again)),
+        caveats=tuple(caveats(pilot, run, again)),
     )

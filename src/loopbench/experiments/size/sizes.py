@@ -1,4 +1,4 @@
-"""What follows from a pilot: what chance alone does, what its own size can show, and what sizes suffice for a margin."""
+"""Results of a pilot: the noise, the effects that its own size can show, and the sizes that suffice for a margin."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from .pilot import MAX_RATIO, Pilot, Purpose
 
 REPEATS = (1, 2, 3, 5, 10)
 MAX_SHARE = 2.0
-"""A difference is never more, as a share of the mean of both arms."""
+"""Maximum possible difference as a share of the mean of both arms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How much two runs of one arm with fresh seeds differ, at the pilot's size.
+    """The difference between two runs of one arm with fresh seeds, at the pilot's size.
 
-    Of accuracy in points; of any other metric in logarithms of the ratio.
+    In points for accuracy; in logarithms of the ratio for any other metric.
     """
 
     arm: str
     sd: float
     band: float
-    """Half the width of the band that holds all differences but a share of alpha."""
+    """Half the width of the band that contains all differences except a share of alpha."""
     at_most: bool
-    """One trial per task: what varies within a task is not known, and bounded."""
+    """Whether the values are upper bounds, because one trial per task does not show the variation within a task."""
     again: float | None = None
-    """What the second run did differ by."""
+    """The difference of the second run."""
     p: float | None = None
-    """That this is chance (sign-flip)."""
+    """The p-value of that difference (sign-flip)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What the pilot's own size is likely to show of a pair, or of an arm; None: nothing, however large."""
+    """The effects of a pair or an arm that the pilot's own size is likely to show; None: no effect, however large."""
 
     names: tuple[str, ...]
     difference: float | None
@@ -62,39 +62,39 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One size of a run that is large enough."""
+    """A sufficient size of a run."""
 
     repeats: int
     tasks: int
     trials: int
-    """Of all arms."""
+    """The trials of all arms together."""
     lm_calls: float | None
-    """None where the pilot does not tell, and so with what follows."""
+    """None if the pilot lacks it; the same holds for the next three fields."""
     tokens: float | None
     cost_usd: float | None
     seconds: float | None
     suite: str | None
-    """The suite's name where it has to be made larger for it."""
+    """The name of the enlarged suite; None if no change is needed."""
     enough_tasks: bool
-    """The suite has so many, or can be made so large."""
+    """Whether the suite has this many tasks or can be enlarged."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeOption:
-    """What a comparison of the pilot's arms, or a gate over them, takes."""
+    """The sizes for a comparison of the pilot's arms, or for a gate over them."""
 
     purpose: Purpose
     margin: float
-    """As it is typed: of accuracy in points from 0 to 1, of any other metric a share."""
+    """The margin as typed: points from 0 to 1 for accuracy, a share for any other metric."""
     level: float
-    """Of one test: alpha over the tests of the family."""
+    """The level of one test: alpha divided by the tests of the family."""
     reaches: tuple[Reach, ...]
     sizes: tuple[Size, ...]
-    """The fewest trials first."""
+    """The sizes, fewest trials first."""
 
     @property
     def best(self) -> Size | None:
-        """The smallest for which there are tasks."""
+        """The smallest size for which there are enough tasks."""
         return next((size for size in self.sizes if size.enough_tasks), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -109,81 +109,81 @@ class SizeOption:
 
 
 def noise(pilot: Pilot, arm: str) -> Noise:
-    varies = pilot.loops[arm]
-    sd = math.sqrt(varies.variance(pilot.repeats) / varies.units)
+    run_spread = pilot.loops[arm]
+    sd = math.sqrt(run_spread.variance(pilot.repeats) / run_spread.units)
     again, p = pilot.second.get(arm, (None, None))
-    return Noise(arm, sd, float(stats.norm.isf(pilot.alpha / 2)) * sd, not varies.within_known, again, p)
+    return Noise(arm, sd, float(stats.norm.isf(pilot.alpha / 2)) * sd, not run_spread.within_known, again, p)
 
 
 def compare_plan(pilot: Pilot) -> SizeOption:
-    """Each pair is decided with the power wanted: a difference of the margin is shown, and equal designs are equivalent."""
+    """Return sizes that decide each pair with the requested power: they show a difference of the margin, or equivalence."""
     power, level = pilot.request.power, pilot.alpha / len(pilot.pairs)
     margin = pilot.compare_margin if pilot.request.margin is None else pilot.request.margin
 
-    def reach(names: tuple[str, str], varies: Spread) -> Reach:
-        n, k, most = varies.units, pilot.repeats, 1.0 if pilot.scores else MAX_SHARE
-        step, equal = varies.step(k), varies.variance(k)
-        shown = smallest(lambda d: difference_power(n, d, varies.variance(k, d), level, step=step), most, power)
-        within = smallest(lambda m: equivalence_power(n, 0.0, equal, m, level, scores=varies.scores), most, power)
-        return Reach(names, shown, within)
+    def reach(names: tuple[str, str], pair: Spread) -> Reach:
+        n, k, most = pair.units, pilot.repeats, 1.0 if pilot.scores else MAX_SHARE
+        step, equal = pair.step(k), pair.variance(k)
+        difference = smallest(lambda d: difference_power(n, d, pair.variance(k, d), level, step=step), most, power)
+        within = smallest(lambda m: equivalence_power(n, 0.0, equal, m, level, scores=pair.scores), most, power)
+        return Reach(names, difference, within)
 
     sizes = _sizes(
         pilot,
         [*pilot.pairs.values()],
-        lambda varies, repeats: units_to_decide(varies, repeats, margin, level, power),
-        REPEATS if all(varies.within_known for varies in pilot.pairs.values()) else (1,),
+        lambda pair, repeats: units_to_decide(pair, repeats, margin, level, power),
+        REPEATS if all(pair.within_known for pair in pilot.pairs.values()) else (1,),
         arms=len(pilot.values) * (2 if pilot.alone else 1),
     )
-    return SizeOption("compare", margin, level, tuple(reach(names, varies) for names, varies in pilot.pairs.items()), sizes)
+    return SizeOption("compare", margin, level, tuple(reach(names, pair) for names, pair in pilot.pairs.items()), sizes)
 
 
 def gate_plan(pilot: Pilot) -> SizeOption:
-    """A gate over all arms passes with the power wanted where no harm is done; baseline and run are of one size."""
+    """Return sizes with which a gate over all harmless arms passes with the requested power; baseline and run have one size."""
     arms, default = len(pilot.loops), gate.MARGIN if pilot.scores else gate.MORE
     margin = default if pilot.request.margin is None else pilot.request.margin
     bound, most = (margin, 1.0) if pilot.scores else (math.log1p(margin), math.log(MAX_RATIO))
-    alpha, level, wanted = pilot.alpha, pilot.alpha / arms, pilot.request.power
-    power = 1 - (1 - wanted) / arms  # all arms have to pass
+    alpha, level, target = pilot.alpha, pilot.alpha / arms, pilot.request.power
+    power = 1 - (1 - target) / arms  # all arms have to pass
 
-    def reach(arm: str, varies: Spread) -> Reach:
-        n, k, scores, step = varies.units, pilot.repeats, varies.scores, varies.step(pilot.repeats)
+    def reach(arm: str, arm_spread: Spread) -> Reach:
+        n, k, scores, step = arm_spread.units, pilot.repeats, arm_spread.scores, arm_spread.step(pilot.repeats)
 
-        def caught(harm: float) -> float:
-            supposed = varies.variance(k, harm)
+        def detection_power(harm: float) -> float:
+            supposed = arm_spread.variance(k, harm)
             return regression_power(n, -harm, supposed, bound, Levels(level, alpha), scores=scores, step=step)
 
-        passes = smallest(lambda m: pass_power(n, 0.0, varies.variance(k), m, alpha, scores=scores), most, power)
-        return Reach((arm,), _as_typed(smallest(caught, most, wanted), pilot), _as_typed(passes, pilot))
+        within = smallest(lambda m: pass_power(n, 0.0, arm_spread.variance(k), m, alpha, scores=scores), most, power)
+        return Reach((arm,), _as_typed(smallest(detection_power, most, target), pilot), _as_typed(within, pilot))
 
     sizes = _sizes(
         pilot,
         [*pilot.loops.values()],
-        lambda varies, repeats: units_to_pass(varies, repeats, bound, alpha, power),
+        lambda arm_spread, repeats: units_to_pass(arm_spread, repeats, bound, alpha, power),
         REPEATS,
         arms=len(pilot.values),
     )
-    return SizeOption("gate", margin, level, tuple(reach(arm, varies) for arm, varies in pilot.loops.items()), sizes)
+    return SizeOption("gate", margin, level, tuple(reach(arm, arm_spread) for arm, arm_spread in pilot.loops.items()), sizes)
 
 
 PLANS: Mapping[Purpose, Callable[[Pilot], SizeOption]] = {"compare": compare_plan, "gate": gate_plan}
 
 
 def _as_typed(amount: float | None, pilot: Pilot) -> float | None:
-    """A logarithm of a ratio as the share by which an amount grows."""
+    """Convert a logarithm of a ratio to the share by which an amount grows."""
     return amount if pilot.scores or amount is None else math.expm1(amount)
 
 
 def _sizes(
     pilot: Pilot, spreads: Sequence[Spread], units: Callable[[Spread, int], int | None], choices: Sequence[int], *, arms: int
 ) -> tuple[Size, ...]:
-    """A size for each number of repeats with which some number of tasks suffices, the fewest trials first."""
-    made = []
+    """Return a size for each number of repeats for which some number of tasks suffices, the fewest trials first."""
+    sizes = []
     for repeats in choices:
-        found = [(units(varies, repeats), varies) for varies in spreads]
-        tasks = [tasks_of(n, varies) for n, varies in found if n is not None]
-        if len(tasks) == len(found):
-            made.append(_sized(pilot, max(tasks), repeats, arms))
-    return tuple(sorted(made, key=lambda size: (size.trials, size.repeats)))
+        needed = [(units(each, repeats), each) for each in spreads]
+        tasks = [tasks_of(n, each) for n, each in needed if n is not None]
+        if len(tasks) == len(needed):
+            sizes.append(_sized(pilot, max(tasks), repeats, arms))
+    return tuple(sorted(sizes, key=lambda size: (size.trials, size.repeats)))
 
 
 def _sized(pilot: Pilot, tasks: int, repeats: int, arms: int) -> Size:

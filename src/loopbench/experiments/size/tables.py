@@ -1,4 +1,4 @@
-"""What a pilot says, in sentences and tables."""
+"""The result of a size calculation as sentences and tables."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ _KINDS: dict[Purpose, str] = {"compare": "a comparison", "gate": "a gate"}
 
 
 def answers(sizing: Sizing) -> list[str]:
-    """The answer for each purpose, a sentence each."""
+    """Return the answer for each purpose, a sentence each."""
     return [_answer(sizing, plan) for plan in sizing.plans]
 
 
 def tables(sizing: Sizing) -> list[Table]:
-    """Sizes and reach for each purpose, and the noise of each arm; a table without rows is left out."""
-    made = [_sizes(sizing, plan) for plan in sizing.plans]
-    made += [_reach(sizing, plan) for plan in sizing.plans]
-    return [table for table in (*made, _noise(sizing)) if table.rows]
+    """Return sizes and reach for each purpose, and the noise of each arm, without empty tables."""
+    candidates = [_sizes(sizing, plan) for plan in sizing.plans]
+    candidates += [_reach(sizing, plan) for plan in sizing.plans]
+    return [table for table in (*candidates, _noise(sizing)) if table.rows]
 
 
 def amount(sizing: Sizing, value: float) -> str:
-    """`0.020` of accuracy, `10.0 %` of any other metric."""
+    """Return `0.020` for accuracy, `10.0 %` for any other metric."""
     return f"{100 * value:.1f} %" if sizing.is_ratio else f"{value:.3f}"
 
 
 def _answer(sizing: Sizing, plan: SizeOption) -> str:
     arms, margin = len(sizing.noise), amount(sizing, plan.margin)
     over = "a gate" if arms == 1 else f"a gate over {arms} arms"
-    what = f"each pair within {margin}" if plan.purpose == "compare" else f"{over} with a margin of {margin}"
-    asked = f"{'To decide' if plan.purpose == 'compare' else 'For'} {what} ({sizing.metric}, {percent(sizing.power)} sure)"
+    goal = f"each pair within {margin}" if plan.purpose == "compare" else f"{over} with a margin of {margin}"
+    question = f"{'To decide' if plan.purpose == 'compare' else 'For'} {goal} ({sizing.metric}, {percent(sizing.power)} sure)"
     best = plan.best
     if best is not None:
-        return f"{asked}: {count(best.tasks)} tasks × {best.repeats} ({_flags(sizing, best)}), which is {_spent(best)}"
+        return f"{question}: {count(best.tasks)} tasks × {best.repeats} ({_flags(sizing, best)}), which is {_cost(best)}"
     if not plan.sizes:
-        return f"{asked}: no feasible number of tasks is enough"
-    least = min(plan.sizes, key=lambda size: size.tasks)
-    has = f"the suite's {count(sizing.suite_tasks or 0)} tasks are too few"
-    return f"{asked}: {has}; {count(least.tasks)} × {least.repeats} would do, which is {_spent(least)}"
+        return f"{question}: no feasible number of tasks is enough"
+    smallest = min(plan.sizes, key=lambda size: size.tasks)
+    shortage = f"the suite's {count(sizing.suite_tasks or 0)} tasks are too few"
+    return f"{question}: {shortage}; {count(smallest.tasks)} × {smallest.repeats} would do, which is {_cost(smallest)}"
 
 
 def _flags(sizing: Sizing, size: Size) -> str:
-    """Of the run to come."""
+    """Return the command-line flags of the planned run."""
     flags = f"--repeats {size.repeats}"
     if size.suite is not None:
         return f"{flags} --suite {shlex.quote(size.suite)}"
     return f"{flags} --tasks {size.tasks}" if sizing.suite_tasks is not None and size.tasks < sizing.suite_tasks else flags
 
 
-def _spent(size: Size) -> str:
+def _cost(size: Size) -> str:
     parts = [f"{count(size.trials)} trials"]
     parts += [] if size.lm_calls is None else [f"{count(size.lm_calls)} model calls"]
     parts += [] if size.tokens is None else [f"{large(size.tokens)} tokens"]
@@ -72,9 +72,9 @@ def _spent(size: Size) -> str:
 def _sizes(sizing: Sizing, plan: SizeOption) -> Table:
     columns = ("repeats", "tasks", "trials", "model calls", "tokens", "USD", "time", "note")
     rows = [_size_row(size) for size in plan.sizes]
-    known = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     title = f"Sizes that suffice for {_KINDS[plan.purpose]}{', baseline and run alike' * (plan.purpose == 'gate')}"
-    return Table(title, tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
+    return Table(title, tuple(columns[place] for place in shown), tuple(tuple(row[place] for place in shown) for row in rows))
 
 
 def _size_row(size: Size) -> tuple[str, ...]:
@@ -98,8 +98,8 @@ def _reach(sizing: Sizing, plan: SizeOption) -> Table:
 
 
 def _reach_row(sizing: Sizing, reach: Reach) -> tuple[str, ...]:
-    found = (reach.difference, reach.margin)
-    return (" – ".join(reach.names), *("none" if value is None else amount(sizing, value) for value in found))
+    amounts = (reach.difference, reach.margin)
+    return (" – ".join(reach.names), *("none" if value is None else amount(sizing, value) for value in amounts))
 
 
 def _pilot(sizing: Sizing) -> str:
@@ -111,27 +111,27 @@ def _noise(sizing: Sizing) -> Table:
     rows = []
     for noise in sizing.noise:
         most = "at most " if noise.at_most else ""
-        again = "" if noise.again is None or noise.p is None else f"{_change(sizing, noise.again)} (p = {noise.p:.2f})"
+        second = "" if noise.again is None or noise.p is None else f"{_change(sizing, noise.again)} (p = {noise.p:.2f})"
         rows.append(
-            (noise.arm, most + _change(sizing, noise.sd, sign=False), f"{most}± {_change(sizing, noise.band, sign=False)}", again)
+            (noise.arm, most + _change(sizing, noise.sd, sign=False), f"{most}± {_change(sizing, noise.band, sign=False)}", second)
         )
-    known = 4 if any(row[3] for row in rows) else 3
+    width = 4 if any(row[3] for row in rows) else 3
     title = f"How much two runs of one loop with fresh seeds differ, {count(sizing.tasks)} tasks × {sizing.repeats}"
-    return Table(title, tuple(columns[:known]), tuple(row[:known] for row in rows))
+    return Table(title, tuple(columns[:width]), tuple(row[:width] for row in rows))
 
 
 def _change(sizing: Sizing, value: float, *, sign: bool = True) -> str:
-    """A difference, of amounts in logarithms."""
+    """Return a difference as text; amounts are in logarithms."""
     return (f"{100 * math.expm1(value):{'+' * sign}.1f} %") if sizing.is_ratio else f"{value:{'+' * sign}.4f}"
 
 
 def count(value: float) -> str:
-    """`1,240`."""
+    """Return `1,240`."""
     return f"{value:,.0f}"
 
 
 def large(value: float) -> str:
-    """`950`, `12.3 k`, `4.56 M`."""
+    """Return `950`, `12.3 k`, `4.56 M`."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g} {unit}"
@@ -139,19 +139,19 @@ def large(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """`80 %`."""
+    """Return `80 %`."""
     return f"{100 * share:.4g} %"
 
 
 def dollars(value: float) -> str:
-    """`$0.0042`, `$12.30`, `$1,230`."""
+    """Return `$0.0042`, `$12.30`, `$1,230`."""
     if value >= 1_000:
         return f"${value:,.0f}"
     return f"${value:.2f}" if value >= 0.1 or value == 0 else f"${value:.2g}"
 
 
 def duration(seconds: float) -> str:
-    """`under a second`, `42 s`, `12 min`, `3.4 h`."""
+    """Return `under a second`, `42 s`, `12 min`, `3.4 h`."""
     if seconds < 1:
         return "under a second"
     if seconds < 90:

@@ -166,7 +166,7 @@ def compiled(rollouts: Rollouts, spec: str, proposer: Any) -> LoopProgram:
 
 
 def known_calls(rollouts: Rollouts) -> list[tuple[PredictorCall, ...]]:
-    return [rollout.calls for future in rollouts._known.values() if (rollout := future.result()) is not None]
+    return [rollout.calls for future in rollouts._futures.values() if (rollout := future.result()) is not None]
 
 
 def fields_of(demo: Any) -> dict[str, Any]:

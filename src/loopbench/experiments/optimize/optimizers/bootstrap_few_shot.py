@@ -39,14 +39,14 @@ class BootstrapFewShot(BuiltIn):
         return DEMOS
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
-        found = dspy.BootstrapFewShot(
+        teleprompter = dspy.BootstrapFewShot(
             metric=bootstrap_metric(self.metric_threshold),
             metric_threshold=self.metric_threshold,
             max_bootstrapped_demos=self.max_bootstrapped_demos,
             max_labeled_demos=self.max_labeled_demos,
             max_rounds=self.max_rounds,
         )
-        return found.compile(student, trainset=workshop.drawn)
+        return teleprompter.compile(student, trainset=workshop.drawn)
 
 
 OPTIMIZER = BootstrapFewShot

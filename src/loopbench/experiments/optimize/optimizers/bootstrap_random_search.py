@@ -43,7 +43,7 @@ class BootstrapFewShotWithRandomSearch(BuiltIn):
         return DEMOS
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
-        found = dspy.BootstrapFewShotWithRandomSearch(
+        teleprompter = dspy.BootstrapFewShotWithRandomSearch(
             metric=bootstrap_metric(self.metric_threshold),
             metric_threshold=self.metric_threshold,
             max_bootstrapped_demos=self.max_bootstrapped_demos,
@@ -53,7 +53,7 @@ class BootstrapFewShotWithRandomSearch(BuiltIn):
             num_threads=workshop.threads,
             stop_at_score=self.stop_at_score,
         )
-        return found.compile(student, trainset=workshop.drawn, valset=workshop.choosing)
+        return teleprompter.compile(student, trainset=workshop.drawn, valset=workshop.choosing)
 
 
 OPTIMIZER = BootstrapFewShotWithRandomSearch

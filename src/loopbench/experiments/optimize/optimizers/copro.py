@@ -40,8 +40,10 @@ class COPRO(BuiltIn):
         return INSTRUCTIONS
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
-        found = dspy.COPRO(metric=loud(score), breadth=self.breadth, depth=self.depth, init_temperature=self.init_temperature)
-        return found.compile(
+        teleprompter = dspy.COPRO(
+            metric=loud(score), breadth=self.breadth, depth=self.depth, init_temperature=self.init_temperature
+        )
+        return teleprompter.compile(
             student, trainset=workshop.drawn, eval_kwargs={"num_threads": workshop.threads, "display_progress": False}
         )
 

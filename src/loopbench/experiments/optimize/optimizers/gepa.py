@@ -57,10 +57,10 @@ class GEPA(BuiltIn):
         options = dict(self.options)
         if all(size is None for size in (self.max_metric_calls, self.max_full_evals, self.auto)):
             options["max_full_evals"] = FULL_EVALS
-        found = dspy.GEPA(
+        teleprompter = dspy.GEPA(
             metric=loud(judge), reflection_lm=workshop.lm, num_threads=workshop.threads, seed=workshop.seed, **options
         )
-        return found.compile(student, trainset=list(workshop.train), valset=workshop.choosing)
+        return teleprompter.compile(student, trainset=list(workshop.train), valset=workshop.choosing)
 
 
 OPTIMIZER = GEPA

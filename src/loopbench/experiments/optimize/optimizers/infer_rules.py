@@ -41,8 +41,8 @@ class InferRules(BuiltIn):
         check_threshold(self.metric_threshold)
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
-        found = _InferRules(metric=bootstrap_metric(self.metric_threshold), num_threads=workshop.threads, **self.options)
-        return found.compile(student, trainset=workshop.drawn, valset=workshop.choosing)
+        teleprompter = _InferRules(metric=bootstrap_metric(self.metric_threshold), num_threads=workshop.threads, **self.options)
+        return teleprompter.compile(student, trainset=workshop.drawn, valset=workshop.choosing)
 
 
 class _InferRules(dspy.InferRules):  # type: ignore[misc]  # DSPy ships no types

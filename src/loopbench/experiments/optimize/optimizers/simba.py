@@ -49,8 +49,8 @@ class SIMBA(BuiltIn):
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
         options = {**self.options, "bsize": min(self.bsize, len(workshop.train))}
-        found = dspy.SIMBA(metric=loud(judge), num_threads=workshop.threads, **options)
-        return found.compile(student, trainset=list(workshop.train), seed=workshop.seed)
+        teleprompter = dspy.SIMBA(metric=loud(judge), num_threads=workshop.threads, **options)
+        return teleprompter.compile(student, trainset=list(workshop.train), seed=workshop.seed)
 
 
 OPTIMIZER = SIMBA
