@@ -18,6 +18,32 @@ from loopbench.metrics.scorers import reads_state, scorer_named, scorer_names
 from loopbench.metrics.summary import METRICS, summarize
 from loopbench.protocol import Query
 
+REPLIES = """
+'''Replies of the model.'''
+
+from loopbench.metrics.measure import Measure
+
+MEASURE = Measure(lambda record: sum(record.calls.values()), order=50, label="replies")
+"""
+GATED = """
+import sys
+from pathlib import Path
+
+import loopbench.metrics.measures
+
+loopbench.metrics.measures.__path__.append(sys.argv[1])
+
+import loopbench
+from loopbench.experiments.gate import bless, read_run, write_baseline
+
+folder = Path(sys.argv[2])
+settings = {"tasks": 6, "runs": folder / "runs", "mlflow": False, "progress": False}
+run = loopbench.compare(["bare"], **settings)
+print(*[name for name in run.results.comparison.arms[0].summary.means if name == "replies"])
+write_baseline(folder / "baseline.json", bless(read_run(run.results.folder)))
+print(loopbench.gate(folder / "baseline.json", run, metrics={"replies": 0.1}).finding.outcome)
+"""
+
 Drop = Callable[[str, str, str], None]
 
 HALF = """
@@ -82,7 +108,7 @@ def test_a_scorer_says_that_it_reads_the_end_state(drop: Drop) -> None:
     assert {name for name in scorer_names() if reads_state(name)} == {"bfcl", "half_right"}
 
 
-@pytest.mark.parametrize(("order", "place"), [(-1, 0), (1.5, 2), (99, 7)])
+@pytest.mark.parametrize(("order", "place"), [(-1, 0), (1.5, 2), (99, len(METRICS))])
 def test_a_measure_is_one_file(drop: Drop, monkeypatch: pytest.MonkeyPatch, order: float, place: int) -> None:
     drop(measure.MEASURES, "repeated_calls", REPEATED.format(order=order))
     found = measure.measures()
@@ -102,9 +128,23 @@ def record(repeated_calls: int, unknown: tuple[str, ...]) -> Record:
 
 
 def test_measures_stand_in_tables_as_ever_and_money_last() -> None:
-    assert list(METRICS) == ["accuracy", "steps", "lm_calls", "tokens", "cost_usd", "nominal_usd", "seconds"]
-    columns = [found.label for found in measure.in_table_order(METRICS).values()]
+    ours = ["accuracy", "steps", "lm_calls", "tokens", "cost_usd", "nominal_usd", "seconds"]
+    assert [name for name in METRICS if name in ours] == ours
+    columns = [found.label for name, found in measure.in_table_order(METRICS).items() if name in ours]
     assert columns == ["accuracy", "steps", "LM calls", "tokens", "seconds", "USD", "USD uncached"]
+
+
+@pytest.mark.thorough
+def test_a_dropped_measure_is_compared_blessed_and_gated(tmp_path: Path) -> None:
+    folder = tmp_path / "measures"
+    folder.mkdir()
+    (folder / "replies.py").write_text(REPLIES)
+    ended = subprocess.run(
+        [sys.executable, "-c", GATED, str(folder), str(tmp_path)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines() == ["replies", "identical"]
+    assert '"replies": [' in (tmp_path / "baseline.json").read_text()
 
 
 def test_naming_a_scorer_imports_no_other() -> None:

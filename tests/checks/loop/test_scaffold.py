@@ -59,7 +59,7 @@ def test_any_name_gives_two_sound_files_or_one_line_of_refusal(tmp_path_factory,
     ast.parse(made.test.read_text())
     design = made.target.partition(":")[2]
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-    assert classes == ["ObjectCodec", design]
+    assert classes == [f"{design.removesuffix('Loop')}Codec", design]
     imported = [alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
     assert design not in imported
 

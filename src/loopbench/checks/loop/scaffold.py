@@ -63,7 +63,8 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     template = resources.files("loopbench.checks.loop").joinpath("template_loop.py").read_text(encoding="utf-8")
     is_built_in = packages == ["loopbench", "loops"]  # these need no package name
     text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
-    text = text.replace("template_loop", name).replace("TemplateLoop", design)
+    codec = f"{design.removesuffix('Loop')}Codec"
+    text = text.replace("template_loop", name).replace("TemplateLoop", design).replace("ObjectCodec", codec)
     _write(loop, f"{text}\n\nLOOP = {design}\n" if is_built_in else text)
     _write(test, TEST.format(name=name, module=module, design=design))
     return Scaffold(loop, test, root, name if is_built_in else f"{module}:{design}")

@@ -47,16 +47,15 @@ class _Part(BaseModel):
 
 
 class TaskLine(_Part):
-    """The results of an arm on one task: each field has one value per repeat, None if the trial was not scored."""
+    """The results of an arm on one task: each field has one value per repeat, None if the trial was not scored.
+
+    The known measures other than accuracy are fields by their names.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Amounts]
 
     accuracy: tuple[Score | None, ...]
-    steps: Amounts | None = None
-    """This and the fields below are omitted if unknown."""
-    lm_calls: Amounts | None = None
-    tokens: Amounts | None = None
-    cost_usd: Amounts | None = None
-    nominal_usd: Amounts | None = None
-    seconds: Amounts | None = None
     stop: tuple[str | None, ...]
     outcome: tuple[Outcome | None, ...]
     """Digests of everything that the trial produced, see `outcome_of`; None if it errored."""
@@ -65,14 +64,21 @@ class TaskLine(_Part):
 
     def values(self, metric: str) -> Amounts:
         """Return the values of one metric, all None if it is unknown."""
-        values: Amounts | None = getattr(self, metric)
+        values = self.accuracy if metric == PRIMARY else self.__pydantic_extra__.get(metric)
         return values if values is not None else (None,) * len(self.stop)
 
+    def lists(self) -> dict[str, tuple[Any, ...]]:
+        """Return the known fields in the order of the file: measures, then what came of each trial."""
+        ends = {"stop": self.stop, "outcome": self.outcome, "course": self.course}
+        return {PRIMARY: self.accuracy} | self.__pydantic_extra__ | {name: values for name, values in ends.items() if values is not None}
+
     @model_validator(mode="after")
-    def _of_equal_length(self) -> Self:
-        lists = {name: getattr(self, name) for name in type(self).model_fields}
-        for name, values in lists.items():
-            if values is not None and len(values) != len(self.stop):
+    def _measures_of_equal_length(self) -> Self:
+        for name in self.__pydantic_extra__:
+            if name not in METRICS:
+                raise ValueError(f"unknown measure {_short(name)}; there are {', '.join(METRICS)}")
+        for name, values in self.lists().items():
+            if len(values) != len(self.stop):
                 raise ValueError(f"{name}: {len(values)} values beside {len(self.stop)} of stop")
         return self
 
@@ -295,8 +301,7 @@ def _arm_text(arm: BaselineArm) -> str:
 
 
 def _task_text(line: TaskLine) -> str:
-    fields = {name: getattr(line, name) for name in TaskLine.model_fields}
-    return _json({name: list(map(_short_number, found)) for name, found in fields.items() if found is not None})
+    return _json({name: list(map(_short_number, values)) for name, values in line.lists().items()})
 
 
 def _short_number(value: float | str | None) -> float | int | str | None:
