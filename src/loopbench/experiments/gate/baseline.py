@@ -194,11 +194,9 @@ _ELSEWHERE = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency", "wo
 
 def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings needed to run it again, without unset ones."""
-    shared = {name: value for name, value in config.items() if name not in _ELSEWHERE}
-    parts = {
-        name: {k: v for k, v in value.items() if v is not None} for name, value in shared.items() if isinstance(value, Mapping)
-    }
-    return {name: value for name, value in (shared | parts).items() if value is not None and value != {}}
+    own = {name: value for name, value in config.items() if name not in _ELSEWHERE}
+    parts = {name: {k: v for k, v in value.items() if v is not None} for name, value in own.items() if isinstance(value, Mapping)}
+    return {name: value for name, value in (own | parts).items() if value is not None and value != {}}
 
 
 def troubles(run: Results) -> list[str]:
