@@ -10,7 +10,7 @@ import typer
 
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.why.arms import arms_named, pairs_named
-from loopbench.experiments.why.why import Lost, loss_of
+from loopbench.experiments.why.why import LostTrial, loss_of
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
@@ -65,7 +65,7 @@ def _trial(found: Results, record: Record, *, as_json: bool) -> None:
     if record.status != "scored" or record.accuracy >= 1:
         state = "was solved" if record.status == "scored" else f"is {record.status}: {record.reason}"
         raise ValueError(f"{record.arm}/{record.task}/{record.repeat} {state}; there is no loss to explain")
-    lost = Lost(record.task, record.repeat, record.stop, loss_of(found, record))
+    lost = LostTrial(record.task, record.repeat, record.stop, loss_of(found, record))
     if as_json:
         print(json.dumps({"run": str(found.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.fit_profile.estimates import RateEstimate
-from loopbench.experiments.fit_profile.fit import Fitted, fit_run
+from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
 from loopbench.experiments.fit_profile.toml import remarks, to_toml
 from loopbench.metrics.statistics import Interval
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
@@ -65,7 +65,7 @@ def estimates(draw: st.DrawFn) -> RateEstimate:
 )
 def test_any_fitted_profile_reads_back_from_its_file(profile, rates, notes, arms):
     notes = {"context_tokens": "", **notes} if notes else notes
-    fitted = Fitted(profile, rates, 3, 2, tuple(arms), 0.05, notes)
+    fitted = FittedProfile(profile, rates, 3, 2, tuple(arms), 0.05, notes)
     assert read_back(fitted) == profile
     assert json.loads(json.dumps(fitted.as_dict()))["profile"]["name"] == profile.name
 

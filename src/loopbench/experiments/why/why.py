@@ -24,7 +24,7 @@ Example = TypeVar("Example")
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class PairLosses:
     """Two arms on the trials (same task and repeat) that are scored in both."""
 
     a: str
@@ -62,7 +62,7 @@ class Parted:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostTrial:
     """A trial that was not solved, with its own cause."""
 
     task: str
@@ -87,7 +87,7 @@ class ArmLosses:
     lost: int
     causes: Mapping[Cause, int]
     """Cause → trials, the most common first; fewer than it lost if traces are missing."""
-    examples: tuple[Lost, ...]
+    examples: tuple[LostTrial, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -99,7 +99,7 @@ class ArmLosses:
 class Why:
     """The losses of a run and their causes."""
 
-    pairs: tuple[Parted, ...]
+    pairs: tuple[PairLosses, ...]
     arms: tuple[ArmLosses, ...]
     untraced: int
     """Number of unsolved trials without a trace that could show the cause."""
@@ -221,7 +221,7 @@ class _Collected:
         self._tasks: dict[tuple[str, str], set[str]] = {pair: set() for pair in pairs}
         self._parted: dict[tuple[str, str, str], _Tally[Divergence]] = {}
         """Tallies by pair and loser."""
-        self._alone: dict[str, _Tally[Lost]] = {arm: _Tally() for arm in alone}
+        self._alone: dict[str, _Tally[LostTrial]] = {arm: _Tally() for arm in alone}
 
     def add(self, cell: Sequence[Record]) -> None:
         """Add the trials of one task and repeat."""
@@ -256,20 +256,20 @@ class _Collected:
         trial = read_trial(self.traces.read(record), record)
         if record.arm in self._alone:
             loss = explain(trial)
-            self._alone[record.arm].add(loss.cause, Lost(record.task, record.repeat, record.stop, loss), self.most)
+            self._alone[record.arm].add(loss.cause, LostTrial(record.task, record.repeat, record.stop, loss), self.most)
         for pair, winner, winner_course in lost:
             if winner_course:
                 parted = divergence(winner, winner_course, trial) or _same_course(winner, trial)
                 self._parted.setdefault((*pair, record.arm), _Tally()).add(parted.cause, parted, self.most)
 
-    def parted(self) -> tuple[Parted, ...]:
+    def parted(self) -> tuple[PairLosses, ...]:
         """Return the pairs, in order."""
         return tuple(self._pair(pair) for pair in self.pairs)
 
-    def _pair(self, pair: tuple[str, str]) -> Parted:
+    def _pair(self, pair: tuple[str, str]) -> PairLosses:
         counts = self._counts[pair]
         tallies = {arm: self._parted.get((*pair, arm), _Tally[Divergence]()) for arm in pair}
-        return Parted(
+        return PairLosses(
             a=pair[0],
             b=pair[1],
             both=counts[True, True],
