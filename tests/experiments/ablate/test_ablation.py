@@ -203,8 +203,8 @@ def test_a_factor_that_depends_on_another_says_how(reacted):
 
 def test_an_invalid_run_has_no_conclusion(reacted):
     broken = replace(reacted.results, comparison=replace(reacted.results.comparison, invalid=True))
-    assert conclusions(replace(reacted, found=broken)) == []
-    assert any("no effect of it holds" in note for note in notes(replace(reacted, found=broken)))
+    assert conclusions(replace(reacted, results=broken)) == []
+    assert any("no effect of it holds" in note for note in notes(replace(reacted, results=broken)))
 
 
 def test_the_cell_that_is_the_loop_itself_is_marked(reacted):
