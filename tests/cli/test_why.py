@@ -101,8 +101,8 @@ def test_one_task(compared):
         (("nope",), "no arm 'nope'; there are "),
         (("bare/nope",), "no arm 'bare/nope'; there are "),
         (("nope", "bare"), "no arm 'nope'; there are bare/flaky-format, "),
-        (("bare/flaky-format", "react_extract/forgetful"), "are not two arms that met the same tasks under the same profile"),
-        (("bare", "bare"), "are not two arms that met the same tasks under the same profile"),
+        (("bare/flaky-format", "react_extract/forgetful"), "are not two arms with the same tasks and profile"),
+        (("bare", "bare"), "are not two arms with the same tasks and profile"),
         (("--task", "nope"), "no trial of a task 'nope'"),
     ],
 )

@@ -32,7 +32,7 @@ from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
 from loopbench.experiments.size.size import Sizing
 from loopbench.experiments.size.size import size as work_out_sizes
 from loopbench.experiments.why.arms import pairs_named
-from loopbench.experiments.why.why import Parted, Why
+from loopbench.experiments.why.why import PairLosses, Why
 from loopbench.experiments.why.why import why as explain
 from loopbench.protocol import Loop
 from loopbench.protocol.names import value_text
@@ -346,7 +346,7 @@ def _an_event_loop_runs() -> bool:
     return True
 
 
-def _parting(pair: Parted) -> str:
+def _parting(pair: PairLosses) -> str:
     """Return a sentence on the tasks on which two arms differ, and on the causes of their losses."""
     lost = [
         f"{arm} lost by {', '.join(f'{cause} {count}' for cause, count in causes.items())}"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from loopbench.experiments.fit_profile.fit import Fitted, fit_run
+from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
 from loopbench.experiments.fit_profile.toml import remarks, to_toml
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Profile, load_profile
 from loopbench.runs.config import IfAbsent
@@ -84,7 +84,7 @@ def _check_out(out: Path, *, force: bool) -> None:
         raise ValueError(f"--out {out}: exists; overwrite it with --force")
 
 
-def _print_fitted(fitted: Fitted) -> None:
+def _print_fitted(fitted: FittedProfile) -> None:
     rows = []
     for kind, found in fitted.rates.items():
         interval = "" if found.interval is None else f"[{found.interval.low:.4f}, {found.interval.high:.4f}]"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.why.why import ArmLosses, Lost, Parted, Why
+from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.divergence import Cause
 from loopbench.text.numbers import interval
@@ -44,7 +44,7 @@ def why(found: Results, reasons: Why, *, show_all: bool) -> None:
         _say(f"\nEach cause with examples: loopbench why {shlex.quote(str(found.folder))} A B", "dim")
 
 
-def lost(found: Results, arm: str, trial: Lost) -> None:
+def lost(found: Results, arm: str, trial: LostTrial) -> None:
     """Print why one trial was lost."""
     _say(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
     _say(f"  step {trial.loss.step}: {trial.loss.detail}")
@@ -61,7 +61,7 @@ class _Example:
     detail: str
 
 
-def _pair(found: Results, pair: Parted, *, in_short: bool) -> None:
+def _pair(found: Results, pair: PairLosses, *, in_short: bool) -> None:
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
     parted = f"; they part on {_count(pair.tasks, 'task')}" if pair.tasks else ""
     _say(f"\n{pair.a} against {pair.b}", "bold")

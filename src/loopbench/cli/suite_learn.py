@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from loopbench.experiments.learn_plans.learn import Learned, check_out, learn_run, write_suite
+from loopbench.experiments.learn_plans.learn import LearnedSuite, check_out, learn_run, write_suite
 from loopbench.protocol.names import Spec
 from loopbench.text.table import Table
 
@@ -57,7 +57,7 @@ def learn(choice: RunChoice, options: LearnOptions, code: AllowOption, output: J
     say(f"wrote {options.out}; use it: {_command(learned, options.out)}{'' if is_whole else ' --skip-unplanned'}")
 
 
-def _command(learned: Learned, out: Path) -> str:
+def _command(learned: LearnedSuite, out: Path) -> str:
     """Return the command that runs the scripted model on the file."""
     scorers = sorted({task.scorer for task in learned.tasks if ":" in task.scorer})  # the user's own code has to be named again
     spec = str(Spec("jsonl", {"scorer": scorers[0]} if scorers else {}))
@@ -65,12 +65,12 @@ def _command(learned: Learned, out: Path) -> str:
     return shlex.join([*command, "--tools", learned.tools] if learned.tools else command)
 
 
-def _print(learned: Learned) -> None:
+def _print(learned: LearnedSuite) -> None:
     """Print what was learned, which values could have been references, and what was not learned."""
     references = sum(lesson.references for lesson in learned.lessons)
     calls = sum(len(lesson.plan.calls) for lesson in learned.lessons)
     kept = [(lesson.task, value) for lesson in learned.lessons for value in lesson.kept]
-    counts = (len(learned.tasks), len(learned.lessons), calls, references, len(kept), len(learned.left))
+    counts = (len(learned.tasks), len(learned.lessons), calls, references, len(kept), len(learned.not_learned))
     _print_table(
         f"Learned from {learned.run}",
         ("tasks", "learned", "calls", "references", "kept literal", "not learned"),
@@ -81,7 +81,7 @@ def _print(learned: Learned) -> None:
         ("task", "call", "argument", "value", "why", "seen"),
         [(task, k.call, k.argument, _short(json.dumps(k.value)), k.why, _short(", ".join(k.seen))) for task, k in kept],
     )
-    _print_table("Not learned", ("task", "reason"), list(learned.left.items()))
+    _print_table("Not learned", ("task", "reason"), list(learned.not_learned.items()))
 
 
 def _short(text: str) -> str:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from loopbench.experiments.compare.results import Results, find_record, results
-from loopbench.experiments.why.arms import arms_named, known_arms, pairs_named
-from loopbench.experiments.why.why import Lost, loss_of
+from loopbench.experiments.why.arms import arms_named, pairs_named, required_arms
+from loopbench.experiments.why.why import LostTrial, loss_of
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
@@ -43,7 +43,7 @@ def why(choice: RunChoice, options: WhyOptions, output: JsonOption) -> None:
     found = results(trials_folder(choice.folder))
     if a is not None and b is None and not arms_named(found, a):
         if not any(a in record.name for record in found.records):
-            known_arms(found, a)
+            required_arms(found, a)
         _trial(found, find_record(found, a), as_json=output.as_json)
         return
     most = None if options.show_all or output.as_json else MIN
@@ -67,7 +67,7 @@ def _trial(found: Results, record: Record, *, as_json: bool) -> None:
     if record.status != "scored" or record.accuracy >= 1:
         state = "was solved" if record.status == "scored" else f"is {record.status}: {record.reason}"
         raise ValueError(f"{record.arm}/{record.task}/{record.repeat} {state}; there is no loss to explain")
-    lost = Lost(record.task, record.repeat, record.stop, loss_of(found, record))
+    lost = LostTrial(record.task, record.repeat, record.stop, loss_of(found, record))
     if as_json:
         print(json.dumps({"run": str(found.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:

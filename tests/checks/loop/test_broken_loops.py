@@ -92,7 +92,7 @@ BROKEN: tuple[tuple[str, type[Own], str], ...] = (
     ("conversation", Orphaning, "does not stand open before it"),
     ("prompts", Doubtful, "request 1 differs in its messages; with its own prompts a loop asks what it asked before"),
     ("prompts", Closed, "a request of 'decide' does not show its changed instructions"),
-    ("prompts", Impressed, "with_predictors changed the loop itself; it must return a new one"),
+    ("prompts", Impressed, "with_predictors changed the loop itself; it must return another"),
     ("prompts", Handing, "with_predictors gave a dict; it must give a Handing"),
     ("prompts", Quiet, "Request.examples says 0 messages more"),
     ("prompts", Careful, "beside those that Request.examples announces, request 1 differs in its messages"),

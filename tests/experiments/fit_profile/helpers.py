@@ -11,7 +11,7 @@ from typing import Any
 
 from loopbench.datasets import arithmetic
 from loopbench.experiments.fit_profile.estimates import RateEstimate
-from loopbench.experiments.fit_profile.fit import Fitted, fit
+from loopbench.experiments.fit_profile.fit import FittedProfile, fit
 from loopbench.experiments.fit_profile.toml import to_toml
 from loopbench.metrics.trace import Trace
 from loopbench.models.profiles import Clears, Profile, load_profile
@@ -67,12 +67,12 @@ def traces(done: Sequence[FinishedTrial]) -> list[dict[str, Any]]:
     return [json.loads(item.trace) for item in done]
 
 
-def fit_json(traces: Iterable[Any], **options: Any) -> Fitted:
+def fit_json(traces: Iterable[Any], **options: Any) -> FittedProfile:
     """Fit to traces as JSON, each with the client's retries beside its events."""
     return fit(((Trace.from_json(data), data.get("retries", {})) for data in traces), **options)
 
 
-def fitted_to(done: Sequence[FinishedTrial], **options: Any) -> Fitted:
+def fitted_to(done: Sequence[FinishedTrial], **options: Any) -> FittedProfile:
     return fit_json(traces(done), timed=False, paired=True, **options)
 
 
@@ -115,7 +115,7 @@ def counts(*made: Mapping[str, Any], **options: Any) -> dict[str, tuple[float, f
     return {kind: (found.count, found.points) for kind, found in rates.items() if found.count}
 
 
-def read_back(fitted: Fitted) -> Profile:
+def read_back(fitted: FittedProfile) -> Profile:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "made.toml"
         file.write_text(to_toml(fitted), encoding="utf-8")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.fit_profile.estimates import RateEstimate
-from loopbench.experiments.fit_profile.fit import Fitted, fit_run
+from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
 from loopbench.experiments.fit_profile.toml import remarks, to_toml
 from loopbench.metrics.statistics import Interval
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
@@ -65,7 +65,7 @@ def estimates(draw: st.DrawFn) -> RateEstimate:
 )
 def test_any_fitted_profile_reads_back_from_its_file(profile, rates, notes, arms):
     notes = {"context_tokens": "", **notes} if notes else notes
-    fitted = Fitted(profile, rates, 3, 2, tuple(arms), 0.05, notes)
+    fitted = FittedProfile(profile, rates, 3, 2, tuple(arms), 0.05, notes)
     assert read_back(fitted) == profile
     assert json.loads(json.dumps(fitted.as_dict()))["profile"]["name"] == profile.name
 
@@ -180,5 +180,5 @@ def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
     lines: list[Any] = [[], record | {"arm": []}]
     for line in lines:
         (folder / "trials.jsonl").write_text(json.dumps(line) + "\n")
-        with pytest.raises(RunError, match=r"trials\.jsonl:1: no record"):
+        with pytest.raises(RunError, match=r"trials\.jsonl:1: not a record"):
             fit_run(folder)

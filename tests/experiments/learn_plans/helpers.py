@@ -17,7 +17,7 @@ from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import replay
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.learn_plans.learn import Learned, learn_suite
+from loopbench.experiments.learn_plans.learn import LearnedSuite, learn_suite
 from loopbench.experiments.learn_plans.plan_from_trace import leaves
 from loopbench.metrics.record import Record
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
@@ -46,11 +46,11 @@ def ran(folder: Path, suite: Suite, loops: Sequence[str] = ("bare",), **config: 
     return run_folder
 
 
-def learned(folder: Path, suite: Suite, **how: Any) -> Learned:
+def learned(folder: Path, suite: Suite, **how: Any) -> LearnedSuite:
     return learn_suite(folder, CompareConfig(), suite, **how)
 
 
-def replanned(suite: Suite, found: Learned) -> Suite:
+def replanned(suite: Suite, found: LearnedSuite) -> Suite:
     return Suite(suite.name, suite.version, found.tasks, suite.open)
 
 

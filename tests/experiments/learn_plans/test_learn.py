@@ -145,7 +145,7 @@ def test_an_unanswerable_task_is_learned_without_any_call(tmp_path):
 def test_a_task_that_was_answered_without_a_call_is_not_learned(tmp_path):
     suite = shop(Plan((), 112.5))
     found = learned(ran(tmp_path, suite), without_plans(suite))
-    assert found.left == {"t0": "no calls: cannot be learned"}
+    assert found.not_learned == {"t0": "no calls: cannot be learned"}
     assert found.tasks[0].plan is None
     assert found.tasks[0].no_plan == "no calls: cannot be learned"
 
@@ -162,14 +162,14 @@ def closed(*plans: Plan) -> Suite:
 def test_a_refusal_is_learned_where_a_replay_proves_it(tmp_path):
     suite = closed(SHUT)
     folder = ran(tmp_path, suite)
-    assert learned(folder, without_plans(suite)).left == {"t0": "none of its calls gave a result: cannot be learned"}
+    assert learned(folder, without_plans(suite)).not_learned == {"t0": "none of its calls gave a result: cannot be learned"}
     (task,) = learned(folder, without_plans(suite), check=True).tasks
     assert task.plan is not None
     assert [(call.tool, call.arguments, call.fails) for call in task.plan.calls] == [("price_of", {"code": "code-12"}, True)]
     assert task.plan.answer == "closed"
     assert task_problems(replace(suite, tasks=(task,))) == []
     opened = replace(without_plans(suite), open=shop(PRICE).open)
-    assert learned(folder, opened, check=True).left == {"t0": "none of its calls gave a result: cannot be learned"}
+    assert learned(folder, opened, check=True).not_learned == {"t0": "none of its calls gave a result: cannot be learned"}
 
 
 def test_a_refusal_is_not_learned_where_a_call_of_any_trial_gave_a_result(tmp_path):
@@ -212,14 +212,14 @@ def test_tasks_that_were_not_solved_not_run_or_are_quarantined_say_so(tmp_path):
     suite = replace(good, tasks=tasks)
     folder = ran(tmp_path, replace(good, tasks=(tasks[0], tasks[1], tasks[3])))
     found = learned(folder, without_plans(suite))
-    assert found.left == {"t1": wrong, "t2": "not run in run-0", "t3": "quarantined: ambiguous"}
+    assert found.not_learned == {"t1": wrong, "t2": "not run in run-0", "t3": "quarantined: ambiguous"}
     assert [(task.plan, task.no_plan) for task in found.tasks[1:3]] == [(None, wrong), (None, "not run in run-0")]
 
 
 def test_a_plan_that_was_there_stays_where_nothing_better_is_learned(tmp_path):
     suite = shop(PRICE, replace_answer(PRICE, 1.0))
     found = learned(ran(tmp_path, suite), suite)
-    assert found.left == {"t1": "not solved in run-0; it keeps the plan that it had"}
+    assert found.not_learned == {"t1": "not solved in run-0; it keeps the plan that it had"}
     assert found.tasks[1] == suite.tasks[1]
     write_suite(found, tmp_path / "out.jsonl", only_learned=True)
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
@@ -233,7 +233,7 @@ def test_end_states_are_kept_and_a_check_holds_them_against_the_replay(tmp_path)
     assert task.plan is not None
     assert task.plan.calls[-1].after == ("c2",)
     moved = shop(BOUGHT, end_state=["code-13"])
-    assert "or not the end state" in learned(folder, moved, check=True).left["t0"]
+    assert "or not the end state" in learned(folder, moved, check=True).not_learned["t0"]
 
 
 def test_ids_that_are_drawn_anew_replay_through_their_references(tmp_path):
@@ -249,11 +249,11 @@ def test_a_plan_that_does_not_replay_is_dropped_with_the_reason(tmp_path):
     suite = shop(PRICE)
     folder = ran(tmp_path, suite)
     broken = replace(suite, open=lambda _: StatelessEnvironment(Counter().tools[:1]))
-    assert "no tool 'price_of'" in learned(folder, broken, check=True).left["t0"]
+    assert "no tool 'price_of'" in learned(folder, broken, check=True).not_learned["t0"]
     failing = replace(
         suite, open=lambda _: StatelessEnvironment((*Counter().tools[:1], Tool.from_function(refuse, name="price_of")))
     )
-    assert "LookupError: closed today" in learned(folder, failing, check=True).left["t0"]
+    assert "LookupError: closed today" in learned(folder, failing, check=True).not_learned["t0"]
 
 
 def refuse(code: str) -> float:
@@ -286,13 +286,13 @@ def test_what_a_fault_spoiled_is_never_learned(tmp_path):
     found = learned(folder, suite, check=True)
     assert len(found.lessons) >= 13
     assert task_problems(replanned(suite, found)) == []
-    assert all("spoiled" in why or "not solved" in why for why in found.left.values())
+    assert all("spoiled" in why or "not solved" in why for why in found.not_learned.values())
 
 
 def test_every_built_in_suite_can_be_learned_from_its_own_run(tmp_path):
     suite = make_suite(parse_spec("arithmetic(size=36)"))
     found = learned(ran(tmp_path, suite), without_plans(suite), check=True)
-    assert not found.left
+    assert not found.not_learned
     assert sum(lesson.references for lesson in found.lessons) >= 100
     assert {task.id: is_abstention("not determined") for task in found.tasks if task.expected is None}
 

@@ -32,7 +32,7 @@ def test_what_a_run_did_is_what_its_plans_do(tmp_path_factory, planned, loops):
     folder, suite = tmp_path_factory.mktemp("law"), suite_of(planned)
     made = ran(folder, suite, loops)
     found = learned(made, without_plans(suite))
-    assert not found.left
+    assert not found.not_learned
     again = replanned(suite, found)
     assert task_problems(again) == []
     for before, after in zip(suite.tasks, again.tasks, strict=True):
@@ -47,7 +47,7 @@ def test_what_a_run_did_is_what_its_plans_do(tmp_path_factory, planned, loops):
 def test_a_check_proves_plans_even_where_tools_do_not_say_what_they_give(tmp_path_factory, planned):
     folder, suite = tmp_path_factory.mktemp("law"), suite_of(planned)
     found = learned(ran(folder, suite, ("finish",)), suite, check=True)
-    assert not found.left
+    assert not found.not_learned
     again = replanned(suite, found)
     assert task_problems(again) == []
     assert [calls_of(task, again) for task in again.tasks] == [calls_of(task, suite) for task in suite.tasks]
@@ -60,4 +60,4 @@ def test_all_designs_solve_a_learned_suite_under_clean(tmp_path_factory, planned
     again = replanned(suite, learned(ran(folder, suite, ("react_extract",)), suite, any_order=any_order))
     found = learned(ran(folder, again, DESIGNS), again, any_order=any_order)
     assert {record.accuracy for record in read(folder / "run-1")} == {1.0}
-    assert not found.left
+    assert not found.not_learned

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets.task import Task
 from loopbench.experiments.learn_plans.learn import kind_of, write_suite
-from loopbench.experiments.learn_plans.plan_from_trace import Kind, Made, Unlearnable, draft_of, made_calls, plan_of
+from loopbench.experiments.learn_plans.plan_from_trace import Kind, TrialCall, Unlearnable, draft_of, plan_of, successful_calls
 from loopbench.metrics.trace import Trace, TraceError, TraceEvent
 from loopbench.protocol import Plan, Query, Ref, Tool, refs
 from loopbench.protocol.digest import canonical_json
@@ -66,7 +66,7 @@ questions = st.text(max_size=30) | st.just("Step 1: call search. Step 1 of plan 
 def test_any_trace_gives_a_plan_with_goals_that_tell_it_apart_or_a_reason_why_not(events, question, any_order, kind: Kind):
     query = Query(question, question)
     try:
-        made = made_calls(read_events(*events))
+        made = successful_calls(read_events(*events))
     except (TraceError, Unlearnable):
         return
     draft = draft_of(made, query, {"search": kind}, any_order=any_order)
@@ -102,8 +102,8 @@ def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, 
     (folder / TRIALS).write_text(f"{json.dumps(line)}\n")
     suite = suite_of([(Plan((), 1), answer), (Plan((), 1), 1)])
     found = learned(folder, suite, check=check)
-    assert set(found.left) | {lesson.task for lesson in found.lessons} == {"t0", "t1"}
-    assert found.left["t1"] == f"not run in {folder.name}; it keeps the plan that it had"
+    assert set(found.not_learned) | {lesson.task for lesson in found.lessons} == {"t0", "t1"}
+    assert found.not_learned["t1"] == f"not run in {folder.name}; it keeps the plan that it had"
     json.dumps(found.as_dict(), allow_nan=False)
     if found.lessons:
         write_suite(found, folder / "suite.jsonl")
@@ -126,7 +126,7 @@ FOUND = {"items": [{"id": "item-17", "price": 1250}, {"id": "item-99", "price": 
 
 
 def draft(*events: Mapping[str, Any], question: str = "What does it cost?", any_order: bool = False, **kinds: Kind):
-    return draft_of(made_calls(read_events(*events)), Query(question), kinds, any_order=any_order)
+    return draft_of(successful_calls(read_events(*events)), Query(question), kinds, any_order=any_order)
 
 
 def last(*events: Mapping[str, Any], **more: Any) -> Any:
@@ -197,7 +197,7 @@ def test_a_call_comes_after_those_of_the_turn_before_unless_it_refers_to_them_or
 
 
 def test_errors_and_repeats_are_left_out():
-    made = made_calls(read_events(
+    made = successful_calls(read_events(
         ASK, event("a", "no", "error", n=1), ASK, event("a", "one", n=1), ASK, event("a", "one", n=1.0), ASK, event("b", "two"),
     ))  # fmt: skip
     assert [(call.tool, call.text) for call in made] == [("a", "one"), ("b", "two")]
@@ -216,12 +216,12 @@ def test_errors_and_repeats_are_left_out():
 )
 def test_what_no_plan_can_say_is_a_reason(events, reason):
     with pytest.raises((TraceError, Unlearnable), match=reason):
-        made_calls(read_events(*events))
+        successful_calls(read_events(*events))
 
 
 def test_a_fault_that_only_takes_time_spoils_nothing_and_a_spoiled_call_that_came_out_later_counts():
     late = [{**event("a", "one"), "fault": "tool.slow"}, {**event("b", "x"), "fault": "tool.garbage"}, event("b", "two")]
-    assert [call.text for call in made_calls(read_events(*late))] == ["one", "two"]
+    assert [call.text for call in successful_calls(read_events(*late))] == ["one", "two"]
 
 
 @pytest.mark.parametrize("text", ['{"id": "item-17", "key": "[redacted]"}', "item-17... (truncated, 30000 characters in all)"])
@@ -303,6 +303,6 @@ def test_a_goal_that_the_question_holds_is_said_in_other_words():
 
 def test_made_calls_are_what_a_plan_is_drafted_of():
     """The two halves by hand: calls in, plan out."""
-    calls = (Made("a", {}, '{"id": "item-17"}', 1), Made("b", {"id": "item-17"}, "ok", 2))
+    calls = (TrialCall("a", {}, '{"id": "item-17"}', 1), TrialCall("b", {"id": "item-17"}, "ok", 2))
     plan = plan_of(draft_of(calls, Query("?"), {}).steps, Ref("c2"), Query("?"))
     assert [*refs(plan.calls[1].arguments)] == [Ref("c1", ("id",))]

@@ -65,7 +65,7 @@ def test_a_built_in_suite_is_opened_as_the_run_had_it_and_always_checked(tmp_pat
     found = learn_run(experiment.folder)
     assert found.checked
     assert len(found.tasks) == 4
-    assert [*found.left.values()] == [f"not run in {experiment.folder.name}; it keeps the plan that it had"] * 2
+    assert [*found.not_learned.values()] == [f"not run in {experiment.folder.name}; it keeps the plan that it had"] * 2
     _, suite, is_own = open_suite(experiment.folder)
     assert not is_own
     assert [task.id for task in suite.tasks] == [task.id for task in found.tasks]
@@ -78,7 +78,7 @@ def test_a_quarantine_of_the_run_holds_for_what_is_learned_from_it(tmp_path):
         CompareConfig(loops=("bare",), suite="arithmetic(size=3)", quarantine=listed, runs=tmp_path / "runs", mlflow=False)
     )
     run(experiment, Unwatched())
-    assert learn_run(experiment.folder).left == {"arithmetic-0002": "quarantined: ambiguous"}
+    assert learn_run(experiment.folder).not_learned == {"arithmetic-0002": "quarantined: ambiguous"}
 
 
 # --- tasks without a plan ---

@@ -353,7 +353,9 @@ def test_rates_are_not_fitted_to_failures_alone(whole, failures, some, untraced)
 def test_plans_are_learned_from_the_traces_there_are(some, failures, untraced):
     for found in (failures, untraced):
         learned = learn_run(found.folder)
-        assert all(f"solved in {found.folder.name}, but no trace of that was kept" in why_not for why_not in learned.left.values())
+        assert all(
+            f"solved in {found.folder.name}, but no trace of that was kept" in why_not for why_not in learned.not_learned.values()
+        )
     learned = learn_run(some.folder)
     solved = {record.task for record in some.records if record.accuracy == 1 and record.trace_at is not None}
     assert {lesson.task for lesson in learned.lessons} == solved

@@ -88,7 +88,7 @@ def _check_limited(loop: Loop) -> None:
         kind = type(limited).__name__
         require(type(limited) is type(loop), f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
     after = configuration(loop)
-    require(after == before, f"with_step_limit changed {_changed(before, after)} of the loop itself; it must return a new one")
+    require(after == before, f"with_step_limit changed {_changed(before, after)} of the loop itself; it must return another")
     require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a separate loop")
 
 
@@ -283,10 +283,8 @@ async def gold(loop: Loop) -> None:
 
     The check is a real trial, in which the scorer has the expected answer: a loop gets only query, tools and model.
     """
-    log = RunLog()
-    model = LoggingModel(
-        PolicyModel(lambda request, count: busy(request, count) if count <= 2 else done(request, count)), log, open_gate
-    )
+    log, inner = RunLog(), PolicyModel(lambda request, count: busy(request, count) if count <= 2 else done(request, count))
+    model = LoggingModel(inner, log, open_gate)
     task = Task("gold", Query("Which word is it?"), CANARY, no_plan="no scripted model is asked")
     arm = Arm("law", Spec("loop", {}), limited(loop), "law/talker", load_profile("clean"))
     suite = Suite("gold", "1", (task,), lambda _: StatelessEnvironment(TOOLS))

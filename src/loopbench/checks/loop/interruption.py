@@ -128,10 +128,8 @@ async def budget(loop: Loop) -> None:
             finished = await play(limited(loop), scene, gate)
             where = f"BudgetExceeded at {kind} call {count}"
             require(not finished.hung, f"{where}: the run {finished.hung}; the exception must leave run()")
-            require(
-                isinstance(finished.result, BudgetExceeded),
-                f"{where}: run() {_ending(finished.result)}; the exception must leave it",
-            )
+            is_right, ending = isinstance(finished.result, BudgetExceeded), _ending(finished.result)
+            require(is_right, f"{where}: run() {ending}; the exception must leave it")
             require(not gate.further, f"{where}: {gate.further} further model calls were made; none may be")
 
 
@@ -175,9 +173,7 @@ async def context_overflow(loop: Loop) -> None:
             if kind == "model":
                 outcome = (await play(limited(loop), scene, _FailingGate((kind, count), _too_long))).outcome
                 is_right = outcome.stop is StopReason.CONTEXT_OVERFLOW
-                require(
-                    is_right, f"overflow from model call {count} on: the run stopped as {outcome.stop}; context_overflow is right"
-                )
+                require(is_right, f"overflow from model call {count} on: the run stopped as {outcome.stop}, not context_overflow")
 
 
 def _too_long() -> ModelError:

@@ -48,9 +48,8 @@ async def prompts(loop: Loop) -> None:
     _check_calls([call for calls in recorded for call in calls], own)
     await _check_same(loop, scenes, recorded, own)
     await _check_instructions(loop, scenes, own)
-    require(
-        program_digest(loop.predictors) == program_digest(own), "with_predictors changed the loop itself; it must return a new one"
-    )
+    is_same = program_digest(loop.predictors) == program_digest(own)
+    require(is_same, "with_predictors changed the loop itself; it must return another")
     for name in own:
         await _check_demos(loop, scenes, recorded, name, own[name])
 
@@ -134,11 +133,9 @@ def _fields(prompt: Prompt) -> tuple[list[str], list[str]]:
 
 
 def _check_calls(calls: Sequence[_Call], own: Program) -> None:
-    prompted_calls = [call for call in calls if call.request.prompted is not None]
-    require(
-        bool(prompted_calls), "no request names its predictor; Request.prompted gives an optimizer the predictor and its inputs"
-    )
-    for call in prompted_calls:
+    prompted = [call for call in calls if call.request.prompted is not None]
+    require(bool(prompted), "no request names its predictor; Request.prompted gives an optimizer the predictor and its inputs")
+    for call in prompted:
         name = call.predictor
         require(name in own, f"a request is predictor {name!r}'s, which is none of {', '.join(own)}")
         _check_names(f"the inputs of a call of {name!r}", call.inputs, own[name].inputs)
@@ -181,14 +178,14 @@ async def _check_instructions(loop: Loop, scenes: Sequence[Scene], own: Program)
 
 
 async def _check_demos(loop: Loop, scenes: Sequence[Scene], recorded: Sequence[Sequence[_Call]], name: str, own: Prompt) -> None:
-    calls = [call for run_calls in recorded for call in run_calls if call.predictor == name and call.outputs is not None]
+    calls = [call for original in recorded for call in original if call.predictor == name and call.outputs is not None]
     demos = tuple(map(_demo, calls[:DEMOS]))
     if not demos:
         return
     taught = _with(loop, {name: replace(own, demos=(*own.demos, *demos))})
-    for scene, run_calls in zip(scenes, recorded, strict=True):
-        calls_with_demos = await _recorded_calls(taught, scene)
-        for call, other in zip(run_calls, calls_with_demos, strict=False):
+    for scene, original in zip(scenes, recorded, strict=True):
+        with_demos = await _recorded_calls(taught, scene)
+        for call, other in zip(original, with_demos, strict=False):
             if call.predictor == name:
                 announced = other.request.examples - call.request.examples
                 require(
@@ -196,9 +193,7 @@ async def _check_demos(loop: Loop, scenes: Sequence[Scene], recorded: Sequence[S
                     f"{len(demos)} demonstrations more for {name!r}, and Request.examples says {announced} messages more; "
                     "it says how many messages after the first system message are demonstrations",
                 )
-        first, second = (
-            [request_json(_without_examples(call.request)) for call in calls] for calls in (run_calls, calls_with_demos)
-        )
+        first, second = ([request_json(_without_examples(call.request)) for call in calls] for calls in (original, with_demos))
         change = "" if first == second else difference(first, second)
         problem = f"{len(demos)} demonstrations more for {name!r}: beside those that Request.examples announces, {change}"
         require(not change, f"{problem}; nothing else may change")

@@ -50,8 +50,7 @@ from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 
 SUSPECT, TOO_MANY = 0.05, 0.10
-"""Limits for the share of tasks that an agent passes without work: its 95 % interval must not lie above the first, nor its value
-above the second.
+"""Limits of the share of tasks that an agent passes without work, for the lower end of its 95 % interval and for its value.
 
 In a sample of a suite's tasks only the interval counts. A single passed task is always allowed.
 """

@@ -40,15 +40,13 @@ def conclusions(result: AblationResult) -> list[str]:
     if result.results.comparison.invalid:
         return []
     texts = []
-    has_profiles = len(_profiles(result)) > 1
+    many = len(_profiles(result)) > 1
     for profile in _profiles(result):
         for name in result.ablation.factors:
             steps = _steps(result, profile, name)
             if steps:
                 lines = "; ".join(f"{effect.term.partition(': ')[2]}: {_effect_text(effect)}" for effect in steps)
-                texts.append(
-                    f"{f'{profile}: ' if has_profiles else ''}{name} {lines}{_dependence(result, profile, name, len(steps))}"
-                )
+                texts.append(f"{f'{profile}: ' if many else ''}{name} {lines}{_dependence(result, profile, name, len(steps))}")
     return texts
 
 

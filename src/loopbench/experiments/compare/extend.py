@@ -1,4 +1,4 @@
-"""Arms, tasks or repeats added to a run: what is there stays and counts, what is missing then is run as after an interruption."""
+"""Adding arms, tasks or repeats to a run: existing trials stay, missing ones run as after an interruption."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from .reopen import UNCHANGED, Reopened, SessionSettings, changed_message, look_
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What a run gets in addition. Arms are a full product: a loop is added under every profile and model, and so on."""
+    """Additions to a run. Arms are a full product: a new loop gets every profile and model, and so on."""
 
     loops: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     repeats: int | None = None
-    """The new total."""
+    """The new total number."""
     tasks: int | None = None
-    """The new total."""
+    """The new total number."""
 
 
 def extend(
     folder: Path, additions: Additions, allowed: Permissions = NO_PERMISSIONS, session: SessionSettings = UNCHANGED
 ) -> Experiment:
-    """Add to a run, in place. Raises RunError if what is there is not what it was, and ValueError; then nothing was written."""
+    """Extend a run in place. Raises RunError if its existing parts have changed, and ValueError, without writing anything."""
     refuse_optimization(folder, "extended")
     with locked(folder):
         run = look_again(folder, allowed, session)
@@ -53,8 +53,8 @@ def extend(
         check_plans(config, suite, tasks)
         today = manifest_of(config, suite, tasks, arms)
         _check_kept(run, today)
-        known = _models(run, config, arms)
-        models = open_models(config, arms, known)
+        abilities = _models(run, config, arms)
+        models = open_models(config, arms, abilities)
         manifest = run.manifest.model_copy(
             update={
                 "config": run.manifest.config | {name: config.public()[name] for name in _added_to(run.config, additions)},
@@ -62,7 +62,7 @@ def extend(
                 "profiles": today.profiles,
                 "arms": today.arms,
                 "asked": asked_of(config, suite, tasks),
-                "models": known | models.as_manifest(),
+                "models": abilities | models.as_manifest(),
                 "suite_problems": quick_problems(suite, tasks),
                 "extended": (*run.manifest.extended, RunNote.now(trials=run.trials, to=trials)),
             }
@@ -72,13 +72,13 @@ def extend(
 
 
 def _refuse(run: Reopened) -> None:
-    """Raises RunError for a run that nothing can be added to."""
-    for is_so, why in (
+    """Raise RunError for a run that cannot be extended."""
+    for is_so, reason in (
         (run.manifest.looks is not None, "it is looked at on its way, at a plan of its tasks that more of them would break"),
         (run.manifest.is_ablation, "it is an ablation, whose arms are a design of their own"),
     ):
         if is_so:
-            raise RunError(f"{run.folder}: nothing can be added to this run: {why}; start a new run")
+            raise RunError(f"{run.folder}: nothing can be added to this run: {reason}; start a new run")
     if run.changes:
         raise RunError(changed_message(run))
 
@@ -86,12 +86,12 @@ def _refuse(run: Reopened) -> None:
 def _config(run: Reopened, additions: Additions) -> CompareConfig:
     """Return the configuration with the additions.
 
-    Raises ValueError for what the run has already, and for a total that is less than there is.
+    Raises ValueError for additions that the run already has, and for a total below the present one.
     """
     now = run.config
-    for name, total, there in (("repeats", additions.repeats, now.repeats), ("tasks", additions.tasks, len(run.tasks))):
-        if total is not None and total < there:
-            raise ValueError(f"--{name} {total}: the run has {there} already, and N is the new total; nothing is taken away")
+    for name, total, present in (("repeats", additions.repeats, now.repeats), ("tasks", additions.tasks, len(run.tasks))):
+        if total is not None and total < present:
+            raise ValueError(f"--{name} {total}: the run has {present} already, and N is the new total; nothing is taken away")
     added = _added_to(now, additions)
     return config_from(now.model_dump(mode="json") | added, COMMAND_LINE, typed=added)
 
@@ -100,8 +100,8 @@ def _added_to(now: CompareConfig, additions: Additions) -> dict[str, Any]:
     """Return the fields that the additions change."""
     changed: dict[str, Any] = {}
     for name in ("loops", "profiles", "models"):
-        if more := getattr(additions, name):
-            changed[name] = [*getattr(now, name), *more]
+        if added := getattr(additions, name):
+            changed[name] = [*getattr(now, name), *added]
     if additions.repeats is not None:
         changed["repeats"] = additions.repeats
     if additions.tasks is not None:
@@ -110,7 +110,7 @@ def _added_to(now: CompareConfig, additions: Additions) -> dict[str, Any]:
 
 
 def _check_more(run: Reopened, additions: Additions, trials: int, tasks: int) -> None:
-    """Raises ValueError if nothing is added."""
+    """Raise ValueError if nothing is added."""
     if trials > run.trials:
         return
     if additions.tasks is not None and additions.tasks > tasks:
@@ -119,22 +119,22 @@ def _check_more(run: Reopened, additions: Additions, trials: int, tasks: int) ->
 
 
 def _check_kept(run: Reopened, today: Manifest) -> None:
-    """Raises RunError if what is there would not be what it was."""
-    was = run.today
+    """Raise RunError if the existing parts would change."""
+    old = run.today
     parts = {
-        "suite": today.suite.model_copy(update={"tasks": was.suite.tasks}),
-        "profiles": {name: digest for name, digest in today.profiles.items() if name in was.profiles},
-        "arms": tuple(arm for arm in today.arms if was.arm(arm.arm) is not None),
+        "suite": today.suite.model_copy(update={"tasks": old.suite.tasks}),
+        "profiles": {name: digest for name, digest in today.profiles.items() if name in old.profiles},
+        "arms": tuple(arm for arm in today.arms if old.arm(arm.arm) is not None),
     }
-    if found := changes(was, today.model_copy(update=parts)):
-        raise RunError(f"{run.folder}: with this the run would no longer be the same: {summary(found)}; nothing was written")
+    if changed := changes(old, today.model_copy(update=parts)):
+        raise RunError(f"{run.folder}: with this the run would no longer be the same: {summary(changed)}; nothing was written")
 
 
 def _models(run: Reopened, config: CompareConfig, arms: tuple[Arm, ...]) -> dict[str, Any]:
-    """Return what real models can do: those of the run as they showed when it began, new ones as they show now."""
+    """Return the abilities of real models: those of the run as recorded at its start, new ones as probed now."""
     models = run.manifest.models
     new = tuple(name for name in config.real_models if name not in models)
     if not new:
         return models
-    asked = config.model_copy(update={"models": new, "cassette": None, "cassette_mode": None})
-    return models | open_models(asked, [arm for arm in arms if arm.model in new]).as_manifest()
+    new_config = config.model_copy(update={"models": new, "cassette": None, "cassette_mode": None})
+    return models | open_models(new_config, [arm for arm in arms if arm.model in new]).as_manifest()

@@ -1,4 +1,4 @@
-"""From a configuration to a run that is ready to go: everything is looked up, the run directory is made."""
+"""Preparing a run from a configuration: everything is looked up, the run directory is created."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from loopbench.runs.trial_models import TrialModels, open_models
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A run that is ready to go: everything is looked up, the directory is made."""
+    """A run that is ready to start: everything is looked up, the directory is created."""
 
     folder: Path
     config: CompareConfig
-    """As it is carried out now: a session may have other workers, or another budget, than the manifest says."""
+    """The configuration of this session, which may have other workers or another budget than the manifest."""
     suite: Suite
     tasks: Sequence[Task]
     arms: tuple[Arm, ...]
@@ -34,20 +34,20 @@ class Experiment:
     past: RunState = field(default_factory=RunState)
     """The trials of earlier sessions."""
     retry: Retry | None = None
-    """What is run again on request."""
+    """The trials to run again on request."""
 
     @property
     def trials(self) -> int:
-        """Trials in the whole schedule."""
+        """Number of trials in the whole schedule."""
         return len(self.arms) * len(self.tasks) * self.config.repeats
 
     @property
     def spent(self) -> Spent:
-        """What earlier sessions spent, as far as it is known."""
+        """The known spending of earlier sessions."""
         return self.past.spent + self.manifest.cut_short
 
     def missing(self) -> PendingTrials:
-        """Return the trials without a record, and those that are to be tried again."""
+        """Return the trials without a record, and those to run again."""
         return PendingTrials(self._schedule, self.trials, self.past, self.retry)
 
     def _schedule(self) -> Iterator[Trial]:
@@ -61,9 +61,9 @@ class Experiment:
 
 
 def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
-    """Look everything up and make the run directory, `folder` or a new one.
+    """Look everything up and create the run directory, `folder` or a new one.
 
-    Raises ValueError for bad input; then nothing was made.
+    Raises ValueError for bad input, without creating anything.
     """
     suite, tasks, arms = resolve(config)
     check_plans(config, suite, tasks)

@@ -1,4 +1,4 @@
-"""A run directory opened again: what it was begun with, what has changed since, and how it goes on."""
+"""Reopening a run directory: its original configuration, the changes since, and the settings of the new session."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ SESSION_SETTINGS = frozenset({"concurrency", "workers", "engine", "address", "bu
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """How a run goes on this time. What a trial gives does not depend on it, and none of it is written to the manifest."""
+    """The settings of one session. Results of trials do not depend on them, and the manifest does not store them."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `CompareConfig` that win over the manifest's: those in `SESSION_SETTINGS`; of `budget` the given limits."""
+    """Fields of `CompareConfig` from `SESSION_SETTINGS` that override the manifest's; for `budget`, only the given limits."""
     retry: Retry | None = None
 
     def over(self, begun_with: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what differs from the configuration of the manifest. Raises ValueError for a setting that results depend on."""
+        """Return the differences from the manifest's configuration. Raises ValueError for a setting that results depend on."""
         for name in self.settings:
             if name not in SESSION_SETTINGS:
                 raise ValueError(f"{name}: it stays as it was when the run began")
         changed = dict(self.settings)
         if "budget" in changed:
-            known = begun_with.get("budget")
-            changed["budget"] = {**(known if isinstance(known, dict) else {}), **changed["budget"]}
+            limits = begun_with.get("budget")
+            changed["budget"] = {**(limits if isinstance(limits, dict) else {}), **changed["budget"]}
         if changed.get("engine") == "local":
             changed.setdefault("address", None)
         elif changed.get("address") is not None:
@@ -53,35 +53,35 @@ UNCHANGED = SessionSettings()
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """A run that was begun, and what its configuration means today."""
+    """A reopened run, with the present meaning of its configuration."""
 
     folder: Path
     manifest: Manifest
     config: CompareConfig
-    """With what was typed for this session."""
+    """The configuration, including the settings of this session."""
     suite: Suite
     tasks: Sequence[Task]
     arms: tuple[Arm, ...]
     today: Manifest
-    """The manifest that a run of this configuration would have if it began now."""
+    """The manifest that a new run of this configuration would have now."""
 
     @property
     def changes(self) -> list[str]:
-        """What has changed since the run began, in words."""
+        """The changes since the run began, in words."""
         return changes(self.manifest, self.today)
 
     @property
     def trials(self) -> int:
-        """Trials in the whole schedule."""
+        """Number of trials in the whole schedule."""
         return len(self.arms) * len(self.tasks) * self.config.repeats
 
     def trial_models(self) -> TrialModels:
-        """Return what answers; real models as they showed themselves when the run began. Raises as `open_models` does."""
+        """Return the models; real ones have the abilities recorded at the run's start. Raises like `open_models`."""
         return open_models(self.config, self.arms, self.manifest.models)
 
 
 def look_again(folder: Path, allowed: Permissions = NO_PERMISSIONS, session: SessionSettings = UNCHANGED) -> Reopened:
-    """Look up what a run's configuration means today. Raises RunError and ValueError; nothing is written."""
+    """Look up a run's configuration again without writing anything. Raises RunError and ValueError."""
     manifest = read_manifest(folder)
     if manifest.imported is not None:
         raise RunError(f"{folder}: imported from another tool's files, so there is nothing to run")
@@ -93,23 +93,23 @@ def look_again(folder: Path, allowed: Permissions = NO_PERMISSIONS, session: Ses
 
 
 def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, session: SessionSettings = UNCHANGED) -> Experiment:
-    """Open an interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
+    """Reopen an interrupted run. Raises RunError if code, suite or profiles have changed, because results are never mixed."""
     run = look_again(folder, allowed, session)
     with locked(folder):
-        pass  # a run that another process writes to is refused before anything is shown of it
+        pass  # refuses a run that another process writes to before showing anything
     if run.changes:
         raise RunError(changed_message(run))
     looks = run.manifest.looks
     if looks is not None and set(looks.order) != {task.id for task in run.tasks}:
         raise RunError(f"{folder}/manifest.json: looks: other tasks than the suite's")
-    models, past = run.trial_models(), read_state(folder)
-    return Experiment(folder, run.config, run.suite, run.tasks, run.arms, run.manifest, models, past, session.retry)
+    models, state = run.trial_models(), read_state(folder)
+    return Experiment(folder, run.config, run.suite, run.tasks, run.arms, run.manifest, models, state, session.retry)
 
 
 def changed_message(run: Reopened) -> str:
-    """Return what has changed since a run began, and what can be done about it, in one line."""
-    found = summary(run.changes)
-    return f"{run.folder}: changed since this run began: {found}; results are never mixed, nothing was written; {_way_on(run)}"
+    """Return the changes since a run began and the remedies, in one line."""
+    changed = summary(run.changes)
+    return f"{run.folder}: changed since this run began: {changed}; results are never mixed, nothing was written; {_way_on(run)}"
 
 
 def _way_on(run: Reopened) -> str:

@@ -1,4 +1,4 @@
-"""The answers of a run judged again by today's scorers and expected answers: no model is asked, no tool is called."""
+"""Rescoring the answers of a run with the present scorers and expected answers, without calling models or tools."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from loopbench.runs.store.traces import Traces
 from .results import Results, results
 
 SCORER = "scorer "
-"""How the reason of a trial begins that is errored because it could not be scored."""
+"""The beginning of the reason of a trial that is errored because it could not be scored."""
 REDACTED = "their answers, or the end states that they left, were kept without what looked like secrets"
 
 
 @dataclass(frozen=True, slots=True)
 class ArmRescored:
-    """What judging again did to one arm."""
+    """The effect of rescoring on one arm."""
 
     arm: str
     before: Interval | None
-    """Accuracy, and so `after`; None where no trial is scored."""
+    """The accuracy, as in `after`; None if no trial is scored."""
     after: Interval | None
     changed: int
-    """Trials whose scores, or whether they are scored, changed."""
+    """Number of trials whose scores or status changed."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "arm": self.arm,
             "before": None if self.before is None else self.before.as_dict(),
@@ -60,22 +60,22 @@ class ArmRescored:
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """A run whose answers were judged again."""
+    """A rescored run."""
 
     found: Results
-    """The run as it is now."""
+    """The run with its new scores."""
     arms: tuple[ArmRescored, ...]
     judged: int
-    """Trials whose answers were judged."""
+    """Number of trials whose answers were judged."""
     kept: Mapping[str, int]
-    """Why trials keep their scores, in words → how many do."""
+    """Reason why trials keep their scores → number of trials."""
 
     @property
     def changed(self) -> int:
         return sum(arm.changed for arm in self.arms)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `rescore --json`: names stay stable."""
+        """Return the object that `rescore --json` prints; its names are stable."""
         return {
             "run": str(self.found.folder.resolve()),
             "digest": self.found.digest,
@@ -88,16 +88,16 @@ class Rescored:
 
 
 def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -> Rescored:
-    """Judge the answers of a run again, in place: lines are added for records that change, and the manifest moves to today's suite.
+    """Rescore the answers of a run in place: add lines for changed records, and update the manifest to the present suite.
 
-    `allow`: code of the user's own that suite, tools or scorers may be made of. `data`: the file of the suite, where it is another
-    by now. Raises RunError where the questions are not those of then, or something that judging needs was not kept, and ValueError
-    and OSError for a suite that cannot be had; then nothing was written.
+    `allow`: names of user code that suite, tools or scorers may use. `data`: the suite's file if it has moved. Raises RunError if
+    the questions have changed or data needed for scoring was not kept, and ValueError and OSError for an unavailable suite,
+    without writing anything.
     """
     refuse_optimization(folder, "judged again")
     with locked(folder):
-        before = results(folder)
-        manifest = before.manifest
+        old = results(folder)
+        manifest = old.manifest
         if manifest.imported is not None:
             raise RunError(f"{folder}: imported from another tool's files, whose scores it took over: there is nothing to judge by")
         config = _config(folder, manifest, allow, data)
@@ -105,75 +105,75 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
         tasks = tasks_of_split(suite, config.split)[: config.tasks]
         _check_questions(folder, manifest, config, suite, tasks)
         judge = _Judge(folder, suite, {task.id: task for task in tasks})
-        _check_tasks(folder, before, judge)
-        judged = [judge.again(record) for record in before.records]
-        counts = _changed(before.records, judged)
-        noted_of = sum(_changed(_as_the_manifest_knows(folder, before), judged).values())
+        _check_tasks(folder, old, judge)
+        judged = [judge.again(record) for record in old.records]
+        counts = _changed(old.records, judged)
+        noted_of = sum(_changed(_records_of_manifest(folder, old), judged).values())
         now = _manifest(manifest, config, suite, tasks, noted_of)
         has_moved = (now.suite, now.config) != (manifest.suite, manifest.config)
-        if _add_lines(folder, before.records, judged) or has_moved:
+        if _add_lines(folder, old.records, judged) or has_moved:
             write_manifest(folder, now)
-    after = results(folder)
-    return Rescored(after, _arms(before, after, counts), judge.judged, dict(judge.kept))
+    new = results(folder)
+    return Rescored(new, _arms(old, new, counts), judge.judged, dict(judge.kept))
 
 
 def _config(folder: Path, manifest: Manifest, allow: Sequence[str], data: Path | None) -> CompareConfig:
-    typed = {} if data is None else {"data": str(data)}
-    config = config_from({**manifest.config, **typed}, f"{folder}/manifest.json", typed=typed)
+    changes = {} if data is None else {"data": str(data)}
+    config = config_from({**manifest.config, **changes}, f"{folder}/manifest.json", typed=changes)
     allowed_code(folder, own_code(config.model_copy(update={"loops": ()})), allow)
     return config
 
 
-# --- whether the same was asked ---
+# --- are the questions the same? ---
 
 
 def _check_questions(folder: Path, manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
-    """Raises RunError if a trial would be asked something else today."""
+    """Raise RunError if a trial's question has changed."""
     if manifest.suite.max_tool_steps != (config.max_tool_steps or suite.max_tool_steps):
-        raise RunError(_other(folder, "the step limit is another"))
-    known, now = manifest.asked, asked_of(config, suite, tasks)
-    if known is None:
+        raise RunError(_changed_questions(folder, "the step limit is another"))
+    questions, now = manifest.asked, asked_of(config, suite, tasks)
+    if questions is None:
         raise RunError(f"{folder}/manifest.json: asked: missing")
-    if known.questions != now.questions:
-        raise RunError(_other(folder, _which(folder, tasks) or "its tasks or its tools are not what they were"))
-    if known.tools != now.tools:
-        raise RunError(_other(folder, f"the code of the tools in {config.tools} is another"))
-    if "scripted" in config.models and known.plans != now.plans:
-        raise RunError(_other(folder, "the plans are not what they were, which the scripted model followed"))
+    if questions.questions != now.questions:
+        raise RunError(_changed_questions(folder, _changed_task(folder, tasks) or "its tasks or its tools are not what they were"))
+    if questions.tools != now.tools:
+        raise RunError(_changed_questions(folder, f"the code of the tools in {config.tools} is another"))
+    if "scripted" in config.models and questions.plans != now.plans:
+        raise RunError(_changed_questions(folder, "the plans are not what they were, which the scripted model followed"))
 
 
-def _other(folder: Path, why: str) -> str:
-    return f"{folder}: {why}: the answers are to other questions; nothing was written; start a new run"
+def _changed_questions(folder: Path, reason: str) -> str:
+    return f"{folder}: {reason}: the answers are to other questions; nothing was written; start a new run"
 
 
-def _which(folder: Path, tasks: Sequence[Task]) -> str:
-    """Return the first task whose question is known to be another; empty if that cannot be known."""
-    known, traces = {task.id: task for task in tasks}, Traces(folder)
+def _changed_task(folder: Path, tasks: Sequence[Task]) -> str:
+    """Return the first task whose question is known to have changed; empty if unknown."""
+    by_id, traces = {task.id: task for task in tasks}, Traces(folder)
     for record in read_records(folder):
-        if record.task not in known:
+        if record.task not in by_id:
             return f"task {record.task} is gone"
-        if record.trace_at is not None and traces.read(record).head.query != known[record.task].query.full_text:
+        if record.trace_at is not None and traces.read(record).head.query != by_id[record.task].query.full_text:
             return f"task {record.task} asks something else"
     return ""
 
 
 def _check_tasks(folder: Path, before: Results, judge: _Judge) -> None:
-    """Raise RunError if the tasks are not those of the run, or one of them was left out and is not any more."""
+    """Raise RunError if the tasks are not those of the run, or if one of them is no longer quarantined."""
     for record in before.records:
         task = judge.tasks.get(record.task)
         if task is None:
-            raise RunError(_other(folder, f"task {record.task} is gone"))
+            raise RunError(_changed_questions(folder, f"task {record.task} is gone"))
         if record.status == "excluded" and record.reason.startswith("quarantined: ") and not task.quarantined:
             raise RunError(f"{folder}: task {task.id} was quarantined, and is not now: it has no answer; start a new run")
     if before.manifest.looks is not None and len(judge.tasks) != before.manifest.suite.tasks:
-        raise RunError(_other(folder, "there are more tasks than the plan of its looks has"))
+        raise RunError(_changed_questions(folder, "there are more tasks than the plan of its looks has"))
 
 
 # --- judging ---
 
 
 class _Judge:
-    """Judges one record after the other."""
+    """A judge of records, one by one."""
 
     def __init__(self, folder: Path, suite: Suite, tasks: Mapping[str, Task]) -> None:
         self.folder = folder
@@ -184,31 +184,31 @@ class _Judge:
         self._traces = Traces(folder)
 
     def again(self, record: Record) -> Record:
-        """The record as it would be had its trial been judged today. Raises RunError for one that cannot be judged."""
+        """Return the record with today's scores. Raises RunError for one that cannot be scored."""
         task = self.tasks[record.task]
-        moved = replace(record, suite=self.suite.name, suite_digest=self.suite.digest, cluster=str(task.labels.get("cluster", "")))
+        now = replace(record, suite=self.suite.name, suite_digest=self.suite.digest, cluster=str(task.labels.get("cluster", "")))
         if record.status == "excluded" or (record.status == "errored" and not record.reason.startswith(SCORER)):
-            return moved
+            return now
         if task.quarantined:
-            return _left_out(moved, task)
+            return _excluded(now, task)
         state, is_known = self._state(record, task)
-        if record.status == "errored" and not is_known:  # what failed may have been the state: a resume runs it again
-            return moved
+        if record.status == "errored" and not is_known:  # the state itself may have failed: a resume runs the trial again
+            return now
         if MARK in canonical_json([record.answer, state]):
             self.kept[REDACTED] += 1
-            return moved
+            return now
         self.judged += 1
-        return self._scored(moved, task, state)
+        return self._scored(now, task, state)
 
     def _scored(self, record: Record, task: Task, state: Any) -> Record:
         answer = None if record.gave_up else record.answer
         try:
             scores = scores_of(Judgement(task, answer, record.stop, state))
-        except Exception as error:  # the suite's scorer, which may be the user's own
+        except Exception as error:  # the suite's scorer, which may be user code
             if record.status == "errored":
                 return record
-            why = f"scorer {task.scorer}: {type(error).__name__}: {error_text(error)}"
-            raise RunError(f"{self.folder}: trial {record.name}: {why}; nothing was written") from None
+            reason = f"scorer {task.scorer}: {type(error).__name__}: {error_text(error)}"
+            raise RunError(f"{self.folder}: trial {record.name}: {reason}; nothing was written") from None
         abstained = isinstance(record.answer, str) and is_abstention(record.answer) and not record.gave_up
         return replace(
             record,
@@ -226,15 +226,15 @@ class _Judge:
         )
 
     def _state(self, record: Record, task: Task) -> tuple[Any, bool]:
-        """The end state that the trial left, where scores depend on it, and whether it is known.
+        """Return the trial's end state, if scores depend on it, and whether it is known.
 
-        Raises RunError where a scored trial's is not.
+        Raises RunError if it is unknown for a scored trial.
         """
         if task.end_state is None and not reads_state(task.scorer):
             return None, True
-        found = {} if record.trace_at is None else self._traces.read(record).head.end_state or {}
-        if "found" in found and not (record.status == "errored" and task.end_state is not None and found["found"] is None):
-            return found["found"], True
+        end_state = {} if record.trace_at is None else self._traces.read(record).head.end_state or {}
+        if "found" in end_state and not (record.status == "errored" and task.end_state is not None and end_state["found"] is None):
+            return end_state["found"], True
         if record.status == "errored":
             return None, False
         raise RunError(
@@ -243,18 +243,18 @@ class _Judge:
         )
 
 
-def _left_out(record: Record, task: Task) -> Record:
+def _excluded(record: Record, task: Task) -> Record:
     """Return the record of a trial whose task is quarantined."""
-    kept = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "started_at", "attempt")
-    values = {name: getattr(record, name) for name in kept}
+    fields = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "started_at", "attempt")
+    values = {name: getattr(record, name) for name in fields}
     return Record(**values, status="excluded", reason=f"quarantined: {task.quarantined}")
 
 
-# --- what is written ---
+# --- writing ---
 
 
 def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record]) -> int:
-    """Lines for the records that differ, all of them or none: a kill in between leaves the file as it was. Gives their number."""
+    """Add lines for the changed records atomically, and return their number."""
     lines = [now.line(now.trace_at) for was, now in zip(before, judged, strict=True) if was != now]
     if not lines:
         return 0
@@ -268,7 +268,7 @@ def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record])
 
 
 def _manifest(manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Sequence[Task], changed: int) -> Manifest:
-    """Return the manifest as it is after answers were judged again."""
+    """Return the manifest of the rescored run."""
     parts = {
         "config": {**manifest.config, "data": config.public()["data"]},
         "suite": suite_entry(config, suite, tasks),
@@ -278,17 +278,17 @@ def _manifest(manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Se
     return manifest.model_copy(update=parts)
 
 
-def _as_the_manifest_knows(folder: Path, before: Results) -> list[Record]:
-    """The records as they were judged on the manifest's suite: lines of a newer one are those of a rescore that was killed."""
+def _records_of_manifest(folder: Path, before: Results) -> list[Record]:
+    """Return the records scored on the manifest's suite; lines of a newer suite come from a rescore that was killed."""
     suite = before.manifest.suite.digest
     if all(record.suite_digest == suite for record in before.records):
         return list(before.records)
-    known = {record.key: record for record in each_record(folder) if record.suite_digest == suite}
-    return [known.get(record.key, record) for record in before.records]
+    by_key = {record.key: record for record in each_record(folder) if record.suite_digest == suite}
+    return [by_key.get(record.key, record) for record in before.records]
 
 
 def _changed(before: Sequence[Record], judged: Sequence[Record]) -> Counter[str]:
-    """Arm → trials that count otherwise than they did."""
+    """Return arm → number of trials whose scores or status changed."""
     return Counter(now.arm for was, now in zip(before, judged, strict=True) if (was.status, was.scores) != (now.status, now.scores))
 
 

@@ -1,4 +1,4 @@
-"""A run directory and what it says: records, comparison, views. No code that the run names is imported."""
+"""The results of a run directory: records, comparison, views. No code that the run names is imported."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from loopbench.runs.store.records import one_of, read_records
 from loopbench.runs.store.traces import TracesSize, traces_size
 
 MAX_PAIRED = 16
-"""Arms of an ablation up to which they are compared in pairs too; beyond that its effects say more, and sooner."""
+"""Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
 
 
-@dataclass(frozen=True)  # no slots: what takes long is computed once
+@dataclass(frozen=True)  # no slots, so that slow properties are cached
 class Results:
-    """A run and what it says."""
+    """A run and its results."""
 
     folder: Path
     manifest: Manifest
     records: tuple[Record, ...]
     comparison: Comparison
     looked: Looked | None = None
-    """How far a run has come that is looked at on its way."""
+    """The progress of a run with interim looks; None for other runs."""
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the records: equal for equal input, at any concurrency."""
+        """The digest of the records, equal for equal input at any concurrency."""
         return records_digest(self.records)
 
     @property
     def wall_s(self) -> float | None:
-        """Seconds from the start of the first trial to the end of the last; None if unknown, as of an imported run."""
+        """Seconds from the start of the first trial to the end of the last; None if unknown, as in an imported run."""
         ran = [record for record in self.records if record.status != "excluded"]
         if not ran or self.manifest.imported is not None:
             return None
@@ -49,17 +49,17 @@ class Results:
 
     @property
     def scheduled(self) -> int:
-        """Trials in the whole schedule."""
+        """Number of trials in the whole schedule."""
         return len(self.manifest.arms) * self.manifest.suite.tasks * self.manifest.settings.repeats
 
     @property
     def is_complete(self) -> bool:
-        """Every trial has come to its end, or every pair was decided at a look on the way."""
+        """Whether every trial has ended, or an interim look decided every pair."""
         return len(self.records) >= self.scheduled or (self.looked is not None and self.looked.stopped)
 
     @property
     def title(self) -> str:
-        """Suite, size, seed, and how much of the run is there, in one line."""
+        """A line with suite, size, seed and state."""
         suite, repeats = self.manifest.suite, self.manifest.settings.repeats
         state = "" if self.is_complete else f", incomplete: {len(self.records)} of {self.scheduled} trials"
         if self.looked is not None and self.looked.stopped:
@@ -69,17 +69,17 @@ class Results:
 
     @cached_property
     def views(self) -> Views:
-        """Accuracy against cost, equal budgets, repeats, confidence; computed when first asked for."""
+        """The views of accuracy against cost, equal budgets, repeats and confidence; computed on first use."""
         compared = self.comparison
         return views(self.records, [arm.info for arm in compared.arms], alpha=compared.alpha, margin=compared.margin)
 
     @cached_property
     def traces(self) -> TracesSize:
-        """How much room the traces take."""
+        """The size of the traces."""
         return traces_size(self.folder, self.records)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `--json`: names stay stable."""
+        """Return the object that `--json` prints; its names are stable."""
         return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
             "complete": self.is_complete,
             "scheduled": self.scheduled,
@@ -94,7 +94,7 @@ def results(folder: Path) -> Results:
     """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError."""
     manifest = read_manifest(folder)
     records = read_records(folder)
-    records.sort(key=lambda record: (record.task, record.repeat))  # draws and sums of equal records are then equal
+    records.sort(key=lambda record: (record.task, record.repeat))  # makes draws and sums of equal records equal
     settings, arms = manifest.settings, [arm.info(manifest.suite.name) for arm in manifest.arms]
     try:
         at = None if manifest.looks is None else looked_at(manifest.looks, records, manifest)
@@ -111,25 +111,25 @@ def results(folder: Path) -> Results:
 
 
 def _warnings(manifest: Manifest) -> Iterator[str]:
-    """Yield what makes a run's results say more than they should."""
+    """Yield the warnings about what distorts a run's results."""
     yield from (f"the suite fails a check, {problem}" for problem in manifest.suite_problems)
-    if again := sum(note.trials for note in manifest.retried):
-        yield f"{again} trials that had crashed or timed out were run again on request: what they show is favourable"
+    if repeated := sum(note.trials for note in manifest.retried):
+        yield f"{repeated} trials that had crashed or timed out were run again on request: what they show is favourable"
 
 
 def _remarks(manifest: Manifest) -> Iterator[str]:
-    """Yield what else a reader has to know."""
+    """Yield other remarks for the reader."""
     for note in manifest.rescored:
         yield f"Judged again on {note.when}: the scores of {note.trials} trials changed."
 
 
-def find_record(found: Results, trial: str) -> Record:
+def find_record(run: Results, trial: str) -> Record:
     """Return the record of `ARM/TASK/REPEAT`, or of a part as `one_of` takes it. Raises RunError if none or several match."""
-    records = {record.name: record for record in found.records}
-    return records[one_of(records, trial, found.folder)]
+    records = {record.name: record for record in run.records}
+    return records[one_of(records, trial, run.folder)]
 
 
 def looked_at(looks: Looks, records: Sequence[Record], manifest: Manifest) -> Looked:
-    """Return how far a run has come on its plan of looks."""
+    """Return the progress of a run on its plan of looks."""
     per_task = len(manifest.arms) * manifest.settings.repeats
     return looked(looks, Counter(record.task for record in records), per_task)

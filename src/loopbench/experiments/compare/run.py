@@ -1,4 +1,4 @@
-"""A comparison carried out: what is missing of a run is run, look by look where it is looked at on its way."""
+"""Running a comparison: its missing trials, look by look if it has interim looks."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from .results import results
 
 
 def run(experiment: Experiment, progress: Progress) -> str:
-    """Run what is missing; return why it stopped early, or an empty text. KeyboardInterrupt leaves a resumable run.
+    """Run the missing trials; return the reason for an early stop, or an empty text. KeyboardInterrupt leaves a resumable run.
 
-    Raises CutShort where the disk is full, or where a design has ended this process's event loop.
+    Raises CutShort if the disk is full or a design has ended this process's event loop.
     """
-    here = Path.cwd()
+    folder = Path.cwd()
     try:
         return asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress))
-    except SystemExit as left:  # out of a task or a callback: what leaves `run` itself is a crash of the trial
+    except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
     except asyncio.CancelledError:
         raise _ended_by("cancelled all that runs", experiment) from None
@@ -44,19 +44,19 @@ def run(experiment: Experiment, progress: Progress) -> str:
             raise
         raise _ended_by("stopped the event loop", experiment) from None
     finally:
-        os.chdir(here)  # a design may have gone elsewhere
+        os.chdir(folder)  # a design may have changed it
 
 
-def _ended_by(what: str, experiment: Experiment) -> CutShort:
-    why = f"code of a loop or a tool {what}, which ended the run; --workers N keeps such code in processes of its own"
-    return CutShort(f"{experiment.folder}: {why}; what had finished is kept, and the run can be resumed")
+def _ended_by(action: str, experiment: Experiment) -> CutShort:
+    reason = f"code of a loop or a tool {action}, which ended the run; --workers N keeps such code in processes of its own"
+    return CutShort(f"{experiment.folder}: {reason}; what had finished is kept, and the run can be resumed")
 
 
 async def _run(experiment: Experiment, progress: Progress) -> str:
     stopped = "interrupted"
     try:
         with Journal(experiment.folder, _trace_policy(experiment)) as journal:
-            # Read again under the lock: another process may have gone on with this run in the meantime.
+            # Read again under the lock, because another process may have continued this run.
             current = _read_again(experiment)
             stopped = await _session(current, journal, progress)
     finally:
@@ -65,7 +65,7 @@ async def _run(experiment: Experiment, progress: Progress) -> str:
 
 
 def _trace_policy(experiment: Experiment) -> TracePolicy:
-    """Return which traces the run keeps."""
+    """Return the run's trace policy."""
     config = experiment.config
     if not config.traces.startswith("sample"):
         return TracePolicy(config.traces)
@@ -74,7 +74,7 @@ def _trace_policy(experiment: Experiment) -> TracePolicy:
 
 
 def _read_again(experiment: Experiment) -> Experiment:
-    """Return the run as it stands. Raises RunError if it was extended, or its answers were judged again, meanwhile."""
+    """Return the run in its present state. Raises RunError if it was extended or rescored meanwhile."""
     folder, now = experiment.folder, read_manifest(experiment.folder)
     if _schedule_of(experiment.manifest) != _schedule_of(now):
         raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
@@ -86,28 +86,28 @@ def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
 
 
 async def _session(experiment: Experiment, journal: Journal, progress: Progress) -> str:
-    """Run what is missing, unless the run's budget is used up already, and write down what was cut short."""
+    """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
     if not experiment.missing() or (experiment.manifest.looks is not None and results(experiment.folder).is_complete):
         return ""
     job = job_of(experiment)
     if job.meter.exhausted:
         return job.meter.exhausted
-    began, stopped = time.monotonic(), "interrupted"
+    start, stopped = time.monotonic(), "interrupted"
     try:
         async with opened(job, progress) as engine:
-            began = time.monotonic()
+            start = time.monotonic()
             experiment = _with_retries_noted(experiment)
             stopped = await _run_to_a_decision(experiment, engine, journal, progress)
     finally:
         if stopped:
-            _note_cut_short(experiment, job.meter, time.monotonic() - began)
+            _note_cut_short(experiment, job.meter, time.monotonic() - start)
     return stopped
 
 
 async def _run_to_a_decision(experiment: Experiment, engine: Engine, journal: Journal, progress: Progress) -> str:
-    """Run what is missing: all of it, or look by look until every pair is decided, if the run is looked at on its way.
+    """Run the missing trials: all of them, or look by look until every pair is decided.
 
-    The look that an earlier session had reached is taken again, on the same records: a kill may have come before it.
+    The last look of an earlier session is repeated on the same records, because a kill may have prevented it.
     """
     missing, looks, in_flight = experiment.missing(), experiment.manifest.looks, engine.in_flight
     if looks is None:
@@ -125,24 +125,24 @@ def _of_look(missing: Iterable[Trial], looks: Looks, look: int, first: int) -> I
 
 
 def _reached(experiment: Experiment, looks: Looks) -> int:
-    """Return the last look that an earlier session has come to."""
+    """Return the last look that an earlier session reached."""
     per_task = len(experiment.arms) * experiment.config.repeats
     return looked(looks, Counter(task for _, task, _ in experiment.past.ended), per_task).reached
 
 
 def job_of(experiment: Experiment) -> Job:
-    """Return what an engine has to know of a run."""
+    """Return the description of a run for an engine."""
     config, spent = experiment.config, experiment.spent
     meter = Meter(budget_of(config.budget))
     meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
     return Job(config, experiment.suite, experiment.arms, experiment.manifest, experiment.trial_models, meter)
 
 
-# --- what is added to the manifest ---
+# --- additions to the manifest ---
 
 
 def _with_retries_noted(experiment: Experiment) -> Experiment:
-    """RunNote retries before they begin: results that owe something to a second chance say so for good."""
+    """Record retries in the manifest before they begin, so that results always show them."""
     favoured = experiment.missing().favoured
     if not favoured:
         return experiment
@@ -153,10 +153,10 @@ def _with_retries_noted(experiment: Experiment) -> Experiment:
 
 
 def _note_cut_short(experiment: Experiment, meter: Meter, seconds: float) -> None:
-    """Write down what the run has spent that the records on the disk do not show. `seconds`: how long this session took."""
+    """Record spending that the records do not show. `seconds`: the duration of this session."""
     spent = Spent(meter.calls, meter.tokens, meter.dollars, experiment.spent.seconds + seconds)
     cut_short = experiment.manifest.cut_short
     lost = spent.beyond(read_state(experiment.folder).spent + cut_short)
     if lost.calls:
-        with contextlib.suppress(OSError):  # the disk is full, which is reported already
+        with contextlib.suppress(OSError):  # a full disk has been reported already
             write_manifest(experiment.folder, experiment.manifest.model_copy(update={"cut_short": cut_short + lost}))

@@ -1,4 +1,4 @@
-"""Several runs side by side, such as one per suite: (suite, profile) × loops, all pairs of all runs adjusted for each other."""
+"""Several runs side by side, such as one per suite: (suite, profile) × loops, adjusted over all pairs of all runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Place = Literal["highest", "not told apart", "lower"]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a loop fared in one column."""
+    """The standing of a loop in one column."""
 
     accuracy: Interval
     place: Place | None
-    """highest: of the highest mean; not told apart: from (one of) those, beyond chance; lower: worse. None
-    where nothing can be said: in an invalid run, or of a loop that no other is compared with."""
+    """highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse. None
+    if unknown: in an invalid run, or for a loop that is not compared with any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Column:
     profile: str
     invalid: bool
     places: Mapping[str, Standing]
-    """Loop → how it fared; without those of which no trial was scored."""
+    """Loop → standing, without loops that have no scored trial."""
     pairs: tuple[Pair, ...]
-    """On accuracy, adjusted over all pairs of all runs (Holm)."""
+    """The pairs on accuracy, adjusted over all pairs of all runs (Holm)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeveralRuns:
-    """Several runs, and what they say together."""
+    """Several runs and their joint results."""
 
     runs: tuple[Results, ...]
     columns: tuple[Column, ...]
@@ -55,22 +55,22 @@ class SeveralRuns:
 
     @property
     def loops(self) -> tuple[str, ...]:
-        """All of them, in the order in which they first appear."""
+        """All loops, in the order of their first appearance."""
         return tuple(dict.fromkeys(short_name(arm.info) for run in self.runs for arm in run.comparison.arms))
 
     @property
     def invalid(self) -> bool:
-        """No verdict of one of the runs holds."""
+        """Whether any run is invalid, so that its verdicts do not hold."""
         return any(run.comparison.invalid for run in self.runs)
 
     def title_of(self, column: Column) -> str:
-        """`suite, profile`; with the run where several have the same, and that it is invalid."""
+        """Return `suite, profile`, with the run if several have the same, and a mark if it is invalid."""
         same = Counter((other.suite, other.profile) for other in self.columns)[column.suite, column.profile]
         run, state = f" ({column.run})" if same > 1 else "", ", invalid" if column.invalid else ""
         return f"{column.suite}, {column.profile}{run}{state}"
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `report RUN RUN … --json`."""
+        """Return the object that `report RUN RUN … --json` prints."""
         return {
             "alpha": self.alpha,
             "margin": self.margin,
@@ -85,14 +85,14 @@ class SeveralRuns:
 
 
 def collect(runs: Sequence[Results]) -> SeveralRuns:
-    """Set runs side by side. Raises RunError if their levels or margins differ, or a run is a duplicate."""
+    """Combine runs. Raises RunError if their levels or margins differ, or a run is a duplicate."""
     names = [run.folder.resolve() for run in runs]
     if len(set(names)) < len(names):
         raise RunError(f"{next(name for name in names if names.count(name) > 1)}: is a duplicate")
     settings = {(run.comparison.alpha, run.comparison.margin) for run in runs}
     if len(settings) != 1:
-        said = "; ".join(f"{run_name(run.folder)}: {run.comparison.alpha:g}, {run.comparison.margin:g}" for run in runs)
-        raise RunError(f"runs of different levels or margins cannot be read together: {said}")
+        levels = "; ".join(f"{run_name(run.folder)}: {run.comparison.alpha:g}, {run.comparison.margin:g}" for run in runs)
+        raise RunError(f"runs of different levels or margins cannot be read together: {levels}")
     ((alpha, margin),) = settings
     tests = [(key, test) for place, run in enumerate(runs) for key, test in _tests(place, run, alpha, margin)]
     pairs = judged(PRIMARY, [((a, b), test) for (_, a, b), test in tests], alpha)
@@ -126,7 +126,7 @@ def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:
     for (suite, profile), members in groups.items():
         own = tuple(pair for pair in pairs if pair.a in members and pair.b in members)
         judged_by = () if run.comparison.invalid else own
-        places = {name: Standing(found, _place(arm, members, judged_by)) for arm, (name, found) in members.items()}
+        places = {name: Standing(accuracy, _place(arm, members, judged_by)) for arm, (name, accuracy) in members.items()}
         yield Column(run_name(run.folder), suite, profile, run.comparison.invalid, places, own)
 
 
@@ -134,28 +134,30 @@ def _place(arm: str, members: Mapping[str, tuple[str, Interval]], pairs: Sequenc
     paired = {name for pair in pairs for name in (pair.a, pair.b)}
     if arm not in paired:
         return None
-    means = {name: round(members[name][1].value, 9) for name in paired}  # sums of equal scores differ with their order
+    means = {name: round(members[name][1].value, 9) for name in paired}  # the order of a sum changes its last digits
     highest = {name for name, mean in means.items() if mean == max(means.values())}
     if arm in highest:
         return "highest"
-    apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
-    return "lower" if any(frozenset((arm, best)) in apart for best in highest) else "not told apart"
+    different = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
+    return "lower" if any(frozenset((arm, best)) in different for best in highest) else "not told apart"
 
 
 # --- as tables ---
 
 
-def tables(found: SeveralRuns) -> tuple[Table, ...]:
-    """The matrix, and all pairs."""
-    columns = [found.title_of(column) for column in found.columns]
-    cells = [[cell_text(column.places.get(loop)) for loop in found.loops] for column in found.columns]
+def tables(result: SeveralRuns) -> tuple[Table, ...]:
+    """Return the matrix and all pairs."""
+    columns = [result.title_of(column) for column in result.columns]
+    cells = [[cell_text(column.places.get(loop)) for loop in result.loops] for column in result.columns]
     rows = tuple((title, *row) for title, row in zip(columns, cells, strict=True))
-    matrix = Table("Accuracy; * the highest, = not told apart from it", ("compared", *found.loops), rows)
-    listed = tuple(
-        (title, *_pair(pair, column.profile)) for title, column in zip(columns, found.columns, strict=True) for pair in column.pairs
+    matrix = Table("Accuracy; * the highest, = not told apart from it", ("compared", *result.loops), rows)
+    pairs = tuple(
+        (title, *_pair(pair, column.profile))
+        for title, column in zip(columns, result.columns, strict=True)
+        for pair in column.pairs
     )
     heads = ("compared", "a", "b", "difference", "tasks", "p", "p (Holm, all runs)", "verdict")
-    return tuple(table for table in (matrix, Table("Accuracy, a minus b", heads, listed)) if table.rows)
+    return tuple(table for table in (matrix, Table("Accuracy, a minus b", heads, pairs)) if table.rows)
 
 
 def _pair(pair: Pair, profile: str) -> tuple[str, ...]:
@@ -168,17 +170,17 @@ _SIGNS: Mapping[Place, str] = {"highest": " *", "not told apart": " =", "lower":
 
 
 def cell_text(place: Standing | None) -> str:
-    """`0.908 [0.843, 0.948] *`"""
+    """Return `0.908 [0.843, 0.948] *`."""
     return (
         interval(None, 3) if place is None else f"{interval(place.accuracy, 3)}{'' if place.place is None else _SIGNS[place.place]}"
     )
 
 
-def verdicts(found: SeveralRuns) -> list[str]:
-    """A line per loop: of the columns that tell it from others, in how many it is the highest, or not told apart from it."""
-    standings = [(loop, [column.places[loop].place for column in found.columns if loop in column.places]) for loop in found.loops]
-    counted = [(loop, [place for place in places if place is not None]) for loop, places in standings]
-    ordered = sorted(counted, key=lambda item: (-sum(place != "lower" for place in item[1]), -item[1].count("highest")))
+def verdicts(result: SeveralRuns) -> list[str]:
+    """Return a line per loop: the numbers of columns in which it is the highest, not told apart from it, or lower."""
+    standings = [(loop, [column.places[loop].place for column in result.columns if loop in column.places]) for loop in result.loops]
+    by_loop = [(loop, [place for place in places if place is not None]) for loop, places in standings]
+    ordered = sorted(by_loop, key=lambda item: (-sum(place != "lower" for place in item[1]), -item[1].count("highest")))
     return [
         f"{loop}: the highest in {places.count('highest')} of {len(places)}, not told apart from it in "
         f"{places.count('not told apart')}, lower in {places.count('lower')}"
@@ -187,20 +189,20 @@ def verdicts(found: SeveralRuns) -> list[str]:
     ]
 
 
-def notes(found: SeveralRuns) -> list[str]:
-    """Return what to keep in mind: warnings first."""
-    said = [f"Warning: {run_name(run.folder)}: {warning}" for run in found.runs for warning in run.comparison.warnings]
-    said += [f"{run_name(run.folder)} is invalid: none of its verdicts holds." for run in found.runs if run.comparison.invalid]
-    said += [f"{run_name(run.folder)} is incomplete." for run in found.runs if not run.is_complete]
-    pairs = sum(len(column.pairs) for column in found.columns)
-    said.append(
-        f"p is a paired sign-flip test on task means, adjusted over all {pairs} pairs of all {len(found.runs)} runs (Holm); "
-        f"brackets are {100 * (1 - found.alpha):.4g} % intervals, not adjusted; equivalent means within {found.margin:g}."
+def notes(result: SeveralRuns) -> list[str]:
+    """Return the caveats, warnings first."""
+    lines = [f"Warning: {run_name(run.folder)}: {warning}" for run in result.runs for warning in run.comparison.warnings]
+    lines += [f"{run_name(run.folder)} is invalid: none of its verdicts holds." for run in result.runs if run.comparison.invalid]
+    lines += [f"{run_name(run.folder)} is incomplete." for run in result.runs if not run.is_complete]
+    pairs = sum(len(column.pairs) for column in result.columns)
+    lines.append(
+        f"p is a paired sign-flip test on task means, adjusted over all {pairs} pairs of all {len(result.runs)} runs (Holm); "
+        f"brackets are {100 * (1 - result.alpha):.4g} % intervals, not adjusted; equivalent means within {result.margin:g}."
     )
-    return said
+    return lines
 
 
-def to_markdown(found: SeveralRuns) -> str:
-    """Tables and notes for a pull request."""
-    title = f"{len(found.runs)} runs, {len(found.loops)} loops"
-    return markdown_page(title, tables(found), (*verdicts(found), *notes(found)))
+def to_markdown(result: SeveralRuns) -> str:
+    """Return tables and notes as Markdown for a pull request."""
+    title = f"{len(result.runs)} runs, {len(result.loops)} loops"
+    return markdown_page(title, tables(result), (*verdicts(result), *notes(result)))

@@ -1,1 +1,1 @@
-"""A fault profile for the scripted model, estimated from how a real model stumbled."""
+"""A fault profile for the scripted model, estimated from the mistakes of a real model."""

@@ -1,4 +1,4 @@
-"""Turns a trace back into points: where the model was asked, how often it tried, and what went wrong at its first attempt."""
+"""Sorting a trace into decision points: the requests, the attempts, and the fault of the first attempt."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from loopbench.protocol import Message, Reply, Request
 from .replies import MAX_HINT_CHARS, SETTLED, Hint, hint_of, provider_fault, wire_damage
 
 REPEATED = "repeated"
-"""A call made again although it had worked: `decision.repeated_call` or `never_finish`, depending on what follows at the point."""
+"""A repetition of a successful call: `decision.repeated_call` or `never_finish`, depending on the rest of the point."""
 REFUSED = "refused"
-"""A call that could not run: the tool's other calls tell which kind of mistake it is."""
+"""A call that could not run; the tool's other calls show the kind of mistake."""
 TOOL = "tool"
 """A call that ran and failed."""
 MIN_RUNS = 3
-"""After so many failures in a row, with feedback shown and no success, the fault counts as permanent."""
+"""Number of failures in a row, with feedback and without success, after which a fault counts as permanent."""
 
 MAX_RETRIES = 10**6
-"""More retries of one trial are not a count."""
+"""Maximum plausible number of retries of one trial."""
 
 Key = tuple[str, str]
 """A call: the tool's name and its arguments as canonical JSON."""
@@ -33,7 +33,7 @@ Shape = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class StatedCall:
-    """A call that a move states, and what its runs gave: the error's type of each, "" for a success."""
+    """A call in a move, with the error type of each of its runs, "" for a success."""
 
     tool: str
     key: Key
@@ -53,7 +53,7 @@ class StatedCall:
 
 @dataclass(slots=True)
 class Attempt:
-    """One request and what came of it."""
+    """One request and its result."""
 
     role: str
     scope: str
@@ -62,27 +62,27 @@ class Attempt:
     seconds: float = 0.0
     input_tokens: int | None = None
     forced: bool = False
-    """A tool had to be called."""
+    """Whether the request forces a tool call."""
     error: str = ""
-    """Kind of a provider's failure."""
+    """The kind of a provider error; empty if there is none."""
     error_text: str = ""
     unreadable: bool = False
     states: str = ""
     """Kind of move; empty if there is none."""
     is_plain: bool = False
-    """The reply's text is the move itself: it can be read whatever part of it is lost."""
+    """Whether the reply's text is the move itself, so that a damaged one is still readable."""
     calls: list[StatedCall] = field(default_factory=list)
     repeats: bool = False
-    """All calls had worked before, and the request showed their results."""
+    """Whether all calls had worked before and the request showed their results."""
 
     @property
     def wire(self) -> str:
-        """Kind of damage that the raw reply shows, "" for none."""
+        """The kind of damage of the raw reply, "" for none."""
         return "" if self.error else wire_damage(self.reply, self.unreadable)
 
     @property
     def stumble(self) -> str:
-        """What went wrong, as far as this attempt tells: a kind of fault, or REPEATED, REFUSED or TOOL; "" for nothing."""
+        """The visible fault of this attempt: a kind of fault, REPEATED, REFUSED or TOOL; "" for none."""
         if self.error:
             return provider_fault(self.error, self.error_text)
         if self.wire:
@@ -95,11 +95,11 @@ class Attempt:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the point was not passed."""
+        """Tell whether the attempt failed."""
         return bool(self.error) or self.unreadable or self.repeats or any(call.failed for call in self.calls)
 
     def tries_again(self, before: Attempt) -> bool:
-        """Tell whether this is another attempt at what `before` failed at."""
+        """Tell whether this attempt repeats the failed attempt `before`."""
         if before.error or before.unreadable or before.repeats or self.error or self.unreadable:
             return True
         if not self.calls:
@@ -113,16 +113,16 @@ class Attempt:
 
 @dataclass(slots=True)
 class DecisionPoint:
-    """A place in a trial's course, and the attempts at it, the first of which shows its fault."""
+    """A decision of a trial with its attempts, the first of which shows its fault."""
 
     role: str
     is_first: bool
-    """The first point at which the trial's model was to call something."""
+    """Whether it is the first point of the trial that offers tools."""
     attempts: list[Attempt]
 
     @property
     def states_calls(self) -> bool | None:
-        """Tell by the first sound move whether the point is one of a call; None if no move is sound."""
+        """Tell by the first valid move whether the point is a call; None if there is no valid move."""
         for attempt in self.attempts:
             if attempt.states and not attempt.repeats:
                 return bool(attempt.calls)
@@ -137,12 +137,12 @@ class DecisionPoint:
     def cleared(self) -> tuple[Literal["feedback", "after", "never"], int] | None:
         """Return what made the failure go away, and after how many attempts; None if that is unknown."""
         failures = next((n for n, attempt in enumerate(self.attempts) if not attempt.failed), None)
-        shown = [n for n in range(1, len(self.attempts)) if _shows_feedback(self.attempts[n - 1], self.attempts[n])]
+        with_feedback = [n for n in range(1, len(self.attempts)) if _shows_feedback(self.attempts[n - 1], self.attempts[n])]
         if failures == 0 or not self.attempts[0].stumble:
             return None
         if failures is None:
-            return ("never", len(self.attempts)) if len(self.attempts) >= MIN_RUNS and shown else None
-        if shown and shown[0] == failures:
+            return ("never", len(self.attempts)) if len(self.attempts) >= MIN_RUNS and with_feedback else None
+        if with_feedback and with_feedback[0] == failures:
             return "feedback", failures
         return "after", failures
 
@@ -155,9 +155,9 @@ class ToolTrouble:
     shape: Shape
     error: str
     strikes: int
-    """Runs that failed, one after the other."""
+    """Number of consecutive failed runs."""
     worked: bool
-    """The same call worked later in the trial."""
+    """Whether the same call worked later in the trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +170,20 @@ class ReadTrial:
     attempts: tuple[Attempt, ...]
     points: tuple[DecisionPoint, ...]
     extra_calls: int
-    """Calls beside the first of their move: only the tools' faults can strike them."""
+    """Number of calls after the first of their move, which only tool faults can affect."""
     troubles: tuple[ToolTrouble, ...]
     worked: tuple[tuple[str, Shape], ...]
-    """Tool and arguments of calls that worked, each shape once."""
+    """Tool and arguments of successful calls, each shape once."""
     exists: frozenset[str]
-    """Tools that exist."""
+    """The existing tools."""
     retries: Mapping[str, int]
     """Retries by the client itself, by kind of failure."""
 
 
 def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadTrial:
     """Sort a trace into points. `retries`: the client's own, by kind of failure. Raises ValueError for impossible counts."""
-    head, counts = trace.head, dict(retries or {})
-    if not all(isinstance(count, int) and 0 <= count < MAX_RETRIES for count in counts.values()):
+    head, counts = trace.head, {} if retries is None else retries
+    if not isinstance(counts, Mapping) or not all(isinstance(count, int) and 0 <= count < MAX_RETRIES for count in counts.values()):
         raise ValueError(f"trace {head.arm}/{head.task}/{head.repeat}: retries are not counts by kind")
     reading = _Reading()
     for place, event in enumerate(trace.events):
@@ -229,10 +229,10 @@ class _Reading:
             self._run(event)
 
     def _exchange(self, event: ModelExchange) -> None:
-        before = self.shown.get((event.role, event.scope), ())
-        if not 0 <= event.same <= len(before):
-            raise ValueError(f"same: {event.same} of {len(before)} messages")
-        messages = (*before[: event.same], *event.messages)
+        previous = self.shown.get((event.role, event.scope), ())
+        if not 0 <= event.same <= len(previous):
+            raise ValueError(f"same: {event.same} of {len(previous)} messages")
+        messages = (*previous[: event.same], *event.messages)
         self.shown[event.role, event.scope] = messages
         attempt = Attempt(
             event.role,
@@ -258,13 +258,13 @@ class _Reading:
         stated = event.value if event.move_kind == "answer" else event.move.get("text")
         attempt.is_plain = not attempt.reply.calls and isinstance(stated, str) and stated.strip() == attempt.reply.text.strip()
         attempt.calls = [_stated_call(call) for call in event.calls]
-        known = [self.results.get(call.key) for call in attempt.calls]
-        if known and all(result is not None for result in known):
+        earlier = [self.results.get(call.key) for call in attempt.calls]
+        if earlier and all(result is not None for result in earlier):
             text = "\n".join(message.content for message in attempt.messages)
-            attempt.repeats = all(_stands_in(result or "", text) for result in known)
+            attempt.repeats = all(_stands_in(result or "", text) for result in earlier)
 
     def _hint(self, attempt: Attempt) -> None:
-        """Note what a request's last message, if it is not a whole prompt, says about calls of the last reply that did not run."""
+        """Record the hint of a request's last message, unless it is a whole prompt, about unexecuted calls of the last reply."""
         last = next((a for a in reversed(self.attempts) if (a.role, a.scope) == (attempt.role, attempt.scope)), None)
         new = attempt.messages[-1:] if last is not None else ()
         if last is not None and new and len(new[0].content) < MAX_HINT_CHARS:
@@ -306,17 +306,17 @@ class _Reading:
 
 
 _COMPARED = 80
-"""Characters of a result that are looked for in a prompt."""
+"""Number of characters of a result to search for in a prompt."""
 
 
 def _points(attempts: Sequence[Attempt]) -> tuple[list[DecisionPoint], int]:
-    """Attempts sorted into points; and how many calls were made beside the first of their move.
+    """Sort attempts into points; return them and the number of calls after the first of their move.
 
-    As in the tunnel, roles that state no calls are one point per trial and scope, and `recover` is one per failed call.
+    Like in the tunnel, roles without calls have one point per trial and scope, and `recover` has one per failed call.
     """
     points: list[DecisionPoint] = []
-    here: dict[tuple[str, ...], DecisionPoint] = {}
-    seen: set[Key] = set()
+    current: dict[tuple[str, ...], DecisionPoint] = {}
+    first_calls: set[Key] = set()
     extra, failed_call = 0, ""
     any_calling = False
     for attempt in attempts:
@@ -324,14 +324,14 @@ def _points(attempts: Sequence[Attempt]) -> tuple[list[DecisionPoint], int]:
             continue
         calling = attempt.role in CALLING
         place = (attempt.role, attempt.scope, failed_call if attempt.role == "recover" else "")
-        point = here.get(place)
+        point = current.get(place)
         if point is None or (calling and not (point.attempts[-1].failed and attempt.tries_again(point.attempts[-1]))):
-            point = here[place] = DecisionPoint(attempt.role, calling and not any_calling, [])
+            point = current[place] = DecisionPoint(attempt.role, calling and not any_calling, [])
             points.append(point)
             any_calling = any_calling or calling
         point.attempts.append(attempt)
-        extra += len({call.key for call in attempt.calls[1:]} - seen)
-        seen |= {call.key for call in attempt.calls}
+        extra += len({call.key for call in attempt.calls[1:]} - first_calls)
+        first_calls |= {call.key for call in attempt.calls}
         failed_call = next((str(call.key) for call in attempt.calls if call.failed), failed_call)
     return points, extra
 

@@ -33,9 +33,9 @@ from .tally import (
 )
 
 MIN_POINTS = 30
-"""An estimate from fewer points says little, and the profile notes it."""
+"""Minimum number of points for an estimate without a caveat in the profile."""
 SLOW_TIMES = 5.0
-"""A slow reply takes more than so many times the median, and more than `SLOW_FROM_S` above it."""
+"""Factor over the median that makes a reply slow, if it is also `SLOW_FROM_S` above it."""
 SLOW_FROM_S = 1.0
 
 UNTELLABLE: Mapping[str, str] = {
@@ -46,18 +46,18 @@ UNTELLABLE: Mapping[str, str] = {
     "tool.slow": "the trace does not time the tools",
     "tool.lies": "what a tool returns is taken as it is",
 }
-"""Kinds of fault that no trace tells, and why; they are not guessed."""
+"""Kinds of fault that a trace cannot show, with the reason; they are not estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateEstimate:
-    """How often one kind of fault strikes, per point where it can."""
+    """The rate of one kind of fault per point where it can occur."""
 
     count: float
-    """Points struck; a fraction if points that are ambiguous are shared out."""
+    """Number of affected points, a fraction if ambiguous points are divided."""
     points: float
     interval: Interval | None
-    """None if there was no point, or a trace cannot tell."""
+    """The interval of the rate; None if there is no point, or a trace cannot show the fault."""
     note: str = ""
 
     @property
@@ -75,13 +75,13 @@ class RateEstimate:
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """How ambiguous points are shared out: in the same proportions as the clear ones."""
+    """The shares for dividing ambiguous points, taken from the clear ones."""
 
     first_calls: float
-    """Share of the first points that state a call."""
+    """The share of first points with a call."""
     later_calls: float
     repeats: float
-    """Share of the repeated calls that came where another call was due."""
+    """The share of repeated calls that replace another call."""
 
 
 def _shares(tally: Tally) -> _Shares:
@@ -102,15 +102,15 @@ def _shares(tally: Tally) -> _Shares:
 _NEARLY_NONE = 1e-9
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 1.0
+def _share(part: float, total: float) -> float:
+    return part / total if total else 1.0
 
 
-def _where(kind: str, points: Counts, shares: _Shares) -> float:
-    """Count the points of one task at which a kind of fault can strike, and be seen: see `loopbench.models.faults`."""
+def _exposed_points(kind: str, points: Counts, shares: _Shares) -> float:
+    """Count the points of one task at which a kind of fault can occur and be visible, see `loopbench.models.faults`."""
     first = points[FIRST] + points[OPEN_FIRST] * shares.first_calls
     later = points[LATER] + points[OPEN_LATER] * shares.later_calls
-    if kind in ("wire.malformed", "wire.truncated"):  # of a plain text all that is left is read
+    if kind in ("wire.malformed", "wire.truncated"):  # a damaged plain text is still readable
         return points[ALL] - points[PLAIN]
     if kind.startswith(("wire.", "provider.")):
         return points[ALL]
@@ -137,16 +137,16 @@ def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, Rate
         struck["provider.slow"] += slow.get(task, 0)
     arms = float(len(tally.arms))
     effect = max(_own_effect(_pairs(tally, None, shares), alpha) or 1.0, arms)
-    least = arms if tally.paired else 1.0  # a stumble that every arm met is one
+    least = arms if tally.paired else 1.0  # a fault in every arm counts once
     rates = {}
     for kind in FAULT_KINDS:
         pairs = _pairs(tally, kind, shares)
         interval = cluster_rate(pairs, effect, least, alpha)
-        rates[kind] = _untold(kind, timed=timed) or _estimate(kind, pairs, interval, tally)
+        rates[kind] = _unknown_rate(kind, timed=timed) or _estimate(kind, pairs, interval, tally)
     return rates
 
 
-def _untold(kind: str, *, timed: bool) -> RateEstimate | None:
+def _unknown_rate(kind: str, *, timed: bool) -> RateEstimate | None:
     if kind in UNTELLABLE:
         return RateEstimate(0, 0, None, f"a trace cannot tell: {UNTELLABLE[kind]}")
     if kind == "provider.slow" and not timed:
@@ -155,15 +155,15 @@ def _untold(kind: str, *, timed: bool) -> RateEstimate | None:
 
 
 def _pairs(tally: Tally, kind: str | None, shares: _Shares) -> list[tuple[float, float]]:
-    """Return points struck and points, per task; for any kind of fault if `kind` is None."""
+    """Return affected points and all points per task; for any kind of fault if `kind` is None."""
     pairs = []
     for task, points in tally.points.items():
         struck = tally.struck[task]
         if kind is None:
             pairs.append((min(sum(struck[name] for name in FAULT_KINDS), points[ALL]), points[ALL]))
         else:
-            where = _where(kind, points, shares)
-            pairs.append((min(struck[kind], where), where))
+            exposed = _exposed_points(kind, points, shares)
+            pairs.append((min(struck[kind], exposed), exposed))
     return [pair for pair in pairs if pair[1] > 0]
 
 
@@ -195,11 +195,11 @@ _KIND_NOTES: Mapping[str, str] = {
 def cluster_rate(
     pairs: Sequence[tuple[float, float]], effect: float = 1.0, least: float = 1.0, alpha: float = ALPHA
 ) -> Interval | None:
-    """A rate from (struck, points) of each task: Wilson's interval on the effective number of points. None without points.
+    """Return a rate from (affected, points) per task: Wilson's interval on the effective number of points. None without points.
 
     Points of one task are dependent, hence n_eff = p(1-p)/SE² x (z/t)², with the linearized error of a ratio over G tasks,
-    SE² = G/(G-1) Σ(y_t - p n_t)²/n² (Korn & Graubard 1998); at most n / `least`. Where nothing or everything was struck there is no
-    spread to go by, and n_eff = n / `effect`, a design effect from elsewhere.
+    SE² = G/(G-1) Σ(y_t - p n_t)²/n² (Korn & Graubard 1998); at most n / `least`. If no or every point is affected, there is no
+    spread, and n_eff = n / `effect`, a design effect from elsewhere.
     """
     n = math.fsum(pair[1] for pair in pairs)
     if n <= 0:
@@ -211,7 +211,7 @@ def cluster_rate(
 
 
 def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | None:
-    """n / n_eff by the spread between tasks; None where there is none to go by."""
+    """Return n / n_eff from the spread between tasks; None without a spread."""
     n, groups = math.fsum(pair[1] for pair in pairs), len(pairs)
     value = math.fsum(pair[0] for pair in pairs) / n if n else 0.0
     squares = math.fsum((struck - value * points) ** 2 for struck, points in pairs)
@@ -223,19 +223,19 @@ def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | N
 
 
 def profile_rates(rates: Mapping[str, RateEstimate], notes: dict[str, str]) -> dict[str, float]:
-    """Return the rates that are not 0, rounded; scaled if they add up to more than a point holds."""
-    made = {kind: found.rate for kind, found in rates.items() if found.rate > 0}
-    total = math.fsum(made.values())
+    """Return the rates above 0, rounded, and scaled if their sum exceeds 1."""
+    rounded = {kind: estimate.rate for kind, estimate in rates.items() if estimate.rate > 0}
+    total = math.fsum(rounded.values())
     if total > 1:
-        made = {kind: rate / total for kind, rate in made.items()}
+        rounded = {kind: rate / total for kind, rate in rounded.items()}
         notes["rates"] = f"scaled by {1 / total:.4g}: at most one fault fits a point"
-    return {kind: math.floor(rate * 10**_DIGITS + (0 if total > 1 else 0.5)) / 10**_DIGITS for kind, rate in made.items()}
+    return {kind: math.floor(rate * 10**_DIGITS + (0 if total > 1 else 0.5)) / 10**_DIGITS for kind, rate in rounded.items()}
 
 
 _DIGITS = 6
 
 
-# --- all else ---
+# --- other fields ---
 
 
 def estimate_clears(tally: Tally, notes: dict[str, str]) -> Clears:
@@ -263,10 +263,10 @@ def _median(tally: Tally) -> float:
     sizes = Counter[int]()
     for (_, size), count in tally.seconds.items():
         sizes[size] += count
-    half, seen = sizes.total() / 2, 0
+    half, cumulated = sizes.total() / 2, 0
     for size in sorted(sizes):
-        seen += sizes[size]
-        if seen >= half:
+        cumulated += sizes[size]
+        if cumulated >= half:
             return latency_of_bin(size)
     return 0.0
 

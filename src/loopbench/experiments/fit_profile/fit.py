@@ -1,6 +1,6 @@
 """A fault profile fitted to a run: rates, each with its interval, from what the traces show.
 
-The traces' marks of injected faults are never read: they are the answer key of a scripted run.
+The traces' records of injected faults, the answer key of a scripted run, are never read.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from .tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """A profile, and what it rests on."""
+class FittedProfile:
+    """A profile with the data that it is based on."""
 
     profile: Profile
     rates: Mapping[str, RateEstimate]
-    """Every kind of fault, in the order of FAULT_KINDS."""
+    """Kind of fault → rate, in the order of FAULT_KINDS."""
     trials: int
     tasks: int
     arms: tuple[str, ...] = ()
     alpha: float = ALPHA
     notes: Mapping[str, str] = field(default_factory=dict)
-    """Field of the profile → where its value comes from."""
+    """Field of the profile → origin of its value."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -68,17 +68,17 @@ def fit(
     alpha: float = ALPHA,
     timed: bool = True,
     paired: bool = False,
-) -> Fitted:
-    """Estimate a profile from trials, read one by one; what is kept grows with the number of tasks, not of trials.
+) -> FittedProfile:
+    """Estimate a profile from trials, read one by one; memory grows with the number of tasks, not of trials.
 
     `trials`: traces, each with the retries of the client's own by kind of failure. `timed`: False if time was simulated or a
-    recording answered, so that latencies say nothing. `paired`: arms meet the same stumbles, as under a scripted model, so that
+    recording answered, so that latencies say nothing. `paired`: arms have the same faults, as under a scripted model, so that
     only another repeat is another trial.
     Raises ValueError for no trace, one that contradicts itself, a bad name, or alpha outside of (0, 1).
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha: must lie between 0 and 1, not {alpha:g}")
-    Profile(name=name)  # a bad name is told before the work
+    Profile(name=name)  # reports a bad name before the work
     tally = Tally(paired=paired)
     for trace, retries in trials:
         tally.add(read_points(trace, retries))
@@ -101,7 +101,7 @@ def fit(
     notes["patience"] = "the default: a trace does not tell"
     notes["forget"] = "a trace cannot tell; a call made again counts as repeated_call"
     notes["bluff"] = "a trace cannot tell whether a wrong answer was a bluff"
-    return Fitted(profile, rates, tally.trials, len(tally.points), tuple(sorted(tally.arms)), alpha, notes)
+    return FittedProfile(profile, rates, tally.trials, len(tally.points), tuple(sorted(tally.arms)), alpha, notes)
 
 
 # --- reading a run ---
@@ -115,22 +115,22 @@ def fit_run(
     model: str | None = None,
     name: str | None = None,
     alpha: float = ALPHA,
-) -> Fitted:
+) -> FittedProfile:
     """Fit to a run's traces, errored trials included: all arms of one model, or the arms named, each by a unique part.
 
-    Raises RunError where there is no such run or arm, and where arms of several models or profiles would be pooled.
+    Raises RunError for an unknown run or arm, and if arms of several models or profiles would be pooled.
     """
     manifest = read_manifest(folder)
     if policy_of(folder) == "failures":
         raise RunError(f"{folder}: only the traces of failures were kept (--traces failures): rates from them would be too high")
-    chosen, source = _chosen(folder, manifest, arms, profile, model)
+    selected, source = _selection(folder, manifest, arms, profile, model)
     scripted = source[0] == "scripted"
     label = source[1] if scripted else source[0]
-    made = name or (f"fitted-{_slug(label)}" if scripted else _slug(label))
+    profile_name = name or (f"fitted-{_slug(label)}" if scripted else _slug(label))
     timed = _is_timed(manifest.settings, scripted=scripted)
-    said = f"fitted to {label} from the traces of {folder.resolve().name}"
+    summary = f"fitted to {label} from the traces of {folder.resolve().name}"
     try:
-        return fit(_traces(folder, chosen), name=made, description=said, alpha=alpha, timed=timed, paired=scripted)
+        return fit(_traces(folder, selected), name=profile_name, description=summary, alpha=alpha, timed=timed, paired=scripted)
     except RunError:
         raise
     except ValueError as error:
@@ -144,31 +144,31 @@ def _is_timed(settings: Settings, *, scripted: bool) -> bool:
     return settings.cassette is None or settings.cassette_mode in ("record", "refresh")
 
 
-def _chosen(
+def _selection(
     folder: Path, manifest: Manifest, arms: Sequence[str], profile: str | None, model: str | None
 ) -> tuple[frozenset[str], tuple[str, str]]:
     """Return the names of the arms to pool, and the model and profile that they share."""
-    listed = [(arm.arm, arm.model, arm.profile) for arm in manifest.arms]
-    names = {_arm(folder, text, [arm[0] for arm in listed]) for text in arms}
-    kept = [arm for arm in listed if not arms or arm[0] in names]
-    kept = [arm for arm in kept if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]
-    if not kept:
-        raise RunError(f"{folder}: no such arm; this run has {_some(arm[0] for arm in listed)}")
-    models, profiles = sorted({arm[1] for arm in kept}), sorted({arm[2] for arm in kept})
+    entries = [(arm.arm, arm.model, arm.profile) for arm in manifest.arms]
+    names = {_arm(folder, text, [arm[0] for arm in entries]) for text in arms}
+    selected = [arm for arm in entries if not arms or arm[0] in names]
+    selected = [arm for arm in selected if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]
+    if not selected:
+        raise RunError(f"{folder}: no such arm; this run has {_some(arm[0] for arm in entries)}")
+    models, profiles = sorted({arm[1] for arm in selected}), sorted({arm[2] for arm in selected})
     if len(models) > 1:
         raise RunError(f"{folder}: arms of several models cannot be pooled ({_some(models)}); choose with --model or --arm")
     if len(profiles) > 1:
         raise RunError(
             f"{folder}: arms under several profiles cannot be pooled ({_some(profiles)}); choose with --profile or --arm"
         )
-    return frozenset(arm[0] for arm in kept), (models[0], profiles[0])
+    return frozenset(arm[0] for arm in selected), (models[0], profiles[0])
 
 
-def _arm(folder: Path, text: str, known: Sequence[str]) -> str:
-    matching = [name for name in known if name == text] or [name for name in known if text in name]
+def _arm(folder: Path, text: str, names: Sequence[str]) -> str:
+    matching = [name for name in names if name == text] or [name for name in names if text in name]
     if len(matching) != 1:
-        what = f"matches {len(matching)} arms" if matching else "is no arm"
-        raise RunError(f"{folder}: {text!r} {what}; this run has {_some(known)}")
+        problem = f"matches {len(matching)} arms" if matching else "is no arm"
+        raise RunError(f"{folder}: {text!r} {problem}; this run has {_some(names)}")
     return matching[0]
 
 
@@ -185,6 +185,6 @@ def _traces(folder: Path, arms: frozenset[str]) -> Iterator[tuple[Trace, Mapping
     """Yield traces in the order in which trials ended, with the client's retries; also attempts that infrastructure failed."""
     traces, seen = Traces(folder), set[tuple[int, ...]]()
     for record in each_record(folder):
-        if record.arm in arms and record.trace_at is not None and record.trace_at not in seen:  # judged again, it has two lines
+        if record.arm in arms and record.trace_at is not None and record.trace_at not in seen:  # a rescored trial has two lines
             seen.add(record.trace_at)
             yield traces.read(record), record.retries

@@ -1,4 +1,4 @@
-"""What the texts in a trace show: the damage of a raw reply, the kind of a provider's failure, the reason for a refused call."""
+"""Evidence from texts in a trace: the damage of a raw reply, the kind of a provider error, the reason for a refused call."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Literal
 from loopbench.protocol import Reply
 
 Hint = Literal["unknown", "missing", "extra", "type", ""]
-"""What the text about a refused call says."""
+"""The mistake that the text about a refused call names."""
 
 MAX_HINT_CHARS = 2_000
-"""A longer message is a whole prompt, and says nothing about one call."""
+"""Maximum length of a message about a call; a longer one is a whole prompt."""
 
 
-# --- what a raw reply shows ---
+# --- damage of a raw reply ---
 
 _FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 _OPENING, _CLOSING = "{[<", "}]>"
 
 
 def wire_damage(reply: Reply, unreadable: bool) -> str:
-    """Kind of `wire.` fault that a reply looks like; "" for none.
+    """Return the kind of `wire.` fault that a reply looks like; "" for none.
 
-    The raw arguments of calls are looked at if any, else the text. A fence or a doubled reply counts though it was read.
+    It inspects the raw arguments of calls if any, else the text. A fence or a doubled reply counts even if readable.
     """
     if not reply.calls and not reply.text.strip():
         return "wire.empty"
@@ -45,10 +45,10 @@ def _has(text: str, chars: str) -> bool:
 
 def is_fenced(text: str) -> bool:
     """Tell whether a whole reply is in a code fence, with nothing but prose outside of it."""
-    found = _FENCE.search(text)
-    if found is None or not found.group(1).strip():
+    match = _FENCE.search(text)
+    if match is None or not match.group(1).strip():
         return False
-    return not _has(text[: found.start()] + text[found.end() :], _OPENING)
+    return not _has(text[: match.start()] + text[match.end() :], _OPENING)
 
 
 def is_doubled(text: str) -> bool:
@@ -65,9 +65,9 @@ def is_doubled(text: str) -> bool:
 
 
 def is_cut(text: str) -> bool:
-    """It ends before what was opened is closed: a quote, a bracket, an XML element, or the sections that DSPy asks for.
+    """Tell whether a text ends inside an open quote, bracket, XML element, or before the last section of DSPy's format.
 
-    Lines of labelled text have nothing to close: what cannot be read of them is taken to be cut.
+    Lines of labelled text have nothing to close, so unreadable ones count as cut.
     """
     bare = re.sub(r'"(?:[^"\\\n]|\\.)*"', "", text)
     if '"' in bare or sum(map(bare.count, "{[")) > sum(map(bare.count, "}]")):
@@ -79,7 +79,7 @@ def is_cut(text: str) -> bool:
     return any(f"</{name}>" not in text for name in re.findall(r"<(\w+)>", text)) or bool(re.search(r"<[^>]*$", text))
 
 
-# --- what a provider's failure is ---
+# --- provider errors ---
 
 _PROVIDER = {
     "rate_limit": "provider.rate_limit",
@@ -88,20 +88,20 @@ _PROVIDER = {
     "connection": "provider.dropped",
 }
 SETTLED = ("provider.refused", "provider.auth", "provider.bad_request", "context_overflow", "provider")
-"""Failures that are not chance: the request will never be granted, however often it is sent."""
+"""Permanent failures: the request fails however often it is sent."""
 
 
 def provider_fault(kind: str, text: str = "") -> str:
-    """The fault that an error event, or a retry of the client's, shows; "" for what is no chance."""
-    found = _PROVIDER.get(kind.removeprefix("provider."), "")
-    if found == "provider.dropped" and re.search(r"in the middle|incomplete|chunked", text):
+    """Return the fault behind an error event or a client's retry; "" for a permanent failure."""
+    fault = _PROVIDER.get(kind.removeprefix("provider."), "")
+    if fault == "provider.dropped" and re.search(r"in the middle|incomplete|chunked", text):
         return "provider.cut"
-    if found == "provider.server" and re.search(r"\bno JSON|not valid JSON|JSONDecode|Expecting value", text):
+    if fault == "provider.server" and re.search(r"\bno JSON|not valid JSON|JSONDecode|Expecting value", text):
         return "provider.garbled"
-    return found
+    return fault
 
 
-# --- what is said of a refused call ---
+# --- messages about a refused call ---
 
 _HINTS: tuple[tuple[Hint, re.Pattern[str]], ...] = (
     ("unknown", re.compile(r"\btool\b[^:]{0,80}\b(not found|not exist|not available)|\b(unknown|no such) tool", re.I)),
@@ -112,5 +112,5 @@ _HINTS: tuple[tuple[Hint, re.Pattern[str]], ...] = (
 
 
 def hint_of(text: str) -> Hint:
-    """What a message about a refused call says is wrong with it."""
+    """Return the mistake that a message about a refused call names."""
     return next((hint for hint, pattern in _HINTS if pattern.search(text[:MAX_HINT_CHARS])), "")

@@ -1,4 +1,4 @@
-"""Counts what traces show: at how many points each kind of fault could strike, and how many it struck, by task."""
+"""Counting faults in traces: the points at which each kind of fault could occur and those at which it did, by task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .decision_points import REFUSED, REPEATED, TOOL, Attempt, DecisionPoint, Re
 from .replies import Hint, provider_fault
 
 TROUBLES = frozenset({"ToolUnavailable", "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "OSError"})
-"""Errors that are a tool's own trouble whether or not the same call is seen to work."""
+"""Errors that are a tool's own failure, whether or not the same call works later."""
 HANGS = "TimeoutError"
 
 ALL, PLAIN, NO_TOOL, EXTRA, BARE = "all", "plain", "no tool", "extra call", "no arguments"
@@ -27,7 +27,7 @@ Counts = defaultdict[str, float]
 # --- latencies ---
 
 _BIN_STEP = 1.02
-"""Latencies are kept to within 2 %."""
+"""Factor between latency bins, which keeps latencies to within 2 %."""
 _MAX_S = 86_400.0
 """The longest latency that a profile can have."""
 
@@ -46,43 +46,43 @@ def latency_of_bin(size: int) -> float:
 
 
 class Tally:
-    """What the traces read so far come to, by task."""
+    """The counts of the traces read so far, by task."""
 
     def __init__(self, *, paired: bool) -> None:
         self.paired = paired
         self.trials = 0
         self.arms: set[str] = set()
         self.points: dict[str, Counts] = {}
-        """Task → how many points of which sort."""
+        """Task → number of points of each sort."""
         self.struck: dict[str, Counts] = {}
-        """Task → how many points each kind of fault struck."""
+        """Task → number of points affected by each kind of fault."""
         self.refused: Counter[tuple[str, str, Shape, Hint, bool]] = Counter()
-        """Task, tool, arguments, what was said of it, whether anybody tried → calls that could not run."""
+        """Task, tool, arguments, hint, whether it was tried → number of calls that could not run."""
         self.troubles: Counter[tuple[str, str, Shape, str, int, bool]] = Counter()
-        """Task, tool, arguments, error, failures in a row, whether it worked later → calls that ran and failed."""
+        """Task, tool, arguments, error, failures in a row, whether it worked later → number of calls that ran and failed."""
         self.called: dict[str, set[int]] = defaultdict(set)
-        """Task → up to two of its trials (repeats, where arms are paired) that began with a call."""
+        """Task → up to two of its trials (repeats if arms are paired) that began with a call."""
         self.silent: dict[str, Counter[int]] = defaultdict(Counter)
-        """Task → trial, or repeat → answers given without any call."""
+        """Task → trial or repeat → number of answers without any call."""
         self.shapes: dict[str, set[Shape]] = defaultdict(set)
-        """Tool → arguments with which it worked."""
+        """Tool → shapes of arguments with which it worked."""
         self.exists: set[str] = set()
         self.seconds: Counter[tuple[str, int]] = Counter()
-        """Task, size of the latency → first attempts."""
+        """Task, latency bin → number of first attempts."""
         self.cleared: Counter[tuple[str, int]] = Counter()
         self.accepted = 0
         self.overflowed: int | None = None
         self.forced = Counter[bool]()
-        """Whether a request that forces a tool was accepted."""
+        """Whether a request that forces a tool was accepted → number of requests."""
         self.settled = 0
         self.retries = 0
         self.unexplained = 0.0
-        """Refused calls that tell no kind."""
+        """Number of refused calls of unknown kind."""
         self.own_errors = Counter[str]()
-        """Errors of tools that are their answer to the call, not a trouble."""
+        """Tool errors that are the answer to the call and not a fault."""
 
     def add(self, course: ReadTrial) -> None:
-        """Take one trial."""
+        """Add one trial."""
         self.trials += 1
         self.arms.add(course.arm)
         points = self.points.setdefault(course.task, defaultdict(float))
@@ -130,7 +130,7 @@ class Tally:
             self.called[task].add(unit)
 
     def _abilities(self, attempts: Sequence[Attempt]) -> None:
-        """What was accepted and refused of requests that force a tool, or are long."""
+        """Count accepted and refused requests that force a tool or are long."""
         beside: dict[str, int] = {}
         for attempt in attempts:
             text = _text_tokens(attempt.messages)
@@ -151,7 +151,7 @@ class Tally:
                 self.settled += 1
 
     def settle(self) -> None:
-        """Once tools are known by the calls that worked: which mistake a refused call is, and whose trouble an error is."""
+        """Classify refused calls and tool errors, once successful calls show the tools' arguments."""
         for (task, tool, shape, hint, tried), count in self.refused.items():
             kind = self.mistake(tool, shape, hint, tried=tried)
             if kind:
@@ -173,25 +173,25 @@ class Tally:
             self._sort_silent(task)
 
     def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
-        """What is wrong with a call, by the calls of that tool that worked, else by what was said of it; "" where neither tells."""
+        """Return the mistake of a call, by the tool's successful calls, else by the hint; "" if unknown."""
         if hint == "unknown" or (tool not in self.exists and not tried):
             return "decision.unknown_tool"
         shapes = self.shapes.get(tool)
         if not shapes:
             return _BY_HINT[hint]
-        given, taken = dict(shape), [dict(known) for known in shapes]
-        if not set.intersection(*(set(known) for known in taken)) <= given.keys():
+        arguments, accepted = dict(shape), [dict(item) for item in shapes]
+        if not set.intersection(*(set(item) for item in accepted)) <= arguments.keys():
             return "decision.missing_argument"
-        if not given.keys() <= set().union(*taken):
+        if not arguments.keys() <= set().union(*accepted):
             return "decision.extra_argument"
-        if any(all(known.get(name) != kind for known in taken) for name, kind in given.items()):
+        if any(all(item.get(name) != kind for item in accepted) for name, kind in arguments.items()):
             return "decision.wrong_type"
         return _BY_HINT[hint]
 
     def _sort_silent(self, task: str) -> None:
-        """An answer without any call is `no_tool` where another trial of the task began with a call.
+        """Count an answer without any call as `no_tool` if another trial of the task began with a call.
 
-        A trial says nothing of its own task: trials are counted, called or not, only where there is such another one.
+        A trial is not evidence about its own task, so trials are counted only if there is such another one.
         """
         points, called, silent = self.points[task], self.called[task], self.silent[task]
         struck = sum(count for unit, count in silent.items() if called - {unit})

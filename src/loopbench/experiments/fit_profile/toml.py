@@ -1,4 +1,4 @@
-"""The profile file that a fit writes, in TOML, and what `loopbench profile` reads back from its comments."""
+"""The TOML profile file of a fit, and the remarks that `loopbench profile` reads from its comments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from loopbench.models.profiles import FAULT_KINDS
 
 from .estimates import RateEstimate
-from .fit import Fitted
+from .fit import FittedProfile
 
 
-def to_toml(fitted: Fitted) -> str:
-    """A profile file that `load_profile` reads; where each value comes from stands beside it."""
+def to_toml(fitted: FittedProfile) -> str:
+    """Return a profile file for `load_profile`, with the origin of each value in a comment."""
     profile, notes = fitted.profile, fitted.notes
     lines = [
         _comment(f"Fitted by `loopbench profile fit` to {fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"),
@@ -30,9 +30,9 @@ def to_toml(fitted: Fitted) -> str:
     ]
     if "rates" in notes:
         lines.append(_comment(notes["rates"]))
-    for kind, found in fitted.rates.items():
-        rate, said = profile.rates.get(kind), _said(found)
-        lines.append(_comment(f'"{kind}": {said}') if rate is None else f"{_quoted(kind)} = {rate!r}  {_comment(said)}")
+    for kind, estimate in fitted.rates.items():
+        rate, remark = profile.rates.get(kind), _remark(estimate)
+        lines.append(_comment(f'"{kind}": {remark}') if rate is None else f"{_quoted(kind)} = {rate!r}  {_comment(remark)}")
     lines += ["", "[clears]"] + ([_comment(notes["clears"])] if "clears" in notes else [])
     lines += [_assigned(name, value) for name, value in profile.clears.model_dump().items()]
     lines += ["", "[abilities]"] + ([_comment(notes["abilities"])] if "abilities" in notes else [])
@@ -42,25 +42,25 @@ def to_toml(fitted: Fitted) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _said(found: RateEstimate) -> str:
-    """Interval, counts and note in words."""
-    parts = [found.note] if found.note else []
-    if found.interval is not None:
-        low, high = found.interval.low, found.interval.high
-        counts = f"{round(found.count, 2):g} of {found.points:.0f} points"
-        between = f"[{low:.4f}, {high:.4f}], {counts}" if found.count else f"0 of {found.points:.0f} points, at most {high:.4f}"
+def _remark(rate: RateEstimate) -> str:
+    """Return interval, counts and note in words."""
+    parts = [rate.note] if rate.note else []
+    if rate.interval is not None:
+        low, high = rate.interval.low, rate.interval.high
+        counts = f"{round(rate.count, 2):g} of {rate.points:.0f} points"
+        between = f"[{low:.4f}, {high:.4f}], {counts}" if rate.count else f"0 of {rate.points:.0f} points, at most {high:.4f}"
         parts.insert(0, between)
     return "; ".join(parts) or "no point at which it could strike"
 
 
 def _assigned(name: str, value: Any, notes: Mapping[str, str] | None = None) -> str:
-    written = str(value).lower() if isinstance(value, bool) else _quoted(value) if isinstance(value, str) else repr(value)
+    value_text = str(value).lower() if isinstance(value, bool) else _quoted(value) if isinstance(value, str) else repr(value)
     note = (notes or {}).get(name)
-    return f"{name} = {written}" + (f"  {_comment(note)}" if note else "")
+    return f"{name} = {value_text}" + (f"  {_comment(note)}" if note else "")
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string."""
+    """Return a TOML basic string."""
     return '"' + "".join(_ESCAPES.get(char) or _escaped(char) for char in text) + '"'
 
 
@@ -72,7 +72,7 @@ def _escaped(char: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """On one line, whatever a run's names hold."""
+    """Return a comment on one line, whatever characters a run's names have."""
     return "# " + "".join(char if char.isprintable() else " " for char in text)
 
 
@@ -80,5 +80,5 @@ _REMARK = re.compile(r'^(?:# )?"([a-z_.]+)"(?:: | = [^#]*# )(.*)$', re.MULTILINE
 
 
 def remarks(text: str) -> dict[str, str]:
-    """Kind of fault → what a fitted profile's file says of its rate."""
-    return {kind: said for kind, said in _REMARK.findall(text) if kind in FAULT_KINDS}
+    """Return kind of fault → remark on its rate in a fitted profile's file."""
+    return {kind: remark for kind, remark in _REMARK.findall(text) if kind in FAULT_KINDS}

@@ -70,7 +70,11 @@ class TaskLine(_Part):
     def lists(self) -> dict[str, tuple[Any, ...]]:
         """Return the known fields in the order of the file: measures, then what came of each trial."""
         ends = {"stop": self.stop, "outcome": self.outcome, "course": self.course}
-        return {PRIMARY: self.accuracy} | self.__pydantic_extra__ | {name: values for name, values in ends.items() if values is not None}
+        return (
+            {PRIMARY: self.accuracy}
+            | self.__pydantic_extra__
+            | {name: values for name, values in ends.items() if values is not None}
+        )
 
     @model_validator(mode="after")
     def _measures_of_equal_length(self) -> Self:
@@ -200,11 +204,9 @@ _ELSEWHERE = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency", "wo
 
 def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings needed to run it again, without unset ones."""
-    shared = {name: value for name, value in config.items() if name not in _ELSEWHERE}
-    parts = {
-        name: {k: v for k, v in value.items() if v is not None} for name, value in shared.items() if isinstance(value, Mapping)
-    }
-    return {name: value for name, value in (shared | parts).items() if value is not None and value != {}}
+    own = {name: value for name, value in config.items() if name not in _ELSEWHERE}
+    parts = {name: {k: v for k, v in value.items() if v is not None} for name, value in own.items() if isinstance(value, Mapping)}
+    return {name: value for name, value in (own | parts).items() if value is not None and value != {}}
 
 
 def troubles(run: Results) -> list[str]:

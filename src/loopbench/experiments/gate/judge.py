@@ -71,13 +71,13 @@ def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
     Arms match by name, or else if each side has a single loop under the same model and profile.
     """
     in_run = {arm.arm: (arm.model, arm.profile) for arm in manifest.arms}
-    in_baseline = {name: (arm.model, arm.profile) for name, arm in baseline.arms.items()}
+    blessed = {name: (arm.model, arm.profile) for name, arm in baseline.arms.items()}
 
     def alone(conditions: tuple[str, str]) -> str | None:
-        old, new = ([name for name, its in side.items() if its == conditions] for side in (in_baseline, in_run))
+        old, new = ([name for name, its in side.items() if its == conditions] for side in (blessed, in_run))
         return new[0] if len(old) == len(new) == 1 else None
 
-    return {name: name if name in in_run else alone(conditions) for name, conditions in in_baseline.items()}
+    return {name: name if name in in_run else alone(conditions) for name, conditions in blessed.items()}
 
 
 # --- can they be compared? ---
@@ -111,12 +111,9 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
 
 
 def _refuse_other_tasks(run: Results, baseline: Baseline) -> None:
-    in_baseline = {task for arm in baseline.arms.values() for task in arm.tasks}
+    blessed = {task for arm in baseline.arms.values() for task in arm.tasks}
     in_run = {record.task for record in run.records}
-    for tasks, problem in (
-        (in_run - in_baseline, "are not in the baseline"),
-        (in_baseline - in_run, "of the baseline were not run"),
-    ):
+    for tasks, problem in ((in_run - blessed, "are not in the baseline"), (blessed - in_run, "of the baseline were not run")):
         if tasks and (has_all(run) or problem.startswith("are")):
             raise Incomparable(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {_HINT}")
 

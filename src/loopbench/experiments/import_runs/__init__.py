@@ -1,6 +1,6 @@
-"""Runs that other tools made, as run directories of ours: Inspect logs, pydantic-evals reports, tables, and what `formats/` adds.
+"""Importing runs of other tools as run directories: Inspect logs, pydantic-evals reports, tables, and other files of `formats/`.
 
-Nothing of those tools is imported, nothing is unpacked to the disk, and no text of a file is run or used as a path.
+The tools are not imported, nothing is unpacked to the disk, and no text of a file is run or used as a path.
 """
 
 from .foreign_trials import Format, ReadingOptions

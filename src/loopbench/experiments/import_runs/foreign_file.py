@@ -13,7 +13,7 @@ from typing import Any
 from .zip_file import ZipArchive
 
 MAX_FILE_BYTES = 1 << 30
-"""The largest file that is read whole; archives are read member by member."""
+"""Maximum size of a file that is read whole; archives are read member by member."""
 ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Suffixes of files that hold one trial per line, so never one JSON value."""
 ZIP_MAGIC = b"PK\x03\x04"
@@ -67,7 +67,7 @@ class ForeignFile:
 
     @cached_property
     def json_object(self) -> Mapping[str, Any]:
-        """The JSON object that the file holds. Raises ValueError if it does not hold one."""
+        """The file's JSON object. Raises ValueError if there is none."""
         raw = self.content()
         try:
             data = parse_json(raw)
@@ -79,7 +79,7 @@ class ForeignFile:
 
     @cached_property
     def top_level(self) -> Mapping[str, Any]:
-        """The same for recognizing a format: empty if the file is an archive, a file of rows, or not a JSON object."""
+        """The JSON object for recognizing a format; empty if the file is an archive, a file of rows, or something else."""
         if self.is_zip or self.suffix in ROWS:
             return {}
         try:

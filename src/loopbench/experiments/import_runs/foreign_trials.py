@@ -1,4 +1,4 @@
-"""The contract of a foreign format: it recognizes a file and reads it into a ForeignLog, which later becomes records of ours."""
+"""The contract of a foreign format: it recognizes a file and reads it into a ForeignLog, which becomes records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TrialKey = tuple[str, str, int]
 """Arm, task, repeat."""
 
 MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cached_tokens", "seconds")
-"""What a tool may measure of a trial."""
-OURS_ALONE = ("false_success", "repeated_calls")
-"""What our harness measures and no other tool does."""
+"""Measurements of a trial that a tool may report."""
+ONLY_OURS = ("false_success", "repeated_calls")
+"""Measurements that only this harness reports."""
 _SAME_IN_RECORD = (
     *("arm", "task", "repeat", "status", "reason", "stop"),
     *("answer", "cost_usd", "confidence", "cluster", "attempt"),
@@ -29,34 +29,34 @@ _SAME_IN_RECORD = (
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
-    """The user's choices where files can be read in several ways."""
+    """The user's choices for ambiguous files."""
 
     scorer: str | None = None
-    """Which score is the accuracy if there are several: a scorer, an evaluator, a column."""
+    """The score to use as accuracy if there are several: a scorer, an evaluator, a column."""
     scale: ScoreScale | None = None
-    """Scale of numeric scores; None: 0 to 1."""
+    """The scale of numeric scores; None: 0 to 1."""
     cluster: str | None = None
-    """Key of the metadata, or column, that names what tasks share."""
+    """The metadata key or column that names the cluster of tasks."""
     errors_as_failures: bool = False
-    """Trials that an error ended are scored 0: the error was the agent's own, not the infrastructure's."""
+    """Whether trials that end in an error are scored 0, as the agent's own failures instead of the infrastructure's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignTrial:
-    """One trial as another tool reports it. None: the tool does not say."""
+    """One trial as reported by another tool; None: not reported."""
 
     arm: str
     task: str
     repeat: int
-    """0-based."""
+    """The 0-based repeat."""
     status: Status = "scored"
     reason: str = ""
     score: float | None = None
-    """In [0, 1]; every scored trial has one."""
+    """The score in [0, 1]; every scored trial has one."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Other scores of the same trial, in [0, 1]."""
     stop: str | None = None
-    """An errored trial has `crashed` if it ran and an error ended it."""
+    """The stop; `crashed` for an errored trial that ran and ended in an error."""
     answer: Any = None
     steps: int | None = None
     lm_calls: int | None = None
@@ -92,11 +92,11 @@ class ForeignTrial:
     @property
     def unknown(self) -> tuple[str, ...]:
         """Metrics and fields of the record that the tool does not report."""
-        missing = [name for name in MEASURED if getattr(self, "split_tokens" if name == "tokens" else name) is None]
-        return (*missing, *OURS_ALONE)
+        unreported = [name for name in MEASURED if getattr(self, "split_tokens" if name == "tokens" else name) is None]
+        return (*unreported, *ONLY_OURS)
 
     def record(self, suite: str, suite_digest: str) -> Record:
-        """Return the trial as a record of ours; `unknown` names what the tool does not report, which tables show as –."""
+        """Return the trial as a record; `unknown` lists the unreported fields, which tables show as –."""
         others = {name: value for name, value in self.scores.items() if name != PRIMARY}
         input_tokens, output_tokens = self.split_tokens or (0, 0)
         return Record(
@@ -118,7 +118,7 @@ class ForeignTrial:
 
 @dataclass(frozen=True, slots=True)
 class ForeignArm:
-    """What an arm is made of, as far as the file says."""
+    """An arm, as far as the file describes it."""
 
     name: str
     loop: str = ""
@@ -136,17 +136,17 @@ class ForeignLog:
     asked: Mapping[str, str]
     """Task → digest of its question and its right answer; empty if unknown. Also tasks that were due and did not run."""
     by: str = ""
-    """Tool and version that wrote it; empty if it does not say."""
+    """Tool and version that wrote it; empty if unknown."""
     scorer: str = ""
     """Name of the score that is the accuracy; empty if the file has only one, without a name."""
     unfinished: str = ""
-    """Why trials are missing; empty if the file is complete."""
+    """The reason why trials are missing; empty if the file is complete."""
     due_repeats: int = 1
     """Trials that were due per arm and task, as far as the file says."""
     notes: tuple[str, ...] = ()
     """Remarks for the user."""
     path: Path = Path()
-    """This and the next two are the importer's to fill in."""
+    """The path; the importer fills in this field and the next two."""
     format: str = ""
     sha256: str = ""
 
@@ -161,8 +161,8 @@ class Format:
     """One format: each file in `formats/` defines one as FORMAT."""
 
     name: str
-    """What `--format` takes."""
+    """The name for `--format`."""
     recognizes: Callable[[ForeignFile], bool]
-    """Tell whether a file is of this format. Must not raise."""
+    """A function that tells whether a file has this format; it must not raise."""
     read: Callable[[ForeignFile, ReadingOptions], ForeignLog]
-    """Read a file. Raises ValueError in one line that says what is wrong and where."""
+    """A function that reads a file; it raises ValueError with a one-line message about the error and its place."""

@@ -23,8 +23,8 @@ FORMATS_PACKAGE = f"{__package__}.formats"
 
 def known_formats() -> Mapping[str, Format]:
     """Return the formats of the files in `formats/` by name, in the order of the files."""
-    found: list[Format] = [module_in(FORMATS_PACKAGE, name).FORMAT for name in names_in(FORMATS_PACKAGE)]
-    return {one.name: one for one in found}
+    formats: list[Format] = [module_in(FORMATS_PACKAGE, name).FORMAT for name in names_in(FORMATS_PACKAGE)]
+    return {item.name: item for item in formats}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ImportedRun:
 def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | None = None, runs: Path = RUNS) -> ImportedRun:
     """Write a run directory, `folder` or a new one below `runs`; if anything is wrong, leave none behind.
 
-    Raises ValueError in one line that names the file and the place in it, or a `folder` that exists already, and OSError.
+    Raises ValueError with a one-line message that names the file and the place in it or an existing `folder`, and OSError.
     """
     if folder is not None and (folder.exists() or folder.is_symlink()):
         raise ValueError(f"{folder}: exists already; take another --name")
@@ -65,9 +65,9 @@ def read_file(path: Path, request: ImportRequest) -> ForeignLog:
         try:
             with open_file(path) as stream:
                 file = ForeignFile(path, stream)
-                chosen = _format_of(file, request.format)
-                log = chosen.read(file, request.reading)
-                return replace(log, path=path, format=chosen.name, sha256=file.sha256)
+                selected = _format_of(file, request.format)
+                log = selected.read(file, request.reading)
+                return replace(log, path=path, format=selected.name, sha256=file.sha256)
         except RecursionError:
             raise ValueError("nested too deep") from None
         except MemoryError:
@@ -75,15 +75,15 @@ def read_file(path: Path, request: ImportRequest) -> ForeignLog:
 
 
 def _format_of(file: ForeignFile, name: str | None) -> Format:
-    known = known_formats()
-    hint = f"say what it is: --format {'|'.join(known)}"
+    formats = known_formats()
+    hint = f"say what it is: --format {'|'.join(formats)}"
     if name is not None:
-        if name not in known:
+        if name not in formats:
             raise ValueError(f"no format {name!r}; {hint}")
-        return known[name]
-    found = next((one for one in known.values() if one.recognizes(file)), None)
-    if found is not None:
-        return found
+        return formats[name]
+    match = next((item for item in formats.values() if item.recognizes(file)), None)
+    if match is not None:
+        return match
     try:
         _ = file.json_object
     except ValueError as error:

@@ -19,30 +19,30 @@ from .foreign_trials import ForeignArm, ForeignLog, ForeignTrial, ReadingOptions
 from .values import located, name_of, names_in_a_line, shown
 
 VERSION, PROFILE = "imported", "imported"
-"""The suite's version, and every arm's profile: none of our faults were injected."""
+"""The suite's version and every arm's profile, because no faults were injected."""
 ARMS_OR_REPEATS = "say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
 MAX_ARMS = 64
-"""Nobody compares more: a wrong column was taken."""
+"""Maximum number of arms; more are a sign of a wrong column."""
 MAX_CELLS = 2_000_000
-"""Arms × tasks × repeats."""
+"""Maximum of arms × tasks × repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What the user wants to be made of the files."""
+    """The user's request for an import."""
 
     format: str | None = None
-    """Name of the format of all files; None: recognized in each file."""
+    """The format of all files; None: recognized in each file."""
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     arms: Sequence[str] = ()
-    """Names for the files' arms, one per file, in place of the files' own; equal ones are repeats of one arm."""
+    """Names that replace the files' arm names, one per file; equal ones are repeats of one arm."""
     suite: str | None = None
-    """Name of the list of tasks, in place of the files' own."""
+    """A name that replaces the files' name of the suite."""
     alpha: float = ALPHA
     margin: float = MARGIN
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a level or a margin outside of (0, 1)."""
+        """Check level and margin. Raises ValueError if one is outside of (0, 1)."""
         for name, value in (("alpha", self.alpha), ("margin", self.margin)):
             if not 0 < value < 1:
                 raise ValueError(f"--{name} is not between 0 and 1: {value:g}")
@@ -50,7 +50,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """All files in one run."""
+    """The content of all files, joined into one run."""
 
     manifest: Manifest
     records: tuple[Record, ...]
@@ -80,23 +80,23 @@ def rename_arms(logs: Sequence[ForeignLog], names: Sequence[str]) -> list[Foreig
 
 
 def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
-    """Join files into one comparison. Raises ValueError if they ask different things, or hold the same trial twice."""
-    arms, asked, scorer = _arms(logs), _asked(logs), _scorer(logs)
+    """Join files into one comparison. Raises ValueError if their questions differ, or for duplicate trials."""
+    arms, questions, scorer = _arms(logs), _questions(logs), _scorer(logs)
     suite = _suite(logs) if request.suite is None else name_of(request.suite, "--suite")
     repeats = max(log.repeats for log in logs)
-    if len(arms) * len(asked) * repeats > MAX_CELLS:
-        raise ValueError(f"{len(arms)} arms × {len(asked)} tasks × {repeats} repeats are more than {MAX_CELLS} trials")
-    where = ", ".join(str(log.path) for log in logs)
-    trials = _complete(logs, arms, asked, repeats)
-    with located(where):
+    if len(arms) * len(questions) * repeats > MAX_CELLS:
+        raise ValueError(f"{len(arms)} arms × {len(questions)} tasks × {repeats} repeats are more than {MAX_CELLS} trials")
+    paths = ", ".join(str(log.path) for log in logs)
+    trials = _complete(logs, arms, questions, repeats)
+    with located(paths):
         trials = _clustered(trials)
     reading = request.reading
     if reading.cluster is not None and not any(trial.cluster for trial in trials):
-        raise ValueError(f"{where}: --cluster: no trial has {shown(reading.cluster)}")
+        raise ValueError(f"{paths}: --cluster: no trial has {shown(reading.cluster)}")
     if reading.errors_as_failures:
         trials = [_failure(trial) for trial in trials]
     scale = None if reading.scale is None else str(reading.scale)
-    suite_digest = digest([sorted(asked.items()), scorer, scale])
+    suite_digest = digest([sorted(questions.items()), scorer, scale])
     manifest = Manifest(
         created=timestamp(),
         imported=ImportOrigin.model_validate(_origin(logs, reading) | {"scorer": scorer, "scale": scale}),
@@ -111,7 +111,7 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         },
         seed=0,
         versions={"record": RECORD_VERSION, "policy_and_profiles": None},
-        suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(asked)),
+        suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
         profiles={PROFILE: digest(PROFILE)},
         arms=tuple(map(_arm_entry, arms)),
         packages={"loopbench": package_version("loopbench")},
@@ -145,35 +145,35 @@ def _arm_entry(arm: ForeignArm) -> ArmEntry:
     return ArmEntry(arm=arm.name, loop=loop, options=options, model=arm.model, profile=PROFILE, code="")
 
 
-# --- what has to agree ---
+# --- consistency ---
 
 
 def _arms(logs: Sequence[ForeignLog]) -> tuple[ForeignArm, ...]:
     """Return each arm once, in the order of the files."""
-    found: dict[str, ForeignArm] = {}
+    by_name: dict[str, ForeignArm] = {}
     for log in logs:
         if not log.trials:
             raise ValueError(f"{log.path}: holds no trial")
         for arm in log.arms:
-            known = found.setdefault(arm.name, arm)
-            if known.model != arm.model:
-                found[arm.name] = replace(known, model="several")
-    if len(found) > MAX_ARMS:
-        raise ValueError(f"{logs[0].path}: {len(found)} arms, more than {MAX_ARMS}: {names_in_a_line(list(found))}")
-    return tuple(found.values())
+            first = by_name.setdefault(arm.name, arm)
+            if first.model != arm.model:
+                by_name[arm.name] = replace(first, model="several")
+    if len(by_name) > MAX_ARMS:
+        raise ValueError(f"{logs[0].path}: {len(by_name)} arms, more than {MAX_ARMS}: {names_in_a_line(list(by_name))}")
+    return tuple(by_name.values())
 
 
-def _asked(logs: Sequence[ForeignLog]) -> dict[str, str]:
+def _questions(logs: Sequence[ForeignLog]) -> dict[str, str]:
     """Return the digest of each task's question, which must be the same in every file that has it."""
-    found: dict[str, tuple[str, ForeignLog]] = {}
+    by_task: dict[str, tuple[str, ForeignLog]] = {}
     for log in logs:
-        for task, asked in log.asked.items():
-            known, first = found.setdefault(task, (asked, log))
-            if known and asked and known != asked:
+        for task, question in log.asked.items():
+            first_question, first = by_task.setdefault(task, (question, log))
+            if first_question and question and first_question != question:
                 raise ValueError(f"{log.path}: task {shown(task)} asks, or expects, something else than in {first.path}")
-            if asked and not known:
-                found[task] = (asked, log)
-    return {task: asked for task, (asked, _) in found.items()}
+            if question and not first_question:
+                by_task[task] = (question, log)
+    return {task: question for task, (question, _) in by_task.items()}
 
 
 def _scorer(logs: Sequence[ForeignLog]) -> str:
@@ -199,18 +199,18 @@ def _suite(logs: Sequence[ForeignLog]) -> str:
 
 def _complete(logs: Sequence[ForeignLog], arms: Sequence[ForeignArm], tasks: Iterable[str], repeats: int) -> list[ForeignTrial]:
     """Return a trial for every cell: if no file holds it, errored where the file breaks off, else excluded, with the reason."""
-    found: dict[TrialKey, tuple[ForeignTrial, ForeignLog]] = {}
+    by_key: dict[TrialKey, tuple[ForeignTrial, ForeignLog]] = {}
     for log in logs:
         for trial in log.trials:
-            if trial.key in found:
-                raise ValueError(_duplicate(trial, log, found[trial.key][1]))
-            found[trial.key] = (trial, log)
-    lacking = {arm.name: _lacking(arm.name, [log for log in logs if arm.name in {one.name for one in log.arms}]) for arm in arms}
+            if trial.key in by_key:
+                raise ValueError(_duplicate(trial, log, by_key[trial.key][1]))
+            by_key[trial.key] = (trial, log)
+    missing = {arm.name: _substitute(arm.name, [log for log in logs if arm.name in {one.name for one in log.arms}]) for arm in arms}
     cells = [(arm.name, task, repeat) for arm in arms for task in tasks for repeat in range(repeats)]
-    return [found[cell][0] if cell in found else replace(lacking[cell[0]], task=cell[1], repeat=cell[2]) for cell in cells]
+    return [by_key[cell][0] if cell in by_key else replace(missing[cell[0]], task=cell[1], repeat=cell[2]) for cell in cells]
 
 
-def _lacking(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:
+def _substitute(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:
     broken = next((log for log in logs if log.unfinished), None)
     if broken is not None:
         return ForeignTrial(arm, "", 0, status="errored", reason=f"not run: {broken.unfinished}")
@@ -219,19 +219,19 @@ def _lacking(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:
 
 def _duplicate(trial: ForeignTrial, log: ForeignLog, first: ForeignLog) -> str:
     arm, task, repeat = trial.key
-    said = f"{log.path}: arm {arm}, task {task}, repeat {repeat}"
+    text = f"{log.path}: arm {arm}, task {task}, repeat {repeat}"
     if log is first:
-        return f"{said} is a duplicate"
-    return f"{said} is there and in {first.path}; {ARMS_OR_REPEATS}"
+        return f"{text} is a duplicate"
+    return f"{text} is there and in {first.path}; {ARMS_OR_REPEATS}"
 
 
 def _clustered(trials: Sequence[ForeignTrial]) -> list[ForeignTrial]:
     """Give each trial the cluster of its task: some trials, such as those that never ran, do not name it."""
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for trial in trials:
-        if trial.cluster and found.setdefault(trial.task, trial.cluster) != trial.cluster:
-            raise ValueError(f"task {shown(trial.task)} is of two clusters, {shown(found[trial.task])} and {shown(trial.cluster)}")
-    return [replace(trial, cluster=found.get(trial.task, "")) for trial in trials]
+        if trial.cluster and known.setdefault(trial.task, trial.cluster) != trial.cluster:
+            raise ValueError(f"task {shown(trial.task)} is of two clusters, {shown(known[trial.task])} and {shown(trial.cluster)}")
+    return [replace(trial, cluster=known.get(trial.task, "")) for trial in trials]
 
 
 def _failure(trial: ForeignTrial) -> ForeignTrial:

@@ -1,4 +1,4 @@
-"""Checked values from a file that may hold anything: each has the type asked for, or a ValueError says in one line what it is."""
+"""Checked values from a file that may hold anything: each has the requested type, or a one-line ValueError describes it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any
 from loopbench.protocol.redact import redact
 
 MAX_COUNT = 10**15
-"""Most steps, calls or tokens of one trial: more is not a count."""
+"""Maximum number of steps, calls or tokens of one trial."""
 MAX_AMOUNT = 1e15
-"""Most dollars or seconds."""
+"""Maximum number of dollars or seconds."""
 MAX_NAME_CHARS = 300
-"""Longest name of a task, arm or cluster."""
+"""Maximum length of the name of a task, arm or cluster."""
 MAX_REASON_CHARS = 300
 MAX_ANSWER_CHARS = 4000
 MAX_SHOWN = 60
-"""Characters of a bad value that an error shows."""
+"""Maximum number of characters of a bad value in an error."""
 ROUNDING = 1e-9
-"""How far a score may lie outside of its scale."""
+"""Tolerance for a score outside of its scale."""
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+", re.ASCII)
 _HALF = re.compile("[\ud800-\udfff]")
-"""Half of a UTF-16 pair: JSON can spell one alone, and no file in UTF-8 can hold it."""
+"""Half of a UTF-16 pair, which JSON can represent alone and UTF-8 cannot."""
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Correct, partial, incorrect, no answer: Inspect's `value_to_float`."""
 _WORDS = {
@@ -36,12 +36,12 @@ _WORDS = {
     **dict.fromkeys(("no", "false", "fail", "failed", "incorrect"), 0.0),
 }
 _NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none"})
-"""How tables spell that there is no value."""
+"""The spellings of a missing value in tables."""
 
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Put the place before the text of a ValueError raised inside."""
+    """Prefix the message of a ValueError raised inside with its place."""
     try:
         yield
     except ValueError as error:
@@ -49,9 +49,9 @@ def located(where: str) -> Iterator[None]:
 
 
 def shown(value: Any) -> str:
-    """Show a bad value, shortened."""
+    """Return a bad value as a short text."""
     if isinstance(value, int) and abs(value) > MAX_COUNT:
-        return "a number beyond all measure"  # Python refuses to spell out one of more than 4,300 digits
+        return "a huge number"  # Python does not print more than 4,300 digits
     return cut(repr(value), MAX_SHOWN)
 
 
@@ -108,7 +108,7 @@ def name_of(value: Any, what: str) -> str:
 
 
 def label_of(value: Any, what: str) -> str:
-    """Return what tasks share, as text; empty if absent."""
+    """Return a cluster label as text; empty if absent."""
     if value is None or value == "":
         return ""
     if isinstance(value, bool | float):
@@ -141,26 +141,26 @@ def number(value: Any, what: str) -> float | None:
 
 def amount(value: Any, what: str) -> float | None:
     """Return a number from 0 on, such as dollars or seconds; None if absent."""
-    found = number(value, what)
-    if found is not None and found < 0:
+    result = number(value, what)
+    if result is not None and result < 0:
         raise ValueError(f"{what} is negative: {shown(value)}")
-    return found
+    return result
 
 
 def count(value: Any, what: str) -> int | None:
     """Return a whole number from 0 on; None if absent."""
-    found = amount(value, what)
-    if found is not None and not found.is_integer():
+    result = amount(value, what)
+    if result is not None and not result.is_integer():
         raise ValueError(f"{what} is not a whole number: {shown(value)}")
-    return None if found is None else int(found)
+    return None if result is None else int(result)
 
 
 def share(value: Any, what: str) -> float | None:
     """Return a number from 0 to 1; None if absent."""
-    found = number(value, what)
-    if found is not None and not 0 <= found <= 1:
+    result = number(value, what)
+    if result is not None and not 0 <= result <= 1:
         raise ValueError(f"{what} is not within 0 and 1: {shown(value)}")
-    return found
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ UNIT = ScoreScale()
 def score(value: Any, scale: ScoreScale | None) -> float | None:
     """Return a score in [0, 1] from a number on the scale, a truth value, a letter (C, P, I, N) or a word; None if absent.
 
-    Raises ValueError for what is none of these, and for a number outside of the scale.
+    Raises ValueError for any other value, and for a number outside of the scale.
     """
     if is_nothing(value):
         return None
@@ -200,32 +200,32 @@ def score(value: Any, scale: ScoreScale | None) -> float | None:
         return float(value)
     if isinstance(value, str):
         word = value.strip()
-        known = _LETTERS.get(word, _WORDS.get(word.lower()))
-        if known is not None:
-            return known
-    found = number(value, "the score")
-    if found is None:
+        by_word = _LETTERS.get(word, _WORDS.get(word.lower()))
+        if by_word is not None:
+            return by_word
+    raw = number(value, "the score")
+    if raw is None:
         return None
     ends = scale or UNIT
-    made = (found - ends.worst) / (ends.best - ends.worst)
-    if not -ROUNDING <= made <= 1 + ROUNDING:
+    scaled = (raw - ends.worst) / (ends.best - ends.worst)
+    if not -ROUNDING <= scaled <= 1 + ROUNDING:
         low, high = sorted((ends.worst, ends.best))
         hint = "" if scale else "; say what the scale is, --scale 0,100 say"
-        raise ValueError(f"the score {found:g} is not within {low:g} and {high:g}{hint}")
-    return min(max(made, 0.0), 1.0)
+        raise ValueError(f"the score {raw:g} is not within {low:g} and {high:g}{hint}")
+    return min(max(scaled, 0.0), 1.0)
 
 
-def other_scores(found: Mapping[str, Any]) -> dict[str, float]:
-    """Return those that are scores in [0, 1] as they are; leave out the others."""
-    made = {}
-    for name, value in found.items():
+def other_scores(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the values that are scores in [0, 1], without the others."""
+    scores = {}
+    for name, value in values.items():
         try:
-            one = score(value, None)
+            parsed = score(value, None)
         except ValueError:
             continue
-        if one is not None:
-            made[cut(name, MAX_NAME_CHARS)] = one
-    return made
+        if parsed is not None:
+            scores[cut(name, MAX_NAME_CHARS)] = parsed
+    return scores
 
 
 def metadata_label(metadata: Any, key: str | None) -> str:
@@ -258,6 +258,6 @@ def answer_of(value: Any) -> Any:
 
 
 def names_in_a_line(names: Sequence[str], most: int = 8) -> str:
-    """List the first names, and how many others there are."""
+    """Return the first names and the number of others."""
     first = [cut(name, MAX_SHOWN) for name in names[:most]]
     return ", ".join(first) + (f" and {len(names) - most} others" if len(names) > most else "")

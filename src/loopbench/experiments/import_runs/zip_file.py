@@ -83,8 +83,8 @@ class ZipArchive:
 
 def _at_most(file: Any, size: int) -> bytes:
     """Read a file up to one byte more than it should have."""
-    parts, left = [], size + 1
-    while left > 0 and (part := file.read(min(left, _BLOCK))):
+    parts, remaining = [], size + 1
+    while remaining > 0 and (part := file.read(min(remaining, _BLOCK))):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
     return b"".join(parts)

@@ -1,8 +1,8 @@
 """Plans learned from a run: the calls of trials that solved their tasks, so that the scripted model can follow them.
 
-A run on a real or recorded model in, the run's suite with plans out. Of a task's successful trials the one with the fewest calls
-is taken, and the next one where that says nothing. What the trace cannot prove is proved, where tools may be run, by a replay: a
-tool's refusal too, where no call gave a result and there is nothing else to learn.
+The input is a run on a real or recorded model, the output the run's suite with plans. Of a task's successful trials it uses the one
+with the fewest calls, or the next one if that teaches no plan. If tools may be run, a replay proves what the trace cannot, such as
+a tool's refusal if no call gave a result.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from loopbench.runs.store.traces import read_trace
 from .plan_from_trace import (
     FixedValue,
     Kind,
-    Made,
     PlanDraft,
     PlanStep,
+    TrialCall,
     Unlearnable,
     draft_of,
     leaves,
-    made_calls,
     plan_of,
     refused_calls,
+    successful_calls,
 )
 
 DRIFTED = "it stands for another value on replay"
@@ -56,14 +56,14 @@ FAILED = "the call fails with it on replay"
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A plan that was learned."""
+    """A learned plan."""
 
     task: str
     trial: str
     """ARM/TASK/REPEAT."""
     plan: Plan
     kept: tuple[FixedValue, ...]
-    """Values that could have been references."""
+    """The values that could have been references."""
 
     @property
     def references(self) -> int:
@@ -72,21 +72,21 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """A run's suite with the plans that its trials teach."""
+class LearnedSuite:
+    """A run's suite with the plans learned from its trials."""
 
     run: str
-    """Name of its directory."""
+    """The name of the run's directory."""
     config: CompareConfig
     checked: bool
-    """Each plan was replayed, and scored 1.0."""
+    """Whether each plan was replayed and scored 1.0."""
     tasks: tuple[Task, ...]
     """All tasks of the suite, in its order; unchanged if nothing was learned, with the reason if it has no plan."""
     lessons: tuple[Lesson, ...]
-    left: Mapping[str, str]
-    """Task → why nothing was learned for it."""
+    not_learned: Mapping[str, str]
+    """Task → reason why no plan was learned."""
     tools: str = ""
-    """What `--tools` has to name once the tasks are in a file; empty if it has no name."""
+    """The value for `--tools` once the tasks are in a file; empty if the function has no name."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -97,24 +97,24 @@ class Learned:
             "learned": len(self.lessons),
             "references": sum(lesson.references for lesson in self.lessons),
             "plans": [
-                {"task": one.task, "trial": one.trial, "calls": len(one.plan.calls), "references": one.references}
-                for one in self.lessons
+                {"task": lesson.task, "trial": lesson.trial, "calls": len(lesson.plan.calls), "references": lesson.references}
+                for lesson in self.lessons
             ],
             "literal": [
-                {"task": one.task, "call": k.call, "argument": k.argument, "value": k.value, "why": k.why, "seen": list(k.seen)}
-                for one in self.lessons
-                for k in one.kept
+                {"task": lesson.task, "call": k.call, "argument": k.argument, "value": k.value, "why": k.why, "seen": list(k.seen)}
+                for lesson in self.lessons
+                for k in lesson.kept
             ],
-            "not_learned": [{"task": task, "reason": reason} for task, reason in self.left.items()],
+            "not_learned": [{"task": task, "reason": reason} for task, reason in self.not_learned.items()],
         }
 
 
-def learn_run(folder: Path, allow: Collection[str] = (), *, check: bool = False, any_order: bool = False) -> Learned:
-    """Learn plans from a run, whose suite is opened again as the run had it.
+def learn_run(folder: Path, allow: Collection[str] = (), *, check: bool = False, any_order: bool = False) -> LearnedSuite:
+    """Learn plans from a run, whose suite is opened again.
 
-    `allow`: names of code of the user's own that may be imported for it. `check`: replay each plan, which runs the tools; those of
-    loopbench's own suites always are. `any_order`: the tools only read, so that no call has to come after another but for its
-    result. Raises RunError for a run or suite that is not what it was, ValueError or OSError for a suite that cannot be had.
+    `allow`: names of user code that may be imported. `check`: replay each plan, which runs the tools; plans of loopbench's own
+    suites are always replayed. `any_order`: the tools only read, so that calls are ordered only by their results.
+    Raises RunError for a changed run or suite, ValueError or OSError for an unavailable suite.
     """
     config, suite, is_own = open_suite(folder, allow)
     return learn_suite(folder, config, suite, check=check or not is_own, any_order=any_order)
@@ -136,7 +136,7 @@ def open_suite(folder: Path, allow: Collection[str] = ()) -> tuple[CompareConfig
     return config, suite, bool(names)
 
 
-def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: bool = False, any_order: bool = False) -> Learned:
+def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: bool = False, any_order: bool = False) -> LearnedSuite:
     """Learn plans for a suite from a run on it."""
     name = folder.resolve().name
     records: dict[str, list[Record]] = defaultdict(list)
@@ -144,20 +144,20 @@ def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: boo
         records[record.task].append(record)
     tasks: list[Task] = []
     lessons: list[Lesson] = []
-    left: dict[str, str] = {}
+    not_learned: dict[str, str] = {}
     for task in suite.tasks:
         if task.quarantined:
-            left[task.id] = f"quarantined: {task.quarantined}"
+            not_learned[task.id] = f"quarantined: {task.quarantined}"
             tasks.append(task)
             continue
         try:
-            lesson = _lesson(_Pupil(folder, suite, task, check, any_order), _solved(records.get(task.id, ()), name))
+            lesson = _lesson(_PlanLearner(folder, suite, task, check, any_order), _solved(records.get(task.id, ()), name))
             lessons.append(lesson)
             tasks.append(replace(task, plan=lesson.plan, no_plan=""))
         except Unlearnable as error:
-            left[task.id] = str(error) if task.plan is None else f"{error}; it keeps the plan that it had"
+            not_learned[task.id] = str(error) if task.plan is None else f"{error}; it keeps the plan that it had"
             tasks.append(replace(task, no_plan=str(error)) if task.plan is None else task)
-    return Learned(name, config, check, tuple(tasks), tuple(lessons), left, config.tools or _opener(suite))
+    return LearnedSuite(name, config, check, tuple(tasks), tuple(lessons), not_learned, config.tools or _opener(suite))
 
 
 def _opener(suite: Suite) -> str:
@@ -172,21 +172,21 @@ def _solved(records: Iterable[Record], run: str) -> list[Record]:
     solved = [record for record in scored if record.accuracy >= 1]
     if not solved:
         raise Unlearnable(f"not solved in {run}" if scored else f"not run in {run}")
-    found = [record for record in solved if record.trace_at is not None]
-    if not found:
+    with_trace = [record for record in solved if record.trace_at is not None]
+    if not with_trace:
         raise Unlearnable(f"solved in {run}, but no trace of that was kept")
-    return sorted(found, key=lambda record: (record.tool_calls, record.steps, record.arm, record.repeat))
+    return sorted(with_trace, key=lambda record: (record.tool_calls, record.steps, record.arm, record.repeat))
 
 
 # --- one task ---
 
 
 class _NoResult(Unlearnable):
-    """No call of the trial gave a result."""
+    """A trial in which no call gave a result."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Pupil:
+class _PlanLearner:
     """A task for which a plan is to be learned."""
 
     folder: Path
@@ -195,22 +195,22 @@ class _Pupil:
     check: bool
     any_order: bool
 
-    def lesson(self, record: Record, calls: Callable[[Sequence[TraceEvent]], tuple[Made, ...]] = made_calls) -> Lesson:
+    def lesson(self, record: Record, calls: Callable[[Sequence[TraceEvent]], tuple[TrialCall, ...]] = successful_calls) -> Lesson:
         """Return what a successful trial teaches by the calls that `calls` picks. Raises Unlearnable if it teaches no plan."""
         trial = f"{record.arm}/{record.task}/{record.repeat}"
         try:
             events = read_trace(self.folder, record).events
-            made = calls(events)
-            if not made and self.task.expected is not None:
+            trial_calls = calls(events)
+            if not trial_calls and self.task.expected is not None:
                 is_called = any(isinstance(event, ToolRun) for event in events)
                 raise _NoResult(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
-            draft = draft_of(made, self.task.query, self._kinds(), any_order=self.any_order)
-            plan, kept = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
-            _check_sayable(plan)
-            return Lesson(self.task.id, trial, plan, kept)
+            draft = draft_of(trial_calls, self.task.query, self._kinds(), any_order=self.any_order)
+            plan, fixed_values = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
+            _check_storable(plan)
+            return Lesson(self.task.id, trial, plan, fixed_values)
         except Unlearnable:
             raise
-        except Exception as error:  # a trace that is none, or the suite's own code: no task may cost the others their plans
+        except Exception as error:  # an invalid trace or the suite's own code; one task must not prevent the plans of others
             raise Unlearnable(f"{trial}: {type(error).__name__}: {error_text(error)}") from error
 
     def _kinds(self) -> dict[str, Kind]:
@@ -227,9 +227,9 @@ class _Pupil:
         """Return the plan with an answer that is right, given the calls' results. The end state counts if tools were run."""
         task = self.task if self.check else replace(self.task, end_state=None)
         refuted: tuple[FixedValue, ...] = ()
-        for answer, kept in _answers(task, record, draft):
+        for answer, fixed_values in _answers(task, record, draft):
             if _is_right(task, answer, values, state):
-                return plan_of(draft.steps, answer, task.query), (*draft.kept, *kept, *refuted)
+                return plan_of(draft.steps, answer, task.query), (*draft.kept, *fixed_values, *refuted)
             refuted = refuted or (draft.sources.refuted(answer, DRIFTED) if self.check else ())
         state_too = "" if task.end_state is None else ", or not the end state"
         raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
@@ -241,9 +241,9 @@ class _Pupil:
             if isinstance(replayed, PlanDraft):
                 draft = replayed
                 continue
-            made, state = replayed
-            if (drifted := _drifted(draft.steps, made)) is None:
-                return self._plan(draft, record, {call.call_id: call.value for call in made}, state)
+            results, state = replayed
+            if (drifted := _changed_call(draft.steps, results)) is None:
+                return self._plan(draft, record, {call.call_id: call.value for call in results}, state)
             draft = draft.with_literals(drifted, DRIFTED)
 
     async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any] | PlanDraft:
@@ -253,17 +253,17 @@ class _Pupil:
         reached: list[str] = []
         environment = self.suite.open(task)
         try:
-            made = await carry_out(task, _noted(plan.calls, reached), Toolbox(environment.tools))
+            results = await carry_out(task, _with_progress(plan.calls, reached), Toolbox(environment.tools))
         except ValueError as error:
             return _without_refs(draft, reached[-1], str(error))
         else:
-            return made, environment.state()
+            return results, environment.state()
         finally:
             environment.close()
 
 
-def _lesson(pupil: _Pupil, trials: Sequence[Record]) -> Lesson:
-    """Learn from the first trial that teaches a plan. Raises Unlearnable with what is wrong with the first one if none does."""
+def _lesson(pupil: _PlanLearner, trials: Sequence[Record]) -> Lesson:
+    """Learn from the first trial that teaches a plan. Raises Unlearnable with the first failure if none does."""
     failures = []
     for record in trials:
         try:
@@ -277,30 +277,30 @@ def _lesson(pupil: _Pupil, trials: Sequence[Record]) -> Lesson:
     raise failures[0]
 
 
-def _without_refs(draft: PlanDraft, call: str, why: str) -> PlanDraft:
+def _without_refs(draft: PlanDraft, call: str, reason: str) -> PlanDraft:
     """Return the draft without the references of a call that failed. Raises Unlearnable if it has none."""
     step = next(step for step in draft.steps if step.id == call)
     if not any(refs(step.arguments)):
-        raise Unlearnable(f"its calls do not replay: {why}")
+        raise Unlearnable(f"its calls do not replay: {reason}")
     return draft.with_literals(call, FAILED)
 
 
-def _noted(calls: Iterable[PlannedCall], reached: list[str]) -> Iterator[PlannedCall]:
+def _with_progress(calls: Iterable[PlannedCall], reached: list[str]) -> Iterator[PlannedCall]:
     for call in calls:
         reached.append(call.id)
         yield call
 
 
-def _drifted(steps: Sequence[PlanStep], made: Sequence[Replayed]) -> str | None:
-    """The first call whose references stand for other values than the run had, though the results that they lead to are the same.
+def _changed_call(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> str | None:
+    """Return the first call whose references give other values than in the run, though the results are the same.
 
-    They walk into what only reads like JSON. Where the results differ, an id drawn anew say, so may what refers to them.
+    Such references point into text that only looks like JSON. If results differ, such as in a new id, references may differ too.
     """
-    texts = {step.id: step.made.text for step in steps}
-    now = {call.call_id: call.text for call in made}
-    for step, call in zip(steps, made, strict=True):
+    texts = {step.id: step.call.text for step in steps}
+    now = {call.call_id: call.text for call in replayed}
+    for step, call in zip(steps, replayed, strict=True):
         used = {ref.call for ref in refs(step.arguments)}
-        if used and all(texts[name] == now[name] for name in used) and call.arguments != step.made.arguments:
+        if used and all(texts[name] == now[name] for name in used) and call.arguments != step.call.arguments:
             return step.id
     return None
 
@@ -312,15 +312,15 @@ def _answers(task: Task, record: Record, draft: PlanDraft) -> Iterator[tuple[Any
         return
     values = [value for value in (task.expected, record.answer) if value is not None and MARK not in render_value(value)]
     filled = [draft.sources.answer(value) for value in values]
-    yield from ((answer, kept) for answer, kept in filled if any(refs(answer)))
-    yield from ((value, kept) for value, (_, kept) in zip(values, filled, strict=True))
+    yield from ((answer, fixed_values) for answer, fixed_values in filled if any(refs(answer)))
+    yield from ((value, fixed_values) for value, (_, fixed_values) in zip(values, filled, strict=True))
 
 
 def _is_right(task: Task, answer: Any, values: Mapping[str, Any], state: Any) -> bool:
     """Tell whether the answer, as a loop states it, scores 1.0."""
     try:
         stated = "not determined" if answer is None else resolve(answer, values)
-    except (KeyError, IndexError, TypeError):  # it walks into a result that only reads like JSON
+    except (KeyError, IndexError, TypeError):  # a reference into text that only looks like JSON
         return False
     if task.query.schema is None:
         stated = render_value(stated)
@@ -328,16 +328,16 @@ def _is_right(task: Task, answer: Any, values: Mapping[str, Any], state: Any) ->
 
 
 MAX_DEPTH = 60
-"""Most levels of a plan; readers of files bound theirs too."""
+"""Maximum depth of a plan, which readers of files limit too."""
 
 
-def _check_sayable(plan: Plan) -> None:
-    """Raises Unlearnable for a plan that a file cannot hold: nested too deep, or with half of a surrogate pair."""
-    made = plan_to_json(plan)
-    if any(len(path) > MAX_DEPTH for path, _ in leaves(made)):
+def _check_storable(plan: Plan) -> None:
+    """Raise Unlearnable for a plan that a file cannot store: nested too deep, or with half of a surrogate pair."""
+    data = plan_to_json(plan)
+    if any(len(path) > MAX_DEPTH for path, _ in leaves(data)):
         raise Unlearnable(f"its calls are nested deeper than {MAX_DEPTH} levels")
     try:
-        json.dumps(made, ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise Unlearnable("its calls hold half of a surrogate pair, which is no text") from None
 
@@ -351,18 +351,18 @@ def kind_of(tool: Tool) -> Kind:
 
 
 _WALKED = (dict, list, tuple, Mapping, Sequence, bool, int, float, type(None))
-"""Types of results that references can walk as their JSON reads, if what they hold is of these types too."""
+"""Types of results into whose JSON references can point, if their items have these types too."""
 
 
 def _kind(stated: Any) -> Kind:
-    """Return the kind of a type and its parts. Only JSON's own types read back as they are written: a date is not a text."""
+    """Return the kind of a type and its parts. Only JSON's own types survive JSON: a date does not read back as a date."""
     origin, parts = get_origin(stated), get_args(stated)
     if origin is Annotated:
         return _kind(parts[0])
     if origin is Literal:
-        return _least({_kind(type(value)) for value in parts})
+        return _weakest({_kind(type(value)) for value in parts})
     if origin in (Union, UnionType):
-        return _least({_kind(part) for part in parts})
+        return _weakest({_kind(part) for part in parts})
     kind = origin or stated
     if kind is str:
         return "text"
@@ -374,7 +374,7 @@ def _kind(stated: Any) -> Kind:
     return "other" if set(keys) - {str, Any} or "other" in map(_kind, parts) else "json"
 
 
-def _least(kinds: Collection[Kind]) -> Kind:
+def _weakest(kinds: Collection[Kind]) -> Kind:
     """Return the least of several kinds: a value that may be any of them promises no more."""
     return "other" if "other" in kinds else "text" if set(kinds) == {"text"} else "json"
 
@@ -390,11 +390,11 @@ def check_out(out: Path, *, force: bool) -> None:
         raise ValueError(f"{out}: there is no folder {out.parent}")
 
 
-def write_suite(learned: Learned, out: Path, *, only_learned: bool = False) -> None:
+def write_suite(learned: LearnedSuite, out: Path, *, only_learned: bool = False) -> None:
     """Write one line of JSON per task, all of them or none. Raises ValueError if no plan was learned."""
     if not learned.lessons:
-        most = Counter(learned.left.values()).most_common(3)
-        raise ValueError(f"{learned.run}: no plan was learned ({'; '.join(f'{n} tasks: {why}' for why, n in most)})")
+        most = Counter(learned.not_learned.values()).most_common(3)
+        raise ValueError(f"{learned.run}: no plan was learned ({'; '.join(f'{n} tasks: {reason}' for reason, n in most)})")
     tasks = [task for task in learned.tasks if not only_learned or (task.plan is not None and not task.quarantined)]
     scratch = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:

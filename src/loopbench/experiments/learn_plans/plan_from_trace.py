@@ -1,4 +1,4 @@
-"""Turns a trace into a plan: the calls that gave a result, with references to earlier results. Pure functions."""
+"""Turning a trace into a plan: the calls with a result, with references to earlier results. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from loopbench.protocol.redact import MARK, redact
 from loopbench.protocol.wire import from_json
 
 MIN_NUMBER = 10
-"""Whole numbers closer to zero are too common to tell where they came from."""
+"""Minimum absolute value of an integer to trace to its source; smaller ones are too common."""
 MIN_TEXT_CHARS = 3
-"""Texts of fewer characters are too common as well."""
+"""Minimum length of a text to trace to its source."""
 MAX_GOAL = 160
-"""Longest goal, in characters."""
+"""Maximum length of a goal."""
 ANSWER = "answer"
 
 Kind = Literal["json", "text", "other"]
-"""What a tool gives: a value that a reference can walk as its JSON reads; text; an object, into which no reference leads."""
+"""The kind of a tool's result: a JSON value into which references can point; text; an object without references."""
 
 _TRUE_RESULT = frozenset({"", "tool.slow"})
-"""Faults under which a call still gives what its tool gave."""
+"""Faults under which a call still has its tool's result."""
 _CUT = re.compile(r"\.\.\. \(truncated, \d+ characters in all\)$")
-"""The end of what `cap` has cut."""
+"""The end of a text that `cap` has cut."""
 
 
 class Unlearnable(ValueError):
-    """No plan can be made of a trial; the message says why."""
+    """No plan can be learned from a trial; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class TrialCall:
     """A call of a trial."""
 
     tool: str
@@ -45,19 +45,19 @@ class Made:
     text: str | None
     """The result; None if some of it was cut off or taken out, so that no value in it can be trusted."""
     turn: int
-    """Calls of one turn were made without knowing each other's results."""
+    """The number of its turn; calls of one turn do not depend on each other's results."""
     failed: bool = False
-    """It gave an error, and no result."""
+    """Whether it gave an error instead of a result."""
 
     @property
     def key(self) -> str:
-        """Equal for equal calls."""
+        """A key that is equal for equal calls."""
         return canonical_json([self.tool, _plain(self.arguments)])
 
 
 @dataclass(frozen=True, slots=True)
 class FixedValue:
-    """A value that stays as it is, though earlier results hold it too."""
+    """A value that stays fixed although earlier results contain it."""
 
     call: str
     """Id of the planned call, or `answer`."""
@@ -66,15 +66,15 @@ class FixedValue:
     value: str | int | float
     why: str
     seen: tuple[str, ...]
-    """The places of earlier results that hold it."""
+    """The places in earlier results that contain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """A call of a plan that is being written."""
+    """A step of a plan draft."""
 
     id: str
-    made: Made
+    call: TrialCall
     arguments: Mapping[str, Any]
     """The arguments, with references."""
     after: tuple[str, ...]
@@ -83,7 +83,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class PlanDraft:
-    """The steps of a plan that has no answer yet."""
+    """The steps of a plan without an answer."""
 
     steps: tuple[PlanStep, ...]
     sources: Sources
@@ -96,43 +96,43 @@ class PlanDraft:
     def with_literals(self, call: str, why: str) -> PlanDraft:
         """Return the draft with the run's own values in place of one call's references."""
         step = next(step for step in self.steps if step.id == call)
-        steps = tuple(replace(step, arguments=step.made.arguments) if other is step else other for other in self.steps)
-        pairs = zip(leaves(step.arguments), leaves(step.made.arguments), strict=True)
+        steps = tuple(replace(step, arguments=step.call.arguments) if other is step else other for other in self.steps)
+        pairs = zip(leaves(step.arguments), leaves(step.call.arguments), strict=True)
         more = [
             FixedValue(call, dotted(path), leaf, why, (shown(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)
         ]
         return replace(self, steps=steps, kept=(*self.kept, *more))
 
 
-def made_calls(events: Sequence[TraceEvent]) -> tuple[Made, ...]:
+def successful_calls(events: Sequence[TraceEvent]) -> tuple[TrialCall, ...]:
     """Return the calls of a trial that gave a result, in the order in which the results came, each once.
 
-    Raises Unlearnable for what no plan can say: one call with two results, a call whose only result a fault had spoiled, a secret
+    Raises Unlearnable if no plan can represent them: one call with two results, a call whose only result a fault replaced, a secret
     among the arguments.
     """
-    made: dict[str, Made] = {}
+    calls: dict[str, TrialCall] = {}
     spoiled: dict[str, str] = {}
     for event, turn in _runs(events):
         if not event.ok:
             continue
-        call = _made(event, turn)
+        call = _call_of(event, turn)
         if event.fault not in _TRUE_RESULT:
             spoiled[call.key] = call.tool
-        elif made.setdefault(call.key, call).text != call.text:
+        elif calls.setdefault(call.key, call).text != call.text:
             raise Unlearnable(f"it called {call.tool} twice alike and got different results, which no plan can say")
-    for key in spoiled.keys() - made.keys():
+    for key in spoiled.keys() - calls.keys():
         raise Unlearnable(f"the only result of a call of {spoiled[key]} was spoiled by a fault")
-    return tuple(made.values())
+    return tuple(calls.values())
 
 
-def refused_calls(events: Sequence[TraceEvent]) -> tuple[Made, ...]:
+def refused_calls(events: Sequence[TraceEvent]) -> tuple[TrialCall, ...]:
     """Return the calls that their tools refused, each once, of a trial in which no call gave a result. Raises Unlearnable."""
-    made: dict[str, Made] = {}
+    calls: dict[str, TrialCall] = {}
     for event, turn in _runs(events):
         if event.fault in _TRUE_RESULT and not event.never_ran:
-            call = replace(_made(event, turn), text=None, failed=True)
-            made.setdefault(call.key, call)
-    return tuple(made.values())
+            call = replace(_call_of(event, turn), text=None, failed=True)
+            calls.setdefault(call.key, call)
+    return tuple(calls.values())
 
 
 def _runs(events: Sequence[TraceEvent]) -> Iterator[tuple[ToolRun, int]]:
@@ -144,18 +144,18 @@ def _runs(events: Sequence[TraceEvent]) -> Iterator[tuple[ToolRun, int]]:
             yield event, turn
 
 
-def _made(event: ToolRun, turn: int) -> Made:
+def _call_of(event: ToolRun, turn: int) -> TrialCall:
     tool, arguments = event.call.tool, event.call.arguments
     if not isinstance(arguments, dict):
         raise Unlearnable("its trace holds a call that cannot be read")
     text = canonical_json(arguments)
     if MARK in text or redact(text) != text:
         raise Unlearnable(f"there is a secret among the arguments of a call of {tool}")
-    return Made(tool, arguments, None if MARK in event.result or _CUT.search(event.result) else event.result, turn)
+    return TrialCall(tool, arguments, None if MARK in event.result or _CUT.search(event.result) else event.result, turn)
 
 
 def _plain(value: Any) -> Any:
-    """3.0 as 3, at any depth: equal numbers make equal calls."""
+    """Return a value with 3.0 as 3 at any depth, so that equal numbers make equal calls."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
@@ -169,7 +169,7 @@ Path = tuple[str | int, ...]
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield all that is not an object or a list, with the keys and indices that lead to it."""
+    """Yield all values other than objects and lists, with their keys and indices."""
     left = [(path, value)]
     while left:
         path, value = left.pop()
@@ -206,13 +206,13 @@ def result_value(text: str | None, kind: Kind) -> Any:
         return text
     try:
         value = from_json(text)
-        return value if render_value(value) == text else text  # written otherwise, it is a text that happens to be JSON
+        return value if render_value(value) == text else text  # otherwise it is a text that happens to be JSON
     except ValueError:
         return text
 
 
 def _key(value: Any) -> Hashable:
-    """Equal for equal values: numbers by value, text by its characters; None for what says nothing (true, false, null, no text)."""
+    """Return a key that is equal for equal numbers or texts; None for uninformative values (true, false, null, no text)."""
     if isinstance(value, bool) or value is None or value == "":
         return None
     return ("text" if isinstance(value, str) else "number"), value
@@ -228,67 +228,67 @@ _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def _numbers(text: str) -> frozenset[float]:
-    """Every number in a text, without its sign; of "1,250" both readings."""
+    """Return every number in a text without its sign; for "1,250" both readings."""
     parts = (part for token in _DIGITS.findall(text) for part in (token.replace(",", ""), *token.split(",")))
     return frozenset(float(part) for part in parts if part.count(".") <= 1)
 
 
 class Sources:
-    """Where values may have come from: the question, and the results so far."""
+    """The possible sources of values: the question and the results so far."""
 
     def __init__(self, query: Query) -> None:
-        self._asked = query.full_text.casefold()
+        self._question = query.full_text.casefold()
         self._asked_numbers = _numbers(query.full_text)
         self._places: dict[Hashable, list[Ref]] = {}
         self._texts: list[tuple[str, str, frozenset[float]]] = []
         self.values: dict[str, Any] = {}
         """Call → its result as references see it."""
 
-    def add(self, call: str, made: Made, kind: Kind) -> None:
-        """Take a result. A value in it that was an argument of the call came from elsewhere, and does not count as a place."""
-        given = {_key(leaf) for _, leaf in leaves(made.arguments)}
-        self.values[call] = result_value(made.text, kind)
+    def add(self, call: str, result_call: TrialCall, kind: Kind) -> None:
+        """Add a result. Values in it that were arguments of the call come from elsewhere and do not count."""
+        arguments = {_key(leaf) for _, leaf in leaves(result_call.arguments)}
+        self.values[call] = result_value(result_call.text, kind)
         for path, leaf in leaves(self.values[call]):
             key = _key(leaf)
-            if key is not None and not (path and key in given):
+            if key is not None and not (path and key in arguments):
                 self._places.setdefault(key, []).append(Ref(call, path))
-        if made.text is not None:
-            self._texts.append((call, made.text, _numbers(made.text)))
+        if result_call.text is not None:
+            self._texts.append((call, result_call.text, _numbers(result_call.text)))
 
     def argument(self, call: str, path: Path, value: Any) -> Ref | FixedValue | None:
-        """Return the reference for an argument's value, or why it stays fixed though results hold it; None if they do not."""
+        """Return the reference for an argument's value, or a FixedValue with the reason; None if no result contains it."""
         key = _key(value)
         if key is None:
             return None
         places = self._places.get(key, [])
-        asked, common = self._is_asked(value), _is_common(value)
-        if len(places) == 1 and not asked and not common:
+        in_question, common = self._is_asked(value), _is_common(value)
+        if len(places) == 1 and not in_question and not common:
             return places[0]
-        where = tuple(map(shown, places))
-        why = "too common a value" if common else "in the question too" if asked else f"in {len(places)} places"
-        if not places and not asked and not common:
-            where, why = self._inside(value), "inside of a text"
-        return FixedValue(call, dotted(path), value, why, where) if where else None
+        place_names = tuple(map(shown, places))
+        reason = "too common a value" if common else "in the question too" if in_question else f"in {len(places)} places"
+        if not places and not in_question and not common:
+            place_names, reason = self._inside(value), "inside of a text"
+        return FixedValue(call, dotted(path), value, reason, place_names) if place_names else None
 
     def answer(self, value: Any) -> tuple[Any, tuple[FixedValue, ...]]:
         """Return an answer with references for values that have one place, and the values that have several."""
-        kept: list[FixedValue] = []
+        fixed_values: list[FixedValue] = []
 
         def fill(path: Path, leaf: Any) -> Any:
             places = self._places.get(_key(leaf), []) or self._places.get(_key(_read_number(leaf)), [])
             if len(places) > 1:
-                kept.append(FixedValue(ANSWER, dotted(path), leaf, f"in {len(places)} places", tuple(map(shown, places))))
+                fixed_values.append(FixedValue(ANSWER, dotted(path), leaf, f"in {len(places)} places", tuple(map(shown, places))))
             return places[0] if len(places) == 1 else leaf
 
-        return _filled(value, fill), tuple(kept)
+        return _filled(value, fill), tuple(fixed_values)
 
     def refuted(self, answer: Any, why: str) -> tuple[FixedValue, ...]:
         """Return an answer's references as fixed values."""
-        found = [(path, ref) for path, ref in leaves(answer) if isinstance(ref, Ref)]
-        return tuple(FixedValue(ANSWER, dotted(path), ref.of(self.values[ref.call]), why, (shown(ref),)) for path, ref in found)
+        places = [(path, ref) for path, ref in leaves(answer) if isinstance(ref, Ref)]
+        return tuple(FixedValue(ANSWER, dotted(path), ref.of(self.values[ref.call]), why, (shown(ref),)) for path, ref in places)
 
     def _is_asked(self, value: Any) -> bool:
-        return value.casefold() in self._asked if isinstance(value, str) else abs(value) in self._asked_numbers
+        return value.casefold() in self._question if isinstance(value, str) else abs(value) in self._asked_numbers
 
     def _inside(self, value: Any) -> tuple[str, ...]:
         if isinstance(value, str):
@@ -308,38 +308,38 @@ def _read_number(value: Any) -> int | float | None:
 # --- plans ---
 
 
-def draft_of(made: Sequence[Made], query: Query, kinds: Mapping[str, Kind], *, any_order: bool = False) -> PlanDraft:
-    """Steps of a plan: calls refer to results of earlier turns, and come after the calls of the turn before unless `any_order`.
+def draft_of(calls: Sequence[TrialCall], query: Query, kinds: Mapping[str, Kind], *, any_order: bool = False) -> PlanDraft:
+    """Return the draft of a plan: calls refer to results of earlier turns, and follow the previous turn's calls unless `any_order`.
 
-    `kinds`: tool → what it gives; a tool left out gives what its results read as.
+    `kinds`: tool → kind of its results; for other tools their results show the kind.
     """
     sources = Sources(query)
     steps: list[PlanStep] = []
-    kept: list[FixedValue] = []
-    before: tuple[str, ...] = ()
-    numbered = ((f"c{number}", call) for number, call in enumerate(made, 1))
+    fixed_values: list[FixedValue] = []
+    previous: tuple[str, ...] = ()
+    numbered = ((f"c{number}", call) for number, call in enumerate(calls, 1))
     for _, group in itertools.groupby(numbered, key=lambda item: item[1].turn):
         turn = list(group)
         for name, call in turn:
-            arguments, more = _with_refs(name, call.arguments, sources)
-            kept += more
-            steps.append(PlanStep(name, call, arguments, () if any_order else before))
+            arguments, fixed = _with_refs(name, call.arguments, sources)
+            fixed_values += fixed
+            steps.append(PlanStep(name, call, arguments, () if any_order else previous))
         for name, call in turn:
             sources.add(name, call, kinds.get(call.tool, "json"))
-        before = tuple(name for name, _ in turn)
-    return PlanDraft(tuple(steps), sources, tuple(kept))
+        previous = tuple(name for name, _ in turn)
+    return PlanDraft(tuple(steps), sources, tuple(fixed_values))
 
 
 def _with_refs(call: str, arguments: Mapping[str, Any], sources: Sources) -> tuple[Any, list[FixedValue]]:
-    kept: list[FixedValue] = []
+    fixed_values: list[FixedValue] = []
 
     def fill(path: Path, leaf: Any) -> Any:
         found = sources.argument(call, path, leaf)
         if isinstance(found, FixedValue):
-            kept.append(found)
+            fixed_values.append(found)
         return found if isinstance(found, Ref) else leaf
 
-    return _filled(arguments, fill), kept
+    return _filled(arguments, fill), fixed_values
 
 
 def plan_of(steps: Sequence[PlanStep], answer: Any, query: Query) -> Plan:
@@ -348,7 +348,7 @@ def plan_of(steps: Sequence[PlanStep], answer: Any, query: Query) -> Plan:
     for step, goal in zip(steps, _goals(steps, query), strict=True):
         used = {ref.call for ref in refs(step.arguments)}
         after = tuple(name for name in step.after if name not in used)
-        calls.append(PlannedCall(step.id, step.made.tool, step.arguments, goal, fails=step.made.failed, after=after))
+        calls.append(PlannedCall(step.id, step.call.tool, step.arguments, goal, fails=step.call.failed, after=after))
     return Plan(tuple(calls), answer)
 
 
@@ -361,23 +361,23 @@ def _goals(steps: Sequence[PlanStep], query: Query) -> list[str]:
     return next(goals for goals in wordings if _tells_apart(goals, (query.text, query.context)))
 
 
-def _tells_apart(goals: Collection[str], asked: Iterable[str]) -> bool:
-    texts = (*goals, *asked)
+def _tells_apart(goals: Collection[str], questions: Iterable[str]) -> bool:
+    texts = (*goals, *questions)
     return all(sum(goal in text for text in texts) == 1 for goal in goals)
 
 
 _UNSAFE = re.compile(r"[^\w .,:;()'/+=@#%*-]")
-"""Characters that formats escape or rearrange: a goal is looked for in prompts literally."""
+"""Characters that formats escape or rearrange, which a goal must not have because prompts are searched for it literally."""
 
 
 def _goal(number: int, step: PlanStep) -> str:
-    given = ", ".join(f"{name} {_told(value)}" for name, value in step.arguments.items())
-    said = f"Step {number}: call {step.made.tool}{f' with {given}' if given else ''}"
-    said = " ".join(_UNSAFE.sub(" ", redact(said)).split())
-    return f"{said[: MAX_GOAL - 1].rstrip()}."
+    arguments = ", ".join(f"{name} {_value_text(value)}" for name, value in step.arguments.items())
+    goal = f"Step {number}: call {step.call.tool}{f' with {arguments}' if arguments else ''}"
+    goal = " ".join(_UNSAFE.sub(" ", redact(goal)).split())
+    return f"{goal[: MAX_GOAL - 1].rstrip()}."
 
 
-def _told(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Ref):
         return f"from step {value.call.removeprefix('c')}"
     if isinstance(value, dict | list):

@@ -39,7 +39,7 @@ def feedback(record: Record, trace: Trace | None, task: Task) -> str:
     if record.status != "scored":
         return _sentence(f"The trial could not be scored: {_quoted(record.reason)}.")
     events = () if trace is None else trace.events
-    calls = [_actual_call(event) for event in events if isinstance(event, ToolRun)]
+    calls = [_call_of(event) for event in events if isinstance(event, ToolRun)]
     is_right = record.accuracy >= 1
     against_plan = _plan_differences(task.plan, calls) if task.plan is not None and trace is not None else []
     sentences = [
@@ -78,18 +78,16 @@ def _outcome(record: Record, trace: Trace | None, task: Task) -> Iterator[str]:
         yield f"The end state was {_json(actual)}, expected {_json(expected)}."
 
 
-def _differing_parts(actual: Any, expected: Any) -> tuple[Any, Any]:
+def _differing_parts(value: Any, expected: Any) -> tuple[Any, Any]:
     """Return the different items of two objects, which could otherwise be cut off."""
-    if not isinstance(actual, Mapping) or not isinstance(expected, Mapping):
-        return actual, expected
+    if not isinstance(value, Mapping) or not isinstance(expected, Mapping):
+        return value, expected
     keys = [
-        key
-        for key in [*expected, *(key for key in actual if key not in expected)]
-        if not _equal(actual.get(key), expected.get(key))
+        key for key in [*expected, *(key for key in value if key not in expected)] if not _same(value.get(key), expected.get(key))
     ]
     if not keys:  # the scorer is stricter
-        return actual, expected
-    return {key: actual[key] for key in keys if key in actual}, {key: expected[key] for key in keys if key in expected}
+        return value, expected
+    return {key: value[key] for key in keys if key in value}, {key: expected[key] for key in keys if key in expected}
 
 
 def _as_object(answer: Any) -> Any:
@@ -105,7 +103,7 @@ def _as_object(answer: Any) -> Any:
 
 
 @dataclass(slots=True)
-class _ActualCall:
+class _Call:
     """A call in the trial."""
 
     tool: str
@@ -127,9 +125,9 @@ class _ActualCall:
             return self.text
 
 
-def _actual_call(event: ToolRun) -> _ActualCall:
+def _call_of(event: ToolRun) -> _Call:
     arguments = event.call.arguments if isinstance(event.call.arguments, Mapping) else {}
-    return _ActualCall(event.call.tool, arguments, not event.ok, strip_receipts(event.data), not event.fault)
+    return _Call(event.call.tool, arguments, not event.ok, strip_receipts(event.data), not event.fault)
 
 
 class _Unknown:
@@ -144,7 +142,7 @@ class _Comparison:
     """The comparison of a plan's calls with the actual ones."""
 
     plan: Plan
-    calls: Sequence[_ActualCall]
+    calls: Sequence[_Call]
     results: dict[str, Any] = field(default_factory=dict)
     """Planned id → result of a call made as planned."""
 
@@ -154,16 +152,11 @@ class _Comparison:
 
     def _find(self, planned: PlannedCall) -> bool:
         for form in (planned, *planned.alternatives):
-            expected = self.expected_arguments(form)
+            target = self.expected_arguments(form)
             for call in sorted(self.calls, key=lambda call: not call.is_true):
-                if (
-                    not call.is_planned
-                    and call.tool == form.tool
-                    and call.failed == form.fails
-                    and not _differences(call, expected)
-                ):
+                if not call.is_planned and call.tool == form.tool and call.failed == form.fails and not _differences(call, target):
                     call.is_planned, call.was_to_fail = True, form.fails
-                    if call.is_true and _UNKNOWN not in expected.values():
+                    if call.is_true and _UNKNOWN not in target.values():
                         self.results[planned.id] = call.value
                     return True
         return False
@@ -179,42 +172,36 @@ class _Comparison:
             return _UNKNOWN
 
 
-def _plan_differences(plan: Plan, actual_calls: Sequence[_ActualCall]) -> list[str]:
+def _plan_differences(plan: Plan, calls: Sequence[_Call]) -> list[str]:
     """Return sentences about each missing call: its differences from the nearest call of the same tool, or that there is none."""
-    comparison = _Comparison(plan, actual_calls)
+    comparison = _Comparison(plan, calls)
     sentences = []
     for planned in comparison.missing():
-        expected = comparison.expected_arguments(planned)
-        unplanned = [
-            call
-            for call in actual_calls
-            if not call.is_planned and call.tool == planned.tool and not _repeats_planned(call, actual_calls)
-        ]
-        nearest = min(unplanned, key=lambda call: len(_differences(call, expected)), default=None)
+        target = comparison.expected_arguments(planned)
+        unplanned = [call for call in calls if not call.is_planned and call.tool == planned.tool and not _is_repeat(call, calls)]
+        nearest = min(unplanned, key=lambda call: len(_differences(call, target)), default=None)
         if nearest is None:
             arguments = {
-                name: _in_words(planned.arguments[name], plan) if value is _UNKNOWN else value for name, value in expected.items()
+                name: _in_words(planned.arguments[name], plan) if value is _UNKNOWN else value for name, value in target.items()
             }
             sentences.append(f"The plan's call {planned.tool}({_json(arguments)}) was never made.")
             continue
         nearest.is_planned = True
-        for name in _differences(nearest, expected):
-            actual_value, planned_value = nearest.arguments.get(name), expected.get(name)
+        for name in _differences(nearest, target):
+            actual_value, planned_value = nearest.arguments.get(name), target.get(name)
             sentences.append(f"Argument {name} of {planned.tool} was {_json(actual_value)}; the plan has {_json(planned_value)}.")
     return sentences
 
 
-def _repeats_planned(call: _ActualCall, calls: Sequence[_ActualCall]) -> bool:
+def _is_repeat(call: _Call, calls: Sequence[_Call]) -> bool:
     """Return whether a call repeats a planned call."""
-    return any(other.is_planned and other.tool == call.tool and _equal(other.arguments, call.arguments) for other in calls)
+    return any(other.is_planned and other.tool == call.tool and _same(other.arguments, call.arguments) for other in calls)
 
 
-def _differences(call: _ActualCall, expected: Mapping[str, Any]) -> list[str]:
+def _differences(call: _Call, target: Mapping[str, Any]) -> list[str]:
     """Return the arguments in which a call differs; an omitted one counts as null."""
-    names = [*expected, *(name for name in call.arguments if name not in expected)]
-    return [
-        name for name in names if expected.get(name) is not _UNKNOWN and not _equal(call.arguments.get(name), expected.get(name))
-    ]
+    names = [*target, *(name for name in call.arguments if name not in target)]
+    return [name for name in names if target.get(name) is not _UNKNOWN and not _same(call.arguments.get(name), target.get(name))]
 
 
 def _in_words(value: Any, plan: Plan) -> Any:
@@ -226,7 +213,7 @@ def _in_words(value: Any, plan: Plan) -> Any:
     return [_in_words(item, plan) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _same(a: Any, b: Any) -> bool:
     """Return whether two JSON values are equal; a text equals the value that it represents."""
     try:
         return bool(a == b) or render_value(a) == render_value(b)

@@ -18,29 +18,29 @@ from loopbench.runs.manifest import read_manifest, timestamp, write_manifest
 from loopbench.runs.store.files import MANIFEST, RunError
 
 
-def open_test(optimization: Optimization) -> Experiment:
+def open_test(search: Optimization) -> Experiment:
     """Create or reopen the comparison on the test split: each design as it was, and with its program.
 
     Before the first trial, the manifest records when the split was opened, for which programs, and the rollouts until then.
     Raises RunError if it was opened before for other programs.
     """
-    programs = {design.name: design.ended().digest for design in optimization.designs}
-    rollouts = {design.name: log_digest(design.folder / ROLLOUTS) for design in optimization.designs}
-    folder = optimization.folder / TEST
-    manifest = read_optimization_manifest(optimization.folder)
+    programs = {design.name: design.ended().digest for design in search.designs}
+    rollouts = {design.name: log_digest(design.folder / ROLLOUTS) for design in search.designs}
+    folder = search.folder / TEST
+    manifest = read_optimization_manifest(search.folder)
     test = manifest.splits["test"]
     for part, now in (("programs", programs), ("rollouts", rollouts)):
         if test.opened is not None and getattr(test.opened, part) != now:
             raise RunError(
-                f"{optimization.folder}: the test split was opened before, for other {part}; it is opened once: start a new run"
+                f"{search.folder}: the test split was opened before, for other {part}; it is opened once: start a new run"
             )
-    for design in optimization.designs:
+    for design in search.designs:
         if saved_digest(design.folder / PROGRAM) != programs[design.name]:
             raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
     if test.opened is None:
         test = test.model_copy(update={"opened": SplitOpening(at=timestamp(), programs=programs, rollouts=rollouts)})
-        write_manifest(optimization.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
-    config, is_begun = test_config(optimization), (folder / MANIFEST).is_file()
+        write_manifest(search.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
+    config, is_begun = test_config(search), (folder / MANIFEST).is_file()
     if not is_begun:
         return compare_prepare.prepare(config, folder)
     _follow(folder, config)

@@ -249,12 +249,8 @@ def _cost(ended: SearchEnd, arms: Arms, test: Results, tasks: int) -> DesignCost
 
 def total_cost(parts: Sequence[SearchCost]) -> Cost:
     """Return the total cost; its dollars are known if they are known for each part with calls."""
-    with_calls = [part for part in parts if part.calls]
-    dollars = (
-        None
-        if not with_calls or any(part.dollars is None for part in with_calls)
-        else sum(part.dollars or 0.0 for part in with_calls)
-    )
+    used = [part for part in parts if part.calls]
+    dollars = None if not used or any(part.dollars is None for part in used) else sum(part.dollars or 0.0 for part in used)
     return Cost(sum(part.calls for part in parts), sum(part.tokens for part in parts), dollars)
 
 

@@ -214,15 +214,13 @@ class Rollouts:
     def best(self) -> Candidate:
         """Return the best candidate so far, the first of equals: by all dev tasks if several were scored on them, else by all train
         tasks, else by the total lead over the design's own program on the tasks that both were scored on."""
-        candidates = [*self.candidates.values()]
+        tried = [*self.candidates.values()]
         for split in ("dev", "train"):
             names = {name for name, (split_of_task, _) in self.tasks.items() if split_of_task == split}
-            scored = {item.digest: scores for item in candidates if names <= (scores := getattr(item, split)).keys()}
+            scored = {item.digest: scores for item in tried if names <= (scores := getattr(item, split)).keys()}
             if len(scored) > 1:
-                return max(
-                    (item for item in candidates if item.digest in scored), key=lambda item: sum(scored[item.digest].values())
-                )
-        return max(candidates, key=lambda item: _lead(item, candidates[0]))
+                return max((item for item in tried if item.digest in scored), key=lambda item: sum(scored[item.digest].values()))
+        return max(tried, key=lambda item: _lead(item, tried[0]))
 
     def dev_scores(self, loop: Loop, program: Program) -> dict[str, float]:
         """Return dev task → score of the program's first rollout without errored ones; missing ones run now, beyond the budget."""

@@ -101,7 +101,7 @@ def _optimize(optimization: Optimization, design: DesignSearch, watcher: Watcher
             ended, final = _search(optimization, design, rollouts, proposals)
             if isinstance(proposer, RealModel):
                 background.submit(proposer.aclose()).result()
-    _write_results(optimization, design, rollouts, ended, final)
+    _save(optimization, design, rollouts, ended, final)
     watcher.ended(design.name, ended, final)
 
 
@@ -121,9 +121,7 @@ async def _close(context: contextlib.AbstractAsyncContextManager[TrialModels]) -
     await context.__aexit__(None, None, None)
 
 
-def _search(
-    optimization: Optimization, design: DesignSearch, rollouts: Rollouts, proposals: Proposals
-) -> tuple[SearchEnd, Candidate]:
+def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, proposals: Proposals) -> tuple[SearchEnd, Candidate]:
     """Run one compile, and score its initial and final programs on dev."""
     loop = design.arm.loop
     student = LoopProgram(loop, runner=rollouts)
@@ -132,14 +130,14 @@ def _search(
     status: Status = "finished"
     reason = ""
     try:
-        compiled = optimization.optimizer.compile(
+        compiled = setup.optimizer.compile(
             Workshop(
                 student,
-                [_example(task) for task in optimization.splits.train],
-                [_example(task) for task in optimization.splits.dev],
+                [_example(task) for task in setup.splits.train],
+                [_example(task) for task in setup.splits.dev],
                 lm_of(proposals),
-                optimization.config.threads,
-                optimization.config.compare.seed,
+                setup.config.threads,
+                setup.config.compare.seed,
                 logged.append,
             )
         )
@@ -165,7 +163,7 @@ def _search(
         rollouts.spent,
         proposals.spent,
         rollouts.evaluation,
-        tuple(_warnings(optimization, rollouts, proposals, logged)),
+        tuple(_warnings(setup, rollouts, proposals, logged)),
     )
     return ended, rollouts.candidates[final.digest]
 
@@ -192,16 +190,14 @@ _UNUSED_PREDICTOR = re.compile(r"No valid reflective examples found for|No valid
 """GEPA's messages about a predictor that no rollout has used."""
 
 
-def _write_results(
-    optimization: Optimization, design: DesignSearch, rollouts: Rollouts, ended: SearchEnd, final: Candidate
-) -> None:
+def _save(setup: Optimization, design: DesignSearch, rollouts: Rollouts, ended: SearchEnd, final: Candidate) -> None:
     """Write the program and the candidates, and finally mark the design as done."""
-    config, arm = optimization.config, design.arm
+    config, arm = setup.config, design.arm
     about = {
         "design": arm.loop.name,
         "loop": arm.spec.name,
         "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
-        "suite": f"{optimization.suite.name} {optimization.suite.version}",
+        "suite": f"{setup.suite.name} {setup.suite.version}",
         "profile": arm.profile.name,
         "model": arm.model,
         "optimizer": config.search.optimizer,

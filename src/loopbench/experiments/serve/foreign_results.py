@@ -1,4 +1,4 @@
-"""Results of tools that are not the suite's: what a program tells the scripted model, held against the true results."""
+"""Results of a program's own tools: they are compared with the true results and receive receipts."""
 
 from __future__ import annotations
 
@@ -15,65 +15,67 @@ from loopbench.protocol import Message, NativeCall, Reply, Request, WireError
 from loopbench.protocol.wire import from_json, read_call
 
 RELATIVE_ERROR = 1e-9
-"""Within which two numbers are the same result."""
+"""Relative tolerance within which two numbers are the same result."""
 
 
 @dataclass(slots=True)
 class ForeignResults:
-    """Receipts for results of tools that are not the suite's: a tool message serves that answers a call which the model made.
+    """Receipts for results of a program's own tools, which are tool messages that answer a call of the model.
 
-    A result that means the same as the suite's is the true one; of any other the model believes what it is told. An error is no
-    result, except where the plan expects one. The program sees none of this: receipts stand in the model's view of the request.
+    A result that equals the suite's is the true one; the model believes any other as it is. An error is not a result, unless the
+    plan expects one. The program does not see receipts, which are only in the model's view of the request.
     """
 
     tunnel: Tunnel
-    made: dict[str, list[NativeCall]] = field(default_factory=dict)
-    """The model's calls by id; a program that drops its history meets an id again."""
+    calls: dict[str, list[NativeCall]] = field(default_factory=dict)
+    """Id → calls of the model; a program that drops its history gets the same id again."""
     receipts: dict[tuple[str, str], str] = field(default_factory=dict)
-    """(CALL, text) → the receipt given, empty for an error."""
-    not_own: set[str] = field(default_factory=set)
-    """CALL digests of what the suite's own tools were asked for: their results have receipts, and their faults none."""
+    """(CALL, text) → its receipt, empty for an error."""
+    suite_calls: set[str] = field(default_factory=set)
+    """CALL digests of calls of the suite's own tools, whose results already have receipts unless a fault replaced them."""
 
-    def heard(self, reply: Reply) -> None:
-        """The model has made these calls."""
+    def add_reply(self, reply: Reply) -> None:
+        """Add the calls of a reply."""
         for call in reply.calls:
-            self.made.setdefault(call.id, []).append(call)
+            self.calls.setdefault(call.id, []).append(call)
 
-    def signed(self, request: Request, replayed: Mapping[str, Replayed]) -> Request:
-        """The request with receipts after the results in it; `replayed`: true results by CALL digest."""
-        asked: dict[str, NativeCall] = {}
+    def with_receipts(self, request: Request, replayed: Mapping[str, Replayed]) -> Request:
+        """Return the request with receipts after its results; `replayed`: CALL digest → true result."""
+        named: dict[str, NativeCall] = {}
         messages = []
         for message in request.messages:
-            asked |= {call.id: call for call in message.calls}
-            messages.append(self._signed(message, asked.get(message.call_id), replayed) if message.role == "tool" else message)
+            named |= {call.id: call for call in message.calls}
+            messages.append(
+                self._with_receipt(message, named.get(message.call_id), replayed) if message.role == "tool" else message
+            )
         return request if list(request.messages) == messages else replace(request, messages=tuple(messages))
 
-    def _signed(self, message: Message, shown: NativeCall | None, replayed: Mapping[str, Replayed]) -> Message:
-        made = self.made.get(message.call_id)
-        if not made or sightings(message.content):
+    def _with_receipt(self, message: Message, call_in_request: NativeCall | None, replayed: Mapping[str, Replayed]) -> Message:
+        calls = self.calls.get(message.call_id)
+        if not calls or sightings(message.content):
             return message
         try:
-            call = read_call(next((call for call in reversed(made) if call == shown), made[-1]))
-        except WireError:  # the wire spoiled it: nothing can have come of it
+            call = read_call(next((call for call in reversed(calls) if call == call_in_request), calls[-1]))
+        except WireError:  # a damaged call, which cannot have a result
             return message
         key = (call_digest(call.name, call.arguments), message.content)
-        if key[0] in self.not_own:
+        if key[0] in self.suite_calls:
             return message
         if key not in self.receipts:
             self.receipts[key] = self._receipt(*key, replayed.get(key[0]))
         return replace(message, content=f"{message.content} {self.receipts[key]}") if self.receipts[key] else message
 
-    def _receipt(self, digest: str, text: str, true: Replayed | None) -> str:
-        whole, ledger = read_result(text), self.tunnel.ledger
-        value = unwrapped(whole)
-        if true is not None and true.failed:
-            expected = is_error(text) or isinstance(value, str)  # in whatever words a program tells it
-            return ledger.sign(digest, true.text if expected else text, None if expected else value, False).receipt
+    def _receipt(self, digest: str, text: str, truth: Replayed | None) -> str:
+        result, ledger = read_result(text), self.tunnel.ledger
+        value = unwrapped(result)
+        if truth is not None and truth.failed:
+            expected = is_error(text) or isinstance(value, str)  # in any wording
+            return ledger.sign(digest, truth.text if expected else text, None if expected else value, False).receipt
         if is_error(text):
             return ""
-        alike = true is not None and (same_result(whole, true.value) or same_result(value, true.value))
-        if true is not None and (alike or text.strip() == true.text.strip()):
-            return ledger.sign(digest, true.text, true.value, True).receipt
+        is_same = truth is not None and (same_result(result, truth.value) or same_result(value, truth.value))
+        if truth is not None and (is_same or text.strip() == truth.text.strip()):
+            return ledger.sign(digest, truth.text, truth.value, True).receipt
         return ledger.sign(digest, text, value, True).receipt
 
 
@@ -81,7 +83,7 @@ _ERROR = re.compile(r"\W*(?:\w*error|\w*exception|traceback)\b", re.IGNORECASE)
 
 
 def is_error(text: str) -> bool:
-    """Whether a tool's text tells of a failure: it begins so, or is an object with a true `error` or `isError`, or an envelope
+    """Return whether a tool's text is an error: it begins so, or is an object with a true `error` or `isError`, or an envelope
     (see `unwrapped`) whose status says so.
     """
     value = read_result(text)
@@ -98,8 +100,8 @@ _FAILED = ("error", "failed", "failure")
 
 
 def unwrapped(value: Any) -> Any:
-    """What an envelope holds: an object of one of `data`, `result`, `output`, … and of nothing else but what is said about it, as
-    `{"status": "success", "data": 9}`; also as the only item of a list, as MCP has it. Anything else is itself.
+    """Return the content of an envelope: an object with one of `data`, `result`, `output`, … and otherwise only metadata, such as
+    `{"status": "success", "data": 9}`, also as the only item of a list as in MCP. Other values are returned unchanged.
     """
     if isinstance(value, list) and len(value) == 1 and _is_envelope(value[0]):
         return unwrapped(value[0])
@@ -114,7 +116,7 @@ def _is_envelope(value: Any) -> bool:
 
 
 def read_result(text: str) -> Any:
-    """The value that a tool's text stands for: what it is as JSON, also where that is text that is JSON; else the text."""
+    """Return the value of a tool's text: its JSON value, parsed again if that is JSON text; else the text."""
     value: Any = text
     for _ in range(2):
         try:
@@ -126,18 +128,18 @@ def read_result(text: str) -> Any:
     return value
 
 
-def same_result(one: Any, other: Any) -> bool:
-    """Equal as results: numbers to nine digits, whatever their type; text that is a number is one."""
-    one, other = (read_result(item) if isinstance(item, str) else item for item in (one, other))
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, int | float) and isinstance(other, int | float):
+def same_result(a: Any, b: Any) -> bool:
+    """Return whether two results are equal: numbers to nine digits, whatever their type; numeric text counts as a number."""
+    a, b = (read_result(item) if isinstance(item, str) else item for item in (a, b))
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
         try:
-            return math.isclose(one, other, rel_tol=RELATIVE_ERROR)
-        except OverflowError:  # a whole number beyond any float
-            return one == other
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same_result(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same_result, one, other))
-    return bool(one == other)
+            return math.isclose(a, b, rel_tol=RELATIVE_ERROR)
+        except OverflowError:  # an integer too large for a float
+            return a == b
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same_result(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(same_result, a, b))
+    return bool(a == b)

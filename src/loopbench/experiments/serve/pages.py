@@ -1,7 +1,7 @@
-"""A suite's trials behind the HTTP server: any program, in any language, can be put in the tunnel.
+"""A suite's trials behind the HTTP server, for tunnel tests of programs in any language.
 
 The model answers under `/t/TASK/v1`, `/t/TASK,REPEAT/v1` or `/t/TASK,REPEAT,LABEL/v1`; a new label is a new trial. Without a trial
-in the path the task is the one whose question stands in the request. Further pages run the suite's own tools and score the answer.
+in the path, the request's question selects the task. Further pages run the suite's own tools and score the answer.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .trials import SuiteTrial, TrialKey
 
 MODEL = "scripted"
 MAX_TRIALS = 1_024
-"""Trials whose state is kept; the one that was asked the longest ago goes first."""
+"""Maximum number of stored trials; the least recently used one is dropped first."""
 MAX_REPEAT = 1_000_000
 _CONVERSATION = re.compile(r"call_([0-9]{1,12})_")
 
 
 class SuiteTrials:
-    """The trials of one suite, made as they are asked for. Not for several threads."""
+    """The trials of one suite, created on demand. Not thread-safe."""
 
     def __init__(self, suite: Suite, profile: Profile, seed: int = 0, *, real_time: bool = False) -> None:
-        """`profile`: of the model named "scripted"; "scripted/NAME" has the built-in profile of that name."""
+        """Set up the trials; `profile` is for the model "scripted", "scripted/NAME" has the built-in profile NAME."""
         self.suite = suite
         self.profile = profile
         self.seed = seed
@@ -40,25 +40,24 @@ class SuiteTrials:
         self._by_length = sorted(suite.tasks, key=lambda task: len(task.query.text), reverse=True)
         self._trials: OrderedDict[TrialKey, SuiteTrial] = OrderedDict()
         self._latest: dict[str, TrialKey] = {}
-        """Task → its latest conversation without a trial's name."""
+        """Task → its latest conversation without a trial name."""
         self._numbers = itertools.count(1)
 
     def models(self) -> list[str]:
-        """Names, the server's own profile first."""
+        """Return the model names, the server's own profile first."""
         return [MODEL, *(f"{MODEL}/{name}" for name in built_in_profiles())]
 
     def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
-        """Raises LookupError for a trial or question that the suite does not have, UnknownModel for a model."""
+        """Return the trial of a request. Raises LookupError for an unknown trial or question, UnknownModel for a model."""
         profile = self._profile(asked.model)
         if trial is not None:
             return self._trial(self._key(trial), profile).served
         return self._trial(self._conversation(asked.request), profile).served
 
     async def more(self, call: OwnRequest) -> Any:
-        """`GET /tasks`, `GET /t/TRIAL`, `POST /t/TRIAL/answer`, `POST /t/TRIAL/tools/NAME`.
+        """Serve `GET /tasks`, `GET /t/TRIAL`, `POST /t/TRIAL/answer` and `POST /t/TRIAL/tools/NAME`.
 
-        Raises LookupError for any other page and for an unknown trial, BadRequest for a body that is not what the page wants, and
-        WrongMethod.
+        Raises LookupError for any other page and for an unknown trial, BadRequest for an invalid body, and WrongMethod.
         """
         match call.path:
             case ("tasks",):
@@ -66,14 +65,14 @@ class SuiteTrials:
                 return self._listing()
             case ("t", name):
                 _only("GET", call)
-                return self._begun(name).report()
+                return self._existing(name).report()
             case ("t", name, "answer"):
                 _only("POST", call)
                 return {"score": self._open(name).take(_object(call.body))}
             case ("t", name, "tools", tool):
                 _only("POST", call)
-                seen = await self._open(name).toolbox.call(ToolCall(tool, _object(call.body)))
-                return seen.as_dict()
+                observation = await self._open(name).toolbox.call(ToolCall(tool, _object(call.body)))
+                return observation.as_dict()
         raise LookupError(f"no page {'/'.join(('', *call.path))[:200]}; GET /tasks lists the trials")
 
     def close(self) -> None:
@@ -92,7 +91,7 @@ class SuiteTrials:
         return load_profile(name)
 
     def _key(self, name: str) -> TrialKey:
-        """Raises LookupError."""
+        """Parse the name of a trial. Raises LookupError."""
         task, _, rest = name.partition(",")
         repeat, _, label = rest.partition(",")
         if task not in self._tasks or (rest and not (repeat.isascii() and repeat.isdigit() and int(repeat[:8]) <= MAX_REPEAT)):
@@ -100,58 +99,58 @@ class SuiteTrials:
         return TrialKey(task, int(repeat[:8] or 0), label)
 
     def _conversation(self, request: Request) -> TrialKey:
-        """The trial of a program that names none: told by the ids of the calls that its conversation shows.
+        """Return the trial of a request without a trial name, found by the call ids in its conversation.
 
-        One that shows none goes on with the task's latest if it has had a reply, or if the first request has only met failures so
-        far: that is tried again. Otherwise a new one begins.
+        Without call ids it continues the task's latest trial if the request shows a reply, or if the first request has only failed
+        so far and is now retried. Otherwise a new trial begins.
         """
-        task = self._asked_about(request).id
+        task = self._task_of(request).id
         ids = [call_id for message in request.messages for call_id in (message.call_id, *(call.id for call in message.calls))]
         numbers = [match[1] for call_id in ids if (match := _CONVERSATION.match(call_id))]
         if numbers:
             return TrialKey(task, 0, f"~{numbers[-1]}")
         latest = self._latest.get(task)
-        known = None if latest is None else self._trials.get(latest)
+        trial = None if latest is None else self._trials.get(latest)
         has_begun = any(message.role in ("assistant", "tool") for message in request.messages)
-        if latest is not None and known is not None and (has_begun or (known.model_calls and not known.replies)):
+        if latest is not None and trial is not None and (has_begun or (trial.model_calls and not trial.replies)):
             return latest
-        made = self._latest[task] = TrialKey(task, 0, f"~{next(self._numbers)}")
-        return made
+        key = self._latest[task] = TrialKey(task, 0, f"~{next(self._numbers)}")
+        return key
 
-    def _asked_about(self, request: Request) -> Task:
+    def _task_of(self, request: Request) -> Task:
         text = "\n".join(message.content for message in request.messages)
-        found = next((task for task in self._by_length if task.query.text in text), None)
-        if found is None:
+        match = next((task for task in self._by_length if task.query.text in text), None)
+        if match is None:
             raise LookupError("The request holds no question of the suite: ask one of GET /tasks, or name it as /t/TASK/v1.")
-        return found
+        return match
 
     def _trial(self, key: TrialKey, profile: Profile) -> SuiteTrial:
         """Return the trial in its present state; begin it anew if it was under another profile."""
-        known = self._trials.get(key)
-        if known is not None and known.profile == profile:
+        trial = self._trials.get(key)
+        if trial is not None and trial.profile == profile:
             self._trials.move_to_end(key)
-            return known
+            return trial
         self._drop(key)
         task = self._tasks[key.task]
         if task.quarantined or task.plan is None:
-            why = task.quarantined or task.no_plan or "the suite gives no plan"
-            raise LookupError(f"Task '{task.id}' cannot be asked of a scripted model: {why}")
-        made = self._trials[key] = SuiteTrial(key, task, self.suite, profile, self.seed, self.real_time)
+            reason = task.quarantined or task.no_plan or "the suite gives no plan"
+            raise LookupError(f"Task '{task.id}' cannot be asked of a scripted model: {reason}")
+        new_trial = self._trials[key] = SuiteTrial(key, task, self.suite, profile, self.seed, self.real_time)
         while len(self._trials) > MAX_TRIALS:
             self._drop(next(iter(self._trials)))
-        return made
+        return new_trial
 
     def _open(self, name: str) -> SuiteTrial:
         """Return the trial in its present state, under any profile, or a new one under the server's."""
         key = self._key(name)
-        known = self._trials.get(key)
-        return self._trial(key, self.profile if known is None else known.profile)
+        trial = self._trials.get(key)
+        return self._trial(key, self.profile if trial is None else trial.profile)
 
-    def _begun(self, name: str) -> SuiteTrial:
-        known = self._trials.get(self._key(name))
-        if known is None:
+    def _existing(self, name: str) -> SuiteTrial:
+        trial = self._trials.get(self._key(name))
+        if trial is None:
             raise LookupError(f"Trial '{name[:200]}' has not begun.")
-        return known
+        return trial
 
     def _drop(self, key: TrialKey) -> None:
         trial = self._trials.pop(key, None)
@@ -159,7 +158,7 @@ class SuiteTrials:
             trial.close()
 
     def _listing(self) -> dict[str, Any]:
-        """Return what there is to solve, but not how, nor what is right."""
+        """Return the tasks without plans and expected answers."""
         return {
             "suite": self.suite.name,
             "tasks": [self._entry(task) for task in self.suite.tasks if task.plan and not task.quarantined],

@@ -1,4 +1,4 @@
-"""One served trial: its world, its scripted model, and its counts."""
+"""A served trial: its environment, its scripted model, and its counts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TrialKey:
-    """Names one trial."""
+    """The name of a trial."""
 
     task: str
     repeat: int = 0
@@ -48,7 +48,7 @@ class TrialKey:
 
 
 class SuiteTrial:
-    """One trial's world, model and counts; it listens to its own toolbox."""
+    """A trial with its environment, model and counts; it is the listener of its own toolbox."""
 
     def __init__(self, key: TrialKey, task: Task, suite: Suite, profile: Profile, seed: int, real_time: bool) -> None:
         self.key = key
@@ -89,7 +89,7 @@ class SuiteTrial:
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         self.tool_calls += 1
-        self.own_tools.not_own.add(call_digest(call.name, call.arguments))
+        self.own_tools.suite_calls.add(call_digest(call.name, call.arguments))
 
     def take(self, body: Mapping[str, Any]) -> float:
         """Score the answer; the first one counts. Raises BadRequest."""
@@ -130,26 +130,26 @@ class SuiteTrial:
     def close(self) -> None:
         try:
             self.environment.close()
-        except Exception as error:  # what the trial gave stands all the same
+        except Exception as error:  # the results of the trial stay valid
             logger.warning("%s: closing its environment failed: %s: %s", self.task.id, type(error).__name__, error_text(error))
 
 
 class _TrialModel(WrappedModel):
-    """The trial's scripted model, to which results of the program's own tools are as good as those of the suite's."""
+    """The trial's scripted model, which accepts results of the program's own tools like those of the suite."""
 
     def __init__(self, scripted: Scripted, trial: SuiteTrial) -> None:
         super().__init__(scripted)
         self.trial = trial
 
     async def complete(self, request: Request) -> Reply:
-        """Raises as the scripted model does, and ProviderError for a plan that does not replay."""
+        """Return the reply. Raises like the scripted model, and ProviderError for a plan that does not replay."""
         replayed = await self.trial.prepare()
         own_tools = self.trial.own_tools
-        shown = own_tools.signed(request, replayed)
+        signed_request = own_tools.with_receipts(request, replayed)
         reply: Reply | None = None
         failure: ModelError | None = None
         try:
-            reply = await self.model.complete(shown)
+            reply = await self.model.complete(signed_request)
         except ModelError as error:
             failure = error
             raise
@@ -157,7 +157,7 @@ class _TrialModel(WrappedModel):
             self.trial.exchange(request, reply, failure, 0.0, None)
         if self.trial.key.label.startswith("~"):
             reply = replace(reply, calls=tuple(self._named(call) for call in reply.calls))
-        own_tools.heard(reply)
+        own_tools.add_reply(reply)
         return reply
 
     def _named(self, call: NativeCall) -> NativeCall:

@@ -1,1 +1,1 @@
-"""Where two designs part on a task, and why one of them loses."""
+"""The first divergence of two designs on a task, and the cause of a loss."""

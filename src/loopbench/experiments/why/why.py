@@ -1,6 +1,6 @@
-"""Why one arm loses to another: the trials on which they part, the first divergence of each, and its cause.
+"""Causes of losses of one arm to another: the trials with different results, their first divergence, and its cause.
 
-Traces are read one after the other, each once; of what they say only counts and sentences are kept.
+Traces are read one by one, each once; only counts and sentences are kept.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ Example = TypeVar("Example")
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
-    """Two arms on the trials that both have a score for: same task, same repeat."""
+class PairLosses:
+    """Two arms on the trials (same task and repeat) that are scored in both."""
 
     a: str
     b: str
     both: int
-    """Trials that both solved."""
+    """Number of trials that both solved."""
     only_a: int
     only_b: int
     neither: int
     tasks: int
-    """Tasks on which they part in any repeat."""
+    """Number of tasks on which they differ in any repeat."""
     causes: Mapping[str, Mapping[Cause, int]]
     """Loser → cause → trials, the most common first; fewer than they lost if traces are missing."""
     divergences: tuple[Divergence, ...]
-    """Those of the most common causes first."""
+    """The divergences, those of the most common causes first."""
 
     @property
     def counts(self) -> str:
-        """How many trials both, one or neither of the two solved, in words."""
+        """The numbers of trials that both, one or neither of the two solved, in words."""
         return f"both solved {self.both}, only {self.a} {self.only_a}, only {self.b} {self.only_b}, neither {self.neither}"
 
     def to_json(self) -> dict[str, Any]:
@@ -57,13 +57,13 @@ class Parted:
             "neither": self.neither,
             "tasks": self.tasks,
             "causes": {arm: dict(causes) for arm, causes in self.causes.items()},
-            "divergences": [found.to_json() for found in self.divergences],
+            "divergences": [item.to_json() for item in self.divergences],
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A trial that was not solved, by itself."""
+class LostTrial:
+    """A trial that was not solved, with its own cause."""
 
     task: str
     repeat: int
@@ -79,15 +79,15 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class ArmLosses:
-    """All that one arm did not solve, whoever else did."""
+    """The losses of one arm, whether or not another arm solved the trials."""
 
     arm: str
     trials: int
-    """Scored trials."""
+    """Number of scored trials."""
     lost: int
     causes: Mapping[Cause, int]
     """Cause → trials, the most common first; fewer than it lost if traces are missing."""
-    examples: tuple[Lost, ...]
+    examples: tuple[LostTrial, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -97,22 +97,22 @@ class ArmLosses:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What a run says about its losses."""
+    """The losses of a run and their causes."""
 
-    pairs: tuple[Parted, ...]
+    pairs: tuple[PairLosses, ...]
     arms: tuple[ArmLosses, ...]
     untraced: int
-    """Trials that were not solved, and have no trace to say why."""
+    """Number of unsolved trials without a trace that could show the cause."""
     findings: TaskFindings
-    """Findings from all arms of the suites and profiles in question."""
+    """Findings from all arms of the selected suites and profiles."""
 
     @property
     def is_unparted(self) -> bool:
-        """Tell whether pairs part, but no solved trial has a trace with which to compare the lost one."""
+        """Whether pairs differ, but no solved trial has a trace to compare the lost one with."""
         return any(pair.only_a or pair.only_b for pair in self.pairs) and not any(pair.divergences for pair in self.pairs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object of `--json`: names stay stable."""
+        """Return the object that `--json` prints; its names are stable."""
         return {
             "pairs": [pair.to_json() for pair in self.pairs],
             "arms": [arm.to_json() for arm in self.arms],
@@ -122,46 +122,46 @@ class Why:
 
 
 def why(
-    found: Results,
+    run: Results,
     *,
     pairs: Sequence[tuple[str, str]] | None = None,
     arms: Sequence[str] | None = None,
     task: str | None = None,
     most: int | None = None,
 ) -> Why:
-    """Why trials of a run were lost.
+    """Explain the losses of a run.
 
-    `pairs`: of arms' names; None: all comparable ones. `arms`: whose losses are explained by themselves; None: those of the pairs,
-    or all where there is no pair. `task`: only its trials. `most`: examples of each cause, pair and loser; None: all.
+    `pairs`: pairs of arm names; None: all comparable ones. `arms`: arms whose losses are explained on their own; None: those of the
+    pairs, or all if there is no pair. `task`: only its trials. `most`: maximum examples per cause, pair and loser; None: all.
 
-    Raises RunError for an unknown task, and for a trace that is none.
+    Raises RunError for an unknown task and for an invalid trace.
     """
-    records = [record for record in found.records if task is None or record.task == task]
+    records = [record for record in run.records if task is None or record.task == task]
     if task is not None and not records:
-        raise RunError(f"{found.folder}: no trial of a task {task!r}")
-    matched = comparable(found) if pairs is None else list(pairs)
+        raise RunError(f"{run.folder}: no trial of a task {task!r}")
+    matched = comparable(run) if pairs is None else list(pairs)
     paired = {arm for pair in matched for arm in pair}
-    infos = [arm.info for arm in found.comparison.arms]
+    infos = [arm.info for arm in run.comparison.arms]
     alone = list(arms) if arms is not None else [info.arm for info in infos if not paired or info.arm in paired]
-    chosen = paired | set(alone)
-    collected = _Collected(Traces(found.folder), matched, alone, most)
-    for cell in _cells(records, chosen):
+    selected = paired | set(alone)
+    collected = _Collected(Traces(run.folder), matched, alone, most)
+    for cell in _cells(records, selected):
         collected.add(cell)
-    groups = {(info.suite, info.profile) for info in infos if info.arm in chosen}
+    groups = {(info.suite, info.profile) for info in infos if info.arm in selected}
     met = {info.arm: info for info in infos if (info.suite, info.profile) in groups}
-    findings = task_findings([record for record in records if record.arm in met], list(met.values()), alpha=found.comparison.alpha)
+    findings = task_findings([record for record in records if record.arm in met], list(met.values()), alpha=run.comparison.alpha)
     return Why(collected.parted(), collected.arm_losses(records), collected.untraced, findings)
 
 
-def comparable(found: Results) -> list[tuple[str, str]]:
+def comparable(run: Results) -> list[tuple[str, str]]:
     """Return the pairs of arms of one suite and profile, by name."""
-    infos = [arm.info for arm in found.comparison.arms]
+    infos = [arm.info for arm in run.comparison.arms]
     return [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
 
 
-def loss_of(found: Results, record: Record) -> Loss:
-    """Explain why a trial was lost, by itself. Raises RunError if it has no valid trace."""
-    return explain(read_trial(Traces(found.folder).read(record), record))
+def loss_of(run: Results, record: Record) -> Loss:
+    """Explain the loss of a trial on its own. Raises RunError if it has no valid trace."""
+    return explain(read_trial(Traces(run.folder).read(record), record))
 
 
 def _cells(records: Sequence[Record], arms: set[str]) -> Iterator[list[Record]]:
@@ -179,7 +179,7 @@ def _is_solved(record: Record) -> bool:
 
 
 def _same_course(winner: str, trial: TracedTrial) -> Divergence:
-    """Explain a loss under a scorer that judges something else than the course."""
+    """Explain a loss under a scorer that does not depend on the steps."""
     record, step = trial.record, len(trial.course)
     detail = "both took the same course, and were scored differently"
     return Divergence(winner, record.arm, record.task, record.repeat, step, "other", detail, record.stop)
@@ -187,7 +187,7 @@ def _same_course(winner: str, trial: TracedTrial) -> Divergence:
 
 @dataclass(slots=True)
 class _Tally(Generic[Example]):
-    """Causes, and examples of each."""
+    """A tally of causes, with examples of each."""
 
     causes: Counter[Cause] = field(default_factory=Counter)
     kept: dict[Cause, list[Example]] = field(default_factory=dict)
@@ -209,7 +209,7 @@ class _Tally(Generic[Example]):
 
 
 class _Collected:
-    """What has been found so far."""
+    """The causes collected so far."""
 
     def __init__(self, traces: Traces, pairs: Sequence[tuple[str, str]], alone: Sequence[str], most: int | None) -> None:
         self.traces = traces
@@ -221,13 +221,13 @@ class _Collected:
         self._tasks: dict[tuple[str, str], set[str]] = {pair: set() for pair in pairs}
         self._parted: dict[tuple[str, str, str], _Tally[Divergence]] = {}
         """Tallies by pair and loser."""
-        self._alone: dict[str, _Tally[Lost]] = {arm: _Tally() for arm in alone}
+        self._alone: dict[str, _Tally[LostTrial]] = {arm: _Tally() for arm in alone}
 
     def add(self, cell: Sequence[Record]) -> None:
-        """Take the trials of one task and repeat."""
+        """Add the trials of one task and repeat."""
         records = {record.arm: record for record in cell}
         against: dict[str, list[tuple[tuple[str, str], str]]] = {}
-        """Loser → the pairs that it lost, and to whom."""
+        """Loser → its lost pairs, each with the winner."""
         for pair in self.pairs:
             a, b = records.get(pair[0]), records.get(pair[1])
             if a is None or b is None:
@@ -244,7 +244,7 @@ class _Collected:
                 self._explain(record, [(pair, winner, courses[winner]) for pair, winner in against.get(record.arm, ())])
 
     def _course(self, record: Record) -> Sequence[TracedStep]:
-        """Return the trial's course; empty if it has no trace."""
+        """Return the trial's steps; empty if it has no trace."""
         return () if record.trace_at is None else course(self.traces.read(record))
 
     def _explain(self, record: Record, lost: Sequence[tuple[tuple[str, str], str, Sequence[TracedStep]]]) -> None:
@@ -256,20 +256,20 @@ class _Collected:
         trial = read_trial(self.traces.read(record), record)
         if record.arm in self._alone:
             loss = explain(trial)
-            self._alone[record.arm].add(loss.cause, Lost(record.task, record.repeat, record.stop, loss), self.most)
+            self._alone[record.arm].add(loss.cause, LostTrial(record.task, record.repeat, record.stop, loss), self.most)
         for pair, winner, winner_course in lost:
             if winner_course:
                 parted = divergence(winner, winner_course, trial) or _same_course(winner, trial)
                 self._parted.setdefault((*pair, record.arm), _Tally()).add(parted.cause, parted, self.most)
 
-    def parted(self) -> tuple[Parted, ...]:
+    def parted(self) -> tuple[PairLosses, ...]:
         """Return the pairs, in order."""
         return tuple(self._pair(pair) for pair in self.pairs)
 
-    def _pair(self, pair: tuple[str, str]) -> Parted:
+    def _pair(self, pair: tuple[str, str]) -> PairLosses:
         counts = self._counts[pair]
         tallies = {arm: self._parted.get((*pair, arm), _Tally[Divergence]()) for arm in pair}
-        return Parted(
+        return PairLosses(
             a=pair[0],
             b=pair[1],
             both=counts[True, True],

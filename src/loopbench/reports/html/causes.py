@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.why.why import ArmLosses, Parted, Why, comparable, why
+from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, comparable, why
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.divergence import Cause, Divergence
 from loopbench.runs.folders import run_name
@@ -64,7 +64,7 @@ def find_losses(results: Results, prefix: str) -> LossFindings:
     return LossFindings(results, explained, ids)
 
 
-def choose_examples(pairs: Sequence[Parted], most: int) -> list[Divergence]:
+def choose_examples(pairs: Sequence[PairLosses], most: int) -> list[Divergence]:
     """Return one example of each loser and cause, the costliest causes first; no trial is a duplicate."""
     weighed = [(pair.causes[one.loser][one.cause], one) for pair in pairs for one in pair.divergences]
     examples: list[Divergence] = []
@@ -96,7 +96,7 @@ def why_section(losses: LossFindings) -> PageSection | None:
     return section_or_none("why", "Why trials were lost", blocks)
 
 
-def _causes(pairs: Sequence[Parted], names: Mapping[str, str]) -> list[Grid]:
+def _causes(pairs: Sequence[PairLosses], names: Mapping[str, str]) -> list[Grid]:
     sides = [(pair, loser, winner, lost) for pair in pairs for loser, winner, lost in _sides(pair) if lost]
     total = sum((Counter(pair.causes[loser]) for pair, loser, _, _ in sides), Counter[Cause]())
     if not total:
@@ -110,7 +110,7 @@ def _causes(pairs: Sequence[Parted], names: Mapping[str, str]) -> list[Grid]:
     return [Grid(caption, ("lost", "trials", *kinds), rows)]
 
 
-def _sides(pair: Parted) -> tuple[tuple[str, str, int], tuple[str, str, int]]:
+def _sides(pair: PairLosses) -> tuple[tuple[str, str, int], tuple[str, str, int]]:
     """Return loser, winner, and how many trials the one lost to the other, both ways."""
     return (pair.b, pair.a, pair.only_a), (pair.a, pair.b, pair.only_b)
 

@@ -45,7 +45,7 @@ SAMPLES, SHELL = "samples/", "/sample.json"
 MAX_LABEL_CHARS = 80
 """Longest solver arguments in an arm's name; longer ones are among its options only."""
 ATTACHMENT = "attachment://"
-"""Stands for a long text, followed by its name among the sample's attachments."""
+"""The prefix of a reference to a long text among the sample's attachments."""
 _WHOLE = re.compile(rf"{SAMPLES}.+_epoch_\d+\.json", re.DOTALL)
 _CHUNK = re.compile(rf"({SAMPLES}.+)/(events|messages|attachments)/(\d{{1,15}})\.json", re.DOTALL)
 _STOPS: Mapping[str, StopReason] = {
@@ -65,7 +65,7 @@ def recognizes(file: ForeignFile) -> bool:
 
 
 def read_log(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a log of either kind. Raises ValueError in one line that says where it is not one."""
+    """Read a log of either kind. Raises ValueError with a one-line message that names the invalid place."""
     if not file.is_zip and file.suffix != ".eval":
         data = file.json_object
         return _log(data, (mapping(sample, "a sample") for sample in list_at(data, "samples")), reading)
@@ -124,19 +124,19 @@ def _log(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]], readin
     spec = object_at(header, "eval")
     arm = _arm(spec, object_at(header, "plan"))
     trials: list[ForeignTrial] = []
-    asked = {name_of(one, "a sample's id"): "" for one in list_at(object_at(spec, "dataset"), "sample_ids")}
+    questions = {name_of(item, "a sample's id"): "" for item in list_at(object_at(spec, "dataset"), "sample_ids")}
     accuracy = _Accuracy(reading.scorer)
     for sample in samples:
         task = name_of(sample.get("id"), "a sample's id")
         epoch = count(sample.get("epoch"), f"sample {task}: epoch") or 1
         with located(f"sample {task}, epoch {epoch}"):
             trials.append(_trial(sample, (arm.name, task, epoch - 1), accuracy, reading))
-            asked[task] = _digest_of_question(sample)
+            questions[task] = _digest_of_question(sample)
     return ForeignLog(
         suite=name_of(spec.get("task"), "eval.task"),
         arms=(arm,),
         trials=tuple(trials),
-        asked=asked,
+        asked=questions,
         by=f"inspect_ai {cut(str(object_at(spec, 'packages').get('inspect_ai', '')), 20)}".strip(),
         scorer=accuracy.name(),
         due_repeats=count(object_at(spec, "config").get("epochs"), "epochs") or 1,
@@ -172,10 +172,10 @@ def _short(name: Any) -> str:
 
 def _trial(sample: Mapping[str, Any], key: TrialKey, accuracy: _Accuracy, reading: ReadingOptions) -> ForeignTrial:
     """Return a sample as a trial. Raises ValueError for what is not a sample."""
-    scores = {name: mapping(one, f"the score {shown(name)}") for name, one in _scores(sample).items()}
-    given = accuracy.of(scores)
-    value = score(given.get("value"), reading.scale)
-    status, reason = _status(sample, value, given)
+    scores = {name: mapping(entry, f"the score {shown(name)}") for name, entry in _scores(sample).items()}
+    result = accuracy.of(scores)
+    value = score(result.get("value"), reading.scale)
+    status, reason = _status(sample, value, result)
     events = list(_own_events(list_at(sample, "events")))
     usage = _usage(sample, events)
     return ForeignTrial(
@@ -183,9 +183,9 @@ def _trial(sample: Mapping[str, Any], key: TrialKey, accuracy: _Accuracy, readin
         status=status,
         reason=reason,
         score=value if status == "scored" else None,
-        scores=other_scores({name: one.get("value") for name, one in scores.items() if one is not given}),
+        scores=other_scores({name: entry.get("value") for name, entry in scores.items() if entry is not result}),
         stop=_stop(sample) if status == "scored" or sample.get("error") else None,
-        answer=_answer(sample, given),
+        answer=_answer(sample, result),
         steps=_steps(sample, usage),
         tool_calls=sum(event.get("event") == "tool" for event in events) if events else None,
         **asdict(usage),
@@ -200,7 +200,7 @@ def _trial(sample: Mapping[str, Any], key: TrialKey, accuracy: _Accuracy, readin
 
 @dataclass(slots=True)
 class _Accuracy:
-    """Which score of a log is the accuracy: the one that the user wants, or the only one."""
+    """The choice of the score that is the accuracy: the requested one, or the only one."""
 
     wanted: str | None
     """`NAME`, or `NAME/KEY` for a scorer that gives several values."""
@@ -221,12 +221,12 @@ class _Accuracy:
             self.used.add(name)
             return scores[name]
         scorer, _, part = name.rpartition("/")
-        whole = scores.get(scorer, {})
-        values = whole.get("value")
+        entry = scores.get(scorer, {})
+        values = entry.get("value")
         if not isinstance(values, Mapping) or part not in values:
             return {}
         self.used.add(name)
-        return {**whole, "value": values[part]}
+        return {**entry, "value": values[part]}
 
     def name(self) -> str:
         """Return the score's name; empty if no sample has it. Raises ValueError if there are several, or not the wanted one."""
@@ -248,7 +248,7 @@ def _scores(sample: Mapping[str, Any]) -> Mapping[str, Any]:
     return object_at(sample, "scores")
 
 
-def _status(sample: Mapping[str, Any], value: float | None, given: Mapping[str, Any]) -> tuple[Status, str]:
+def _status(sample: Mapping[str, Any], value: float | None, result: Mapping[str, Any]) -> tuple[Status, str]:
     """Return the status and its reason. An error beside a score (`score_on_error`) is the agent's own failure, and counts."""
     error, invalid = object_at(sample, "error"), object_at(sample, "invalidation")
     if invalid:
@@ -257,7 +257,7 @@ def _status(sample: Mapping[str, Any], value: float | None, given: Mapping[str, 
         return "scored", one_line(error.get("message") or "")
     if error:
         return "errored", one_line(error.get("message") or "an error without a message")
-    return "errored", one_line(f"not scored: {given.get('reason') or 'the log says no more'}")
+    return "errored", one_line(f"not scored: {result.get('reason') or 'the log says no more'}")
 
 
 def _stop(sample: Mapping[str, Any]) -> str:
@@ -267,18 +267,18 @@ def _stop(sample: Mapping[str, Any]) -> str:
     return _STOPS.get(str(limit.get("type")), StopReason.TERMINATED) if limit else StopReason.FINISHED
 
 
-def _answer(sample: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    """Return what the scorer took for the answer, else the last reply's text."""
-    extracted = given.get("answer")
+def _answer(sample: Mapping[str, Any], result: Mapping[str, Any]) -> Any:
+    """Return the answer that the scorer extracted, else the last reply's text."""
+    extracted = result.get("answer")
     return answer_of(object_at(sample, "output").get("completion") if extracted is None else extracted)
 
 
-# --- what it took ---
+# --- its usage ---
 
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """What the solver's own model calls took; None: unknown."""
+    """The usage of the solver's own model calls; None: unknown."""
 
     lm_calls: int | None = None
     input_tokens: int | None = None
@@ -288,15 +288,15 @@ class _Usage:
 
 
 def _own_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield all events but the scorers', also nested ones, which sub-agents of earlier versions have."""
+    """Yield all events except the scorers', also nested ones, which sub-agents of earlier versions have."""
     judging: set[str] = set()
     depth = 0
-    """Open steps of scorers: versions before about 0.3.90 wrote steps where there are spans now."""
-    left = [iter(events)]
-    while left:
-        event = next(left[-1], None)
+    """Number of open steps of scorers: versions before about 0.3.90 wrote steps instead of spans."""
+    iterators = [iter(events)]
+    while iterators:
+        event = next(iterators[-1], None)
         if event is None:
-            left.pop()
+            iterators.pop()
             continue
         event = mapping(event, "an event")
         is_scorer = event.get("type") in ("scorers", "scorer")
@@ -306,7 +306,7 @@ def _own_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
             depth = max(depth + (1 if event.get("action") == "begin" else -1), 0)
         elif not depth and str(event.get("span_id")) not in judging:
             yield event
-            left.append(iter(list_at(event, "events")))
+            iterators.append(iter(list_at(event, "events")))
 
 
 def _usage(sample: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> _Usage:
@@ -324,19 +324,19 @@ def _usage(sample: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> _U
 
 
 def _sum(usages: Sequence[Mapping[str, Any]]) -> _Usage:
-    """Add up usages. Inspect's input tokens are those that no cache served or stored; ours are all."""
+    """Add up usages. Inspect's input tokens exclude those served or stored by a cache; ours include them."""
 
     def total(name: str) -> int:
         return sum(count(usage.get(name), name) or 0 for usage in usages)
 
     cached = total("input_tokens_cache_read")
     costs = [amount(usage.get("total_cost"), "total_cost") for usage in usages]
-    known = [cost for cost in costs if cost is not None]
+    known_costs = [cost for cost in costs if cost is not None]
     return _Usage(
         input_tokens=total("input_tokens") + cached + total("input_tokens_cache_write"),
         output_tokens=total("output_tokens"),
         cached_tokens=cached,
-        cost_usd=math.fsum(known) if len(known) == len(costs) else None,
+        cost_usd=math.fsum(known_costs) if len(known_costs) == len(costs) else None,
     )
 
 
@@ -372,6 +372,6 @@ def _content(value: Any, texts: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         return [_content(item, texts) for item in value]
     if isinstance(value, dict):
-        kept = {name: item for name, item in value.items() if item is not None and name not in ("id", "source")}
-        return {name: _content(item, texts) for name, item in kept.items()}
+        fields = {name: item for name, item in value.items() if item is not None and name not in ("id", "source")}
+        return {name: _content(item, texts) for name, item in fields.items()}
     return str(value) if isinstance(value, float) else value

@@ -1,6 +1,6 @@
 """Reports of pydantic-evals, as `EvaluationReportAdapter.dump_json(report)` writes them, or `model_dump_json` of earlier versions.
 
-A case that raised is among the report's failures and in none of its means: here it is errored, and seen.
+The report lists a case that raised as a failure and excludes it from its means: here it is a visible errored trial.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..values import (
 )
 
 ALL_ASSERTIONS = "assertions"
-"""In the place of an evaluator's name: 1 where all assertions of a case hold, else 0."""
+"""A pseudo-evaluator: 1 if all assertions of a case hold, else 0."""
 COUNTS = {
     "lm_calls": "requests",
     "tool_calls": "tool_calls",
@@ -45,7 +45,7 @@ COUNTS = {
 }
 """Count of a trial → metric of a case that holds it."""
 _RUN = re.compile(r"(.*) \[(\d{1,6})/\d{1,6}\]", re.DOTALL)
-"""A case of a report with `repeat=`: its name, which run it is, of how many."""
+"""A case name of a report with `repeat=`: name, number of the run, number of runs."""
 
 
 def recognizes(file: ForeignFile) -> bool:
@@ -53,36 +53,36 @@ def recognizes(file: ForeignFile) -> bool:
 
 
 def read_report(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a report. Raises ValueError in one line that says where it is not one."""
+    """Read a report. Raises ValueError with a one-line message that names the invalid place."""
     data = file.json_object
     arm = name_of(data.get("name"), "the report's name")
     cases, failures = objects_at(data, "cases", "a case"), objects_at(data, "failures", "a failure")
     scorer = _scorer(cases, reading.scorer)
     trials: list[ForeignTrial] = []
-    asked: dict[str, str] = {}
+    questions: dict[str, str] = {}
     for case in (*cases, *failures):
         task, repeat = _task(case)
         with located(f"case {shown(case.get('name'))}"):
             key = (arm, task, repeat)
             trials.append(_failed(case, key, reading) if "error_message" in case else _completed(case, key, scorer, reading))
             digested = digest([without_floats(case.get("inputs")), without_floats(case.get("expected_output"))])
-            if asked.setdefault(task, digested) != digested:
+            if questions.setdefault(task, digested) != digested:
                 raise ValueError(f"two cases of the name {shown(task)} ask different things")
-    suite = name_of(data.get("dataset_name") or "dataset", "dataset_name")  # reports of earlier versions do not name it
-    return ForeignLog(suite, (ForeignArm(arm, model=_model(data)),), tuple(trials), asked, scorer=scorer)
+    suite = name_of(data.get("dataset_name") or "dataset", "dataset_name")  # reports of earlier versions lack it
+    return ForeignLog(suite, (ForeignArm(arm, model=_model(data)),), tuple(trials), questions, scorer=scorer)
 
 
 FORMAT = Format("pydantic-evals", recognizes, read_report)
 
 
 def _model(data: Mapping[str, Any]) -> str:
-    """Return the model that the experiment's metadata names: the report has no other place for it."""
+    """Return the model named in the experiment's metadata, its only place in a report."""
     model = object_at(data, "experiment_metadata").get("model")
     return name_of(model, "model") if isinstance(model, str) and model.strip() else "unknown"
 
 
 def _task(case: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the case's own name, and which run of it this is, 0-based."""
+    """Return the case's own name and the 0-based number of its run."""
     name = name_of(case.get("name"), "a case's name")
     run = _RUN.fullmatch(name)
     if case.get("source_case_name") is None or run is None:
@@ -94,7 +94,7 @@ def _scorer(cases: Sequence[Mapping[str, Any]], wanted: str | None) -> str:
     """Return the evaluator whose result is the accuracy: `wanted`, or the only one that gives numbers or truth values."""
     known = sorted({name for case in cases for kind in ("scores", "assertions") for name in object_at(case, kind)})
     labels = sorted({name for case in cases for name in object_at(case, "labels")})
-    failed = sorted({str(one.get("name")) for case in cases for one in _evaluator_failures(case)})
+    failed = sorted({str(failure.get("name")) for case in cases for failure in _evaluator_failures(case)})
     if wanted is not None:
         if cases and wanted not in {*known, *labels, *failed, ALL_ASSERTIONS}:
             raise ValueError(f"no evaluator {shown(wanted)}; there are {names_in_a_line([*known, *labels]) or 'none'}")
@@ -120,7 +120,7 @@ def _completed(case: Mapping[str, Any], key: TrialKey, scorer: str, reading: Rea
     return ForeignTrial(
         *key,
         status="errored" if value is None else "scored",
-        reason=_why_not(case, scorer) if value is None else "",
+        reason=_reason(case, scorer) if value is None else "",
         score=value,
         scores={} if value is None else other_scores({name: one for name, one in values.items() if name != scorer}),
         answer=answer_of(case.get("output")),
@@ -140,7 +140,7 @@ def _failed(case: Mapping[str, Any], key: TrialKey, reading: ReadingOptions) -> 
 
 
 def _values(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what each evaluator gave: numbers, truth values and labels alike."""
+    """Return the results of all evaluators: numbers, truth values and labels."""
     return {
         name: mapping(result, f"the result {shown(name)}").get("value")
         for kind in ("labels", "scores", "assertions")
@@ -150,10 +150,10 @@ def _values(case: Mapping[str, Any]) -> dict[str, Any]:
 
 def _all_hold(case: Mapping[str, Any]) -> bool | None:
     """Tell whether all assertions hold; None if an evaluator failed, or there are no assertions."""
-    held = [mapping(one, "an assertion").get("value") is True for one in object_at(case, "assertions").values()]
-    return all(held) if held and not _evaluator_failures(case) else None
+    results = [mapping(item, "an assertion").get("value") is True for item in object_at(case, "assertions").values()]
+    return all(results) if results and not _evaluator_failures(case) else None
 
 
-def _why_not(case: Mapping[str, Any], scorer: str) -> str:
-    failures = [one for one in _evaluator_failures(case) if scorer in (one.get("name"), ALL_ASSERTIONS)]
+def _reason(case: Mapping[str, Any], scorer: str) -> str:
+    failures = [item for item in _evaluator_failures(case) if scorer in (item.get("name"), ALL_ASSERTIONS)]
     return one_line(f"not scored: {failures[0].get('error_message')}" if failures else f"not scored by {scorer}")

@@ -54,7 +54,7 @@ asked          question input prompt
 suite          suite dataset benchmark
 """
 COLUMNS: Mapping[str, tuple[str, ...]] = {meaning: tuple(names) for meaning, *names in map(str.split, _NAMES.strip().splitlines())}
-"""What a column means → the names that it may have, the preferred ones first."""
+"""Meaning of a column → its accepted names, the preferred ones first."""
 NEEDED = ("task", "score")
 _STATUSES: Mapping[str, Status] = {
     "scored": "scored",
@@ -72,11 +72,11 @@ SUITE = "table"
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row; `line` is where it ends in the file."""
+    """One row; `line` is its last line in the file."""
 
     line: int
     cells: Mapping[str, Any]
-    """Cells by the names of their columns; later by what the columns mean."""
+    """Cells by column name, later by the meaning of the column."""
 
 
 def recognizes(file: ForeignFile) -> bool:
@@ -84,24 +84,24 @@ def recognizes(file: ForeignFile) -> bool:
 
 
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a table. Raises ValueError in one line that says where, line included, it is not a table of trials."""
+    """Read a table. Raises ValueError with a one-line message that names the line and the error."""
     text, default_arm = _decoded(file.content()), file.path.stem
     names, table = _json_lines(text) if file.suffix in (".jsonl", ".ndjson") else _csv(text)
     columns = _columns(names, reading)
     rows = [_Row(row.line, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
-    trials, asked = list[ForeignTrial](), dict[str, str]()
+    trials, questions = list[ForeignTrial](), dict[str, str]()
     for row, key in zip(rows, _keys(rows, default_arm), strict=True):
         with located(f"line {row.line}"):
             trials.append(_trial(row.cells, key, columns, reading))
             task, question = key[1], row.cells.get("asked")
             digested = "" if is_nothing(question) else digest(str(question))
-            known = asked.get(task) or digested
-            if digested and known != digested:
+            previous = questions.get(task) or digested
+            if digested and previous != digested:
                 raise ValueError(f"task {shown(task)} asks something else than in an earlier line")
-            asked[task] = known
+            questions[task] = previous
     unused = [name for name in names if name not in columns.values()]
     notes = (f"columns left out: {names_in_a_line(unused)}",) if unused else ()
-    return ForeignLog(_suite(rows), _arms(rows, default_arm), tuple(trials), asked, notes=notes)
+    return ForeignLog(_suite(rows), _arms(rows, default_arm), tuple(trials), questions, notes=notes)
 
 
 FORMAT = Format("csv", recognizes, read_table)
@@ -142,7 +142,7 @@ def _csv(text: str) -> tuple[Sequence[str], list[_Row]]:
 
 
 def _delimiter(text: str) -> str:
-    """Return what separates the cells of the first line: comma, tab or semicolon."""
+    """Return the delimiter of the first line: comma, tab or semicolon."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     return max(_DELIMITERS, key=first.count)
 
@@ -170,11 +170,11 @@ def _columns(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
         raise ValueError("the table is empty")
     by_word = {_word(name): name for name in reversed(names)}
     found = {meaning: by_word[word] for meaning, words in COLUMNS.items() for word in reversed(words) if word in by_word}
-    for meaning, wanted, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
-        if wanted is not None:
-            if _word(wanted) not in by_word:
-                raise ValueError(f"{option}: no column {shown(wanted)}; there are {names_in_a_line(names)}")
-            found[meaning] = by_word[_word(wanted)]
+    for meaning, requested, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
+        if requested is not None:
+            if _word(requested) not in by_word:
+                raise ValueError(f"{option}: no column {shown(requested)}; there are {names_in_a_line(names)}")
+            found[meaning] = by_word[_word(requested)]
     scores = [by_word[word] for word in COLUMNS["score"] if word in by_word]
     if reading.scorer is None and len(scores) > 1:
         raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {scores[0]}")
@@ -230,7 +230,7 @@ def _numbered(names: Iterable[str]) -> dict[str, int]:
 
 
 def _integral(value: Any) -> Any:
-    """Return 1 for 1.0: data frames write whole numbers so if their column has a gap."""
+    """Return 1 for 1.0, the form that data frames write for integers in a column with gaps."""
     text = str(value).strip()
     return text.removesuffix(".0") if re.fullmatch(r"\d{1,9}\.0", text) else value
 
@@ -258,41 +258,41 @@ def _trial(cells: Mapping[str, Any], key: TrialKey, columns: Mapping[str, str], 
     )
 
 
-def _status(said: Any, value: float | None) -> Status:
+def _status(text: Any, value: float | None) -> Status:
     """Return the status in the table; if it has none, a trial with a blank score is errored."""
-    if is_nothing(said):
+    if is_nothing(text):
         return "errored" if value is None else "scored"
-    status = _STATUSES.get(str(said).strip().lower())
+    status = _STATUSES.get(str(text).strip().lower())
     if status is None:
-        raise ValueError(f"status {shown(said)} is none of {', '.join(_STATUSES)}")
+        raise ValueError(f"status {shown(text)} is none of {', '.join(_STATUSES)}")
     if status == "scored" and value is None:
-        raise ValueError(f"status {shown(said)}, and {BLANK}")
+        raise ValueError(f"status {shown(text)}, and {BLANK}")
     return status
 
 
-def _stop(said: Any, status: str, status_said: Any) -> str | None:
-    """Return the stop. If the table says that a trial is errored, something ended it; a blank score alone says less."""
-    if is_nothing(said):
-        return StopReason.CRASHED if status == "errored" and not is_nothing(status_said) else None
+def _stop(text: Any, status: str, status_text: Any) -> str | None:
+    """Return the stop. A trial with status errored has `crashed`; a blank score alone is not enough."""
+    if is_nothing(text):
+        return StopReason.CRASHED if status == "errored" and not is_nothing(status_text) else None
     try:
-        return StopReason(str(said).strip().lower())
+        return StopReason(str(text).strip().lower())
     except ValueError:
-        raise ValueError(f"stop {shown(said)} is none of {', '.join(StopReason)}") from None
+        raise ValueError(f"stop {shown(text)} is none of {', '.join(StopReason)}") from None
 
 
 def _arms(rows: Iterable[_Row], default: str) -> tuple[ForeignArm, ...]:
     """Return the arms in the order of the table."""
     models: dict[str, set[str]] = {}
     for row in rows:
-        known = models.setdefault(_arm(row, default), set())
+        names = models.setdefault(_arm(row, default), set())
         if not is_nothing(row.cells.get("model")):
-            known.add(name_of(row.cells["model"], "the model"))
-    one = {arm: next(iter(known)) if len(known) == 1 else "several" if known else "unknown" for arm, known in models.items()}
-    return tuple(ForeignArm(arm, model=model) for arm, model in one.items())
+            names.add(name_of(row.cells["model"], "the model"))
+    model_of = {arm: next(iter(names)) if len(names) == 1 else "several" if names else "unknown" for arm, names in models.items()}
+    return tuple(ForeignArm(arm, model=model) for arm, model in model_of.items())
 
 
 def _suite(rows: Iterable[_Row]) -> str:
-    """Return the suite of the column, or a name that the next table gets too: a gate asks for equal ones."""
+    """Return the suite of the column, or a fixed name, because a gate requires equal ones."""
     names = sorted({name_of(row.cells["suite"], "the suite") for row in rows if "suite" in row.cells})
     if len(names) > 1:
         raise ValueError(f"suites {names_in_a_line(names)} in one table; import one at a time")

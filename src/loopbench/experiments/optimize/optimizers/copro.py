@@ -40,10 +40,8 @@ class COPRO(BuiltIn):
         return INSTRUCTIONS
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
-        teleprompter = dspy.COPRO(
-            metric=loud(score), breadth=self.breadth, depth=self.depth, init_temperature=self.init_temperature
-        )
-        return teleprompter.compile(
+        search = dspy.COPRO(metric=loud(score), breadth=self.breadth, depth=self.depth, init_temperature=self.init_temperature)
+        return search.compile(
             student, trainset=workshop.drawn, eval_kwargs={"num_threads": workshop.threads, "display_progress": False}
         )
 

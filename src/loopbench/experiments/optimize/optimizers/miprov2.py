@@ -71,7 +71,7 @@ class MIPROv2(BuiltIn):
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
         candidates = None if self.auto else self.num_candidates or 6
         dev = workshop.choosing
-        teleprompter = dspy.MIPROv2(
+        search = dspy.MIPROv2(
             metric=bootstrap_metric(self.metric_threshold),
             metric_threshold=self.metric_threshold,
             auto=self.auto,
@@ -83,10 +83,8 @@ class MIPROv2(BuiltIn):
             seed=workshop.seed,
         )
         zero_shot = self.changes == INSTRUCTIONS
-        trials = candidates and (
-            self.num_trials or teleprompter._set_num_trials_from_num_candidates(student, zero_shot, candidates)
-        )
-        return teleprompter.compile(
+        trials = candidates and (self.num_trials or search._set_num_trials_from_num_candidates(student, zero_shot, candidates))
+        return search.compile(
             student,
             trainset=list(workshop.train),
             valset=dev,
