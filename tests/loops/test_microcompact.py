@@ -13,6 +13,7 @@ from loopbench.loops.finish import Finish
 from loopbench.loops.microcompact import CLEARED, Microcompact, results
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.protocol import Act, Answer, Message, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
+from tests.loops.helpers import Moves
 
 
 def add(a: int, b: int) -> int:
@@ -28,8 +29,8 @@ TOOLS = Toolbox([Tool.from_function(add, blocking=False)])
 
 
 @pytest.mark.parametrize("decision_format", ["json", "native"])
-def test_only_the_last_results_are_shown_and_nothing_else_is_touched(decision_format: Any, kit: Any) -> None:
-    plain, short = kit.Moves(*steps(4), Answer("", "3")), kit.Moves(*steps(4), Answer("", "3"))
+def test_only_the_last_results_are_shown_and_nothing_else_is_touched(decision_format: Any) -> None:
+    plain, short = Moves(*steps(4), Answer("", "3")), Moves(*steps(4), Answer("", "3"))
     whole = Bare(decision_format=decision_format)
     outcome = run_sync(Microcompact(whole, keep=2).run(Query("Q"), TOOLS, short))
     assert outcome.answer == run_sync(whole.run(Query("Q"), TOOLS, plain)).answer
@@ -42,16 +43,16 @@ def test_only_the_last_results_are_shown_and_nothing_else_is_touched(decision_fo
     assert sum(message.content == CLEARED for message in short.requests[-1].messages) == 2
 
 
-def test_results_that_the_model_has_not_seen_yet_stay_however_many(kit: Any) -> None:
+def test_results_that_the_model_has_not_seen_yet_stay_however_many() -> None:
     many = Act("Add.", tuple(ToolCall("add", {"a": n, "b": 0}) for n in range(5)))
-    model = kit.Moves(many, many, Answer("", "3"))
+    model = Moves(many, many, Answer("", "3"))
     run_sync(Microcompact(Finish(max_steps=5), keep=2).run(Query("Q"), TOOLS, model))
     shown = [[message.content != CLEARED for message in request.messages if message.role == "tool"] for request in model.requests]
     assert shown == [[], [True] * 5, [False] * 5 + [True] * 5]
 
 
-def test_a_design_that_writes_one_message_has_nothing_to_clear(kit: Any) -> None:
-    model = kit.Moves(*steps(4), Answer("", "3"))
+def test_a_design_that_writes_one_message_has_nothing_to_clear() -> None:
+    model = Moves(*steps(4), Answer("", "3"))
     outcome = run_sync(Microcompact(ReactExtract(), keep=1).run(Query("Q"), TOOLS, model))
     assert outcome.stop is StopReason.FINISHED
     assert not any(CLEARED in message.content for request in model.requests for message in request.messages)

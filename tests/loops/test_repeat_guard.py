@@ -25,6 +25,7 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
+from tests.loops.helpers import Moves, Notes, Script
 
 SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
 OTHER = Act("Add.", (ToolCall("add", {"a": 3, "b": 4}),))
@@ -44,16 +45,16 @@ def observations(request: Request) -> Iterator[str]:
     return (message.content for message in request.messages if '"data"' in message.content and message.role == "user")
 
 
-def test_the_third_equal_call_is_pointed_out_and_other_calls_are_not(kit: Any) -> None:
-    model = kit.Moves(SUM, OTHER, SUM, SUM, SUM, END)
+def test_the_third_equal_call_is_pointed_out_and_other_calls_are_not() -> None:
+    model = Moves(SUM, OTHER, SUM, SUM, SUM, END)
     outcome = run_sync(RepeatGuard(Bare()).run(Query("Q"), tools(), model))
     assert (outcome.answer, outcome.stop) == ("3", StopReason.FINISHED)
     warned = [("3 times" in text, "4 times" in text) for text in observations(model.requests[-1])]
     assert warned == [(False, False), (False, False), (False, False), (True, False), (False, True)]
 
 
-def test_a_value_that_is_no_text_is_warned_about_too(kit: Any) -> None:
-    model = kit.Moves(SUM, SUM, END)
+def test_a_value_that_is_no_text_is_warned_about_too() -> None:
+    model = Moves(SUM, SUM, END)
     outcome = run_sync(RepeatGuard(ReactExtract(), warn_at=2).run(Query("Q"), tools(), model))
     assert outcome.details["trajectory"]["observation_0"] == 3
     assert outcome.details["trajectory"]["observation_1"].startswith("Note: this call has now been made 2 times")
@@ -115,7 +116,7 @@ def test_a_loop_that_fails_while_it_is_cancelled_leaves_no_unheard_exception(cap
     assert "never retrieved" not in caplog.text
 
 
-def test_the_hard_stop_ends_the_run_before_the_fifth_call(kit: Any) -> None:
+def test_the_hard_stop_ends_the_run_before_the_fifth_call() -> None:
     made: list[int] = []
 
     def count(a: int, b: int) -> int:
@@ -124,7 +125,7 @@ def test_the_hard_stop_ends_the_run_before_the_fifth_call(kit: Any) -> None:
         return a
 
     box = Toolbox([Tool.from_function(count, name="add", blocking=False)])
-    model, notes = kit.Moves(then=SUM), kit.Notes()
+    model, notes = Moves(then=SUM), Notes()
     outcome = run_sync(RepeatGuard(Bare(), stop_at=5).run(Query("Q"), box, model, notes))
     assert (outcome.answer, outcome.stop, outcome.steps) == (None, StopReason.TERMINATED, 4)
     assert outcome.details["reason"] == "add was called 5 times with the same arguments"
@@ -139,17 +140,17 @@ def test_stops_and_step_limit_are_those_of_the_loop_within() -> None:
     assert guarded.with_step_limit(4) == RepeatGuard(Bare(max_steps=5), stop_at=5)
 
 
-def test_runs_do_not_count_each_other_s_calls(kit: Any) -> None:
+def test_runs_do_not_count_each_other_s_calls() -> None:
     guarded = RepeatGuard(Bare(), warn_at=2)
     for _ in range(2):
-        model = kit.Moves(SUM, END)
+        model = Moves(SUM, END)
         guarded.run_sync(Query("Q"), tools(), model)
         assert not any("Note:" in text for text in observations(model.requests[-1]))
 
 
-def test_cancellation_and_a_used_up_budget_pass_through(kit: Any) -> None:
+def test_cancellation_and_a_used_up_budget_pass_through() -> None:
     with pytest.raises(BudgetExceeded):
-        run_sync(RepeatGuard(Bare(), stop_at=5).run(Query("Q"), tools(), kit.Script(BudgetExceeded("used up"))))
+        run_sync(RepeatGuard(Bare(), stop_at=5).run(Query("Q"), tools(), Script(BudgetExceeded("used up"))))
 
     async def cancelled() -> set[asyncio.Task[Any]]:
         started = asyncio.Event()
@@ -161,7 +162,7 @@ def test_cancellation_and_a_used_up_budget_pass_through(kit: Any) -> None:
             return a
 
         box = Toolbox([Tool.from_function(wait, name="add")])
-        running = asyncio.create_task(RepeatGuard(Bare(), stop_at=5).run(Query("Q"), box, kit.Moves(SUM)))
+        running = asyncio.create_task(RepeatGuard(Bare(), stop_at=5).run(Query("Q"), box, Moves(SUM)))
         await started.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

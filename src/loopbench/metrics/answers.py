@@ -10,11 +10,9 @@ import unicodedata
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from loopbench.protocol import render_value
-from loopbench.protocol.digest import canonical_json
-
 from .abstention import is_abstention
 from .judgement import Judgement, Scorer
+from .trace import canonical
 
 DEFAULT_TOLERANCE = 1e-6
 """Relative to the expected number."""
@@ -153,15 +151,8 @@ def item_key(item: Any) -> Hashable:
     else:
         number = number_in(item)
         if number is None:
-            return "json", _json_text(item)
+            return "json", canonical(item)
     return "number", float(f"{number:.9g}") + 0.0
-
-
-def _json_text(value: Any) -> str:
-    try:
-        return canonical_json(value)
-    except (TypeError, ValueError, RecursionError):
-        return render_value(value)
 
 
 def from_json(text: str) -> Any:

@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dspy
 import optuna  # noqa: F401  # it sets up its logger when it is imported
@@ -27,6 +27,9 @@ from loopbench.experiments.optimize.optimizer import optimizer_named, optimizers
 from loopbench.experiments.optimize.quiet_dspy import LOGGERS
 from loopbench.protocol import Program, program_digest
 from loopbench.protocol.names import Spec, parse_spec
+
+if TYPE_CHECKING:
+    from tests.experiments.optimize.compiles.conftest import Bench
 
 pytestmark = pytest.mark.thorough
 
@@ -152,7 +155,7 @@ def outside() -> tuple[Any, ...]:
     )
 
 
-def test_a_compile_is_quiet_changes_its_parts_alone_and_nothing_outside(spec: str, bench: Any, capfd: Any) -> None:
+def test_a_compile_is_quiet_changes_its_parts_alone_and_nothing_outside(spec: str, bench: Bench, capfd: Any) -> None:
     optimizer = optimizer_named(parse_spec(spec))
     workshop = bench.workshop()
     own, before = workshop.student.program, outside()
@@ -173,7 +176,7 @@ def test_a_compile_is_quiet_changes_its_parts_alone_and_nothing_outside(spec: st
     assert (made._compiled, [predictor.lm for predictor in made.predictors()]) == (False, [None, None])
 
 
-def test_what_improves_is_found(spec: str, bench: Any) -> None:
+def test_what_improves_is_found(spec: str, bench: Bench) -> None:
     """The rule is taught by two demonstrations or a hint: whatever an optimizer changes, rollouts go better."""
     made = bench.compile(spec)
     tasks = range(6, 11)
@@ -250,7 +253,7 @@ def test_two_threads_give_what_one_gives(spec: str, bench_of: Any) -> None:
     assert sorted(one.rollouts, key=str) == sorted(two.rollouts, key=str)
 
 
-def test_another_thread_will_do(spec: str, bench: Any) -> None:
+def test_another_thread_will_do(spec: str, bench: Bench) -> None:
     made: list[Any] = []
     thread = threading.Thread(target=lambda: made.append(bench.compile(spec, threads=2)))
     thread.start()
@@ -258,7 +261,7 @@ def test_another_thread_will_do(spec: str, bench: Any) -> None:
     assert type(made[0]) is LoopProgram
 
 
-def test_a_running_event_loop_does_not_hinder(spec: str, bench: Any) -> None:
+def test_a_running_event_loop_does_not_hinder(spec: str, bench: Bench) -> None:
     async def inside() -> Any:
         return bench.compile(spec, threads=2)
 
@@ -280,7 +283,7 @@ def test_a_running_event_loop_does_not_hinder(spec: str, bench: Any) -> None:
         "InferRules(num_candidates=1, max_labeled_demos=0, metric_threshold=0.5)",
     ],
 )
-def test_options_reach_dspy_in_a_form_that_it_takes(spec: str, bench: Any) -> None:
+def test_options_reach_dspy_in_a_form_that_it_takes(spec: str, bench: Bench) -> None:
     made = bench.compile(spec)
     parts = optimizer_named(parse_spec(spec)).changes
     own = bench.student.program
@@ -291,17 +294,17 @@ def test_options_reach_dspy_in_a_form_that_it_takes(spec: str, bench: Any) -> No
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("spec", ["MIPROv2(auto=light)", "GEPA(auto=light)", *NAMES])
-def test_default_and_automatic_sizes_run_through(spec: str, bench: Any) -> None:
+def test_default_and_automatic_sizes_run_through(spec: str, bench: Bench) -> None:
     assert type(bench.compile(spec)) is LoopProgram
 
 
-def test_without_dev_tasks_train_decides_and_without_train_tasks_nothing_runs(spec: str, bench: Any) -> None:
+def test_without_dev_tasks_train_decides_and_without_train_tasks_nothing_runs(spec: str, bench: Bench) -> None:
     assert type(bench.compile(spec, dev=[])) is LoopProgram
     with pytest.raises(OptimizerFailed, match="there is no train task"):
         bench.compile(spec, train=[])
 
 
-def test_a_program_begins_where_it_was_left(spec: str, bench: Any) -> None:
+def test_a_program_begins_where_it_was_left(spec: str, bench: Bench) -> None:
     """Its own instructions are what an optimizer begins with, and nothing of DSPy's state keeps it from being optimized again."""
     first = bench.compile(spec)
     bench.programs.clear()
@@ -311,7 +314,7 @@ def test_a_program_begins_where_it_was_left(spec: str, bench: Any) -> None:
     assert again.program.keys() == first.program.keys()
 
 
-def test_a_proposal_that_came_to_nothing_is_told(bench: Any) -> None:
+def test_a_proposal_that_came_to_nothing_is_told(bench: Bench) -> None:
     own = bench.student.program
     assert unread_proposals_warning(0, [own]) == ""
     assert "made 3 requests of its own" in unread_proposals_warning(3, [own, own])
@@ -366,7 +369,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_teleprompters"
 
 
-def test_a_class_of_the_users_own_gets_what_it_takes(own_module: str, bench: Any) -> None:
+def test_a_class_of_the_users_own_gets_what_it_takes(own_module: str, bench: Bench) -> None:
     optimizer = optimizer_named(parse_spec(f'{own_module}:Own(word="quickly", times=2)'))
     assert optimizer.options == {"word": "quickly", "times": 2}
     assert optimizer.described.keys() == {"word", "times"}
@@ -376,7 +379,7 @@ def test_a_class_of_the_users_own_gets_what_it_takes(own_module: str, bench: Any
     assert len(bench.rollouts) == 11
 
 
-def test_a_function_that_makes_one_will_do(own_module: str, bench: Any) -> None:
+def test_a_function_that_makes_one_will_do(own_module: str, bench: Bench) -> None:
     optimizer = optimizer_named(parse_spec(f"{own_module}:factory"))
     with pytest.raises(OptimizerFailed, match="'NoneType' object is not callable"):  # its metric
         optimizer.compile(bench.workshop())
@@ -387,11 +390,11 @@ def test_a_function_that_makes_one_will_do(own_module: str, bench: Any) -> None:
 @pytest.mark.parametrize(
     "spec", ["dspy:BootstrapFewShotWithRandomSearch(num_candidate_programs=1)", "dspy:GEPA(max_metric_calls=20)"]
 )
-def test_dspys_own_classes_can_be_named_like_the_users(spec: str, bench: Any) -> None:
+def test_dspys_own_classes_can_be_named_like_the_users(spec: str, bench: Bench) -> None:
     assert type(bench.compile(spec)) is LoopProgram
 
 
-def test_a_plug_in_is_found_by_its_name(own_module: str, tmp_path: Path, bench: Any) -> None:
+def test_a_plug_in_is_found_by_its_name(own_module: str, tmp_path: Path, bench: Bench) -> None:
     meta = tmp_path / "plugged-1.0.dist-info"
     meta.mkdir()
     (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n", encoding="utf-8")
@@ -413,7 +416,7 @@ def test_a_plug_in_is_found_by_its_name(own_module: str, tmp_path: Path, bench: 
         ("object", "PydanticSerializationError: Unable to serialize unknown type"),
     ],
 )
-def test_what_is_no_program_is_refused(own_module: str, bench: Any, gives: str, message: str) -> None:
+def test_what_is_no_program_is_refused(own_module: str, bench: Bench, gives: str, message: str) -> None:
     own = bench.student.program
     with pytest.raises(OptimizerFailed) as raised:
         bench.compile(f"{own_module}:Odd(gives={gives})")
@@ -421,7 +424,7 @@ def test_what_is_no_program_is_refused(own_module: str, bench: Any, gives: str, 
     assert bench.student.program == own
 
 
-def test_a_bug_is_one_line_without_secrets(own_module: str, bench: Any, capfd: Any) -> None:
+def test_a_bug_is_one_line_without_secrets(own_module: str, bench: Bench, capfd: Any) -> None:
     before = outside()
     with pytest.raises(OptimizerFailed) as raised:
         bench.compile(f"{own_module}:Failing")
@@ -433,7 +436,7 @@ def test_a_bug_is_one_line_without_secrets(own_module: str, bench: Any, capfd: A
     assert outside() == before
 
 
-def test_a_workshop_needs_no_more_than_its_student_and_tasks(bench: Any) -> None:
+def test_a_workshop_needs_no_more_than_its_student_and_tasks(bench: Bench) -> None:
     workshop = bench.workshop()
     made = optimizer_named(Spec("BootstrapFewShot", {})).compile(Workshop(workshop.student, workshop.train, (), None))
     assert made.program["decide"].demos
