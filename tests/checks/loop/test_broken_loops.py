@@ -90,7 +90,7 @@ BROKEN: tuple[tuple[str, type[Own], str], ...] = (
     ("context overflow", Vague, "stopped as max_steps"),
     ("conversation", SystemLast, "message 2 is a system message|message 3 is a system message"),
     ("conversation", Orphaning, "does not stand open before it"),
-    ("prompts", Doubtful, "request 1 differs in its messages; with its own prompts a loop asks what it asked before"),
+    ("prompts", Doubtful, "request 1 differs in its messages; with its own prompts a loop must make the same requests"),
     ("prompts", Closed, "a request of 'decide' does not show its changed instructions"),
     ("prompts", Impressed, "with_predictors changed the loop itself; it must return another"),
     ("prompts", Handing, "with_predictors gave a dict; it must give a Handing"),
