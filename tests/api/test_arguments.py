@@ -154,6 +154,8 @@ class MyLoop(Bare):
         (lambda run, path: ASK.gate(path, allow="x:Y"), "^allow: give a list of names"),
         (lambda run, path: ASK.size(run, power="x"), "^power: give a number, got 'x'$"),
         (lambda run, path: ASK.size(None), "^run: give a run: .*, got None$"),
+        (lambda run, path: ASK.load(3), "^run: give a text or a path, got 3$"),
+        (lambda run, path: ASK.load("latest", runs=3), "^runs: give a text or a path, got 3$"),
         (lambda run, path: ASK.why(3), "^run: give a run: .*, got 3$"),
         (lambda run, path: ASK.why(run, "bare", MyLoop()), r"no arm '\S+:MyLoop'; there are bare/clean, finish/clean$"),
         (lambda run, path: ASK.why(run, "bare", 3), "^b: 3 is not a loop"),

@@ -204,7 +204,7 @@ def test_why_wants_two_arms_or_none(pair: Loaded) -> None:
 SCRIPT = """
 import loopbench
 from loopbench.experiments.gate import bless, write_baseline
-from loopbench.loops import Bare
+from loopbench.loops import Bare, RepeatGuard
 
 
 class Mine(Bare):
@@ -212,10 +212,11 @@ class Mine(Bare):
 
 
 print(repr(loopbench.compare([Mine(max_steps=9)], tasks=3, mlflow=False, runs={runs!r})).splitlines()[1])
-try:
-    loopbench.compare([Mine], tasks=3, mlflow=False, workers=2, runs={runs!r})
-except ValueError as error:
-    print(error)
+for loop in (Mine, RepeatGuard(Mine())):
+    try:
+        loopbench.compare([loop], tasks=3, mlflow=False, workers=2, runs={runs!r})
+    except ValueError as error:
+        print(error)
 """
 
 
@@ -223,9 +224,10 @@ def test_a_class_of_a_script_runs_and_is_refused_by_workers(tmp_path: Path) -> N
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(runs=str(tmp_path / "runs")))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
-    first, second = done.stdout.splitlines()
+    first, second, third = done.stdout.splitlines()
     assert first.startswith("__main__:Mine(max_steps=9)/clean: accuracy 1.000")
     assert second.startswith("loops: Mine is defined in the running script or notebook, where worker processes cannot import it")
+    assert third == second
     assert done.stderr == ""
 
 

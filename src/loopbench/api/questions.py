@@ -126,7 +126,8 @@ def gate(
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
-    `settings`: seed, repeats, runs, allow, base_url, cassette. `metrics`: metric → margin.
+    `settings`: seed, repeats, runs, allow, base_url, cassette. What this program handed over as objects is allowed already.
+    `metrics`: metric → margin.
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
