@@ -28,13 +28,13 @@ FLOORS: dict[str, frozenset[str]] = {
     "models": frozenset({"protocol", "dspy_seam"}),
     "metrics": frozenset({"protocol", "datasets"}),
     "text": frozenset({"protocol", "metrics"}),
-    "runs": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text"}),
-    "checks": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "runs"}),
-    "experiments": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "runs", "checks"}),
-    "reports": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "runs", "checks", "experiments"}),
-    "cli": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "runs", "checks", "experiments", "reports"}),
+    "runs": frozenset({"protocol", "datasets", "models", "metrics", "text"}),
+    "checks": frozenset({"protocol", "datasets", "models", "metrics", "runs"}),
+    "experiments": frozenset({"protocol", "dspy_seam", "datasets", "models", "metrics", "text", "runs", "checks"}),
+    "reports": frozenset({"protocol", "metrics", "text", "runs", "experiments"}),
+    "cli": frozenset({"protocol", "datasets", "models", "metrics", "text", "runs", "checks", "experiments", "reports"}),
     "session": frozenset(),
-    "api": frozenset({"session", "protocol", "datasets", "text", "runs", "experiments", "reports", "cli"}),  # cli: its progress
+    "api": frozenset({"session", "protocol", "datasets", "models", "text", "runs", "experiments", "reports"}),
     "__init__": frozenset(
         {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "runs", "reports", "experiments", "api"}
     ),
@@ -58,7 +58,7 @@ RATCHETS: dict[str, int] = {
     "files of tests over 800 lines": 0,
     "functions over 60 lines": 0,
     "functions of more than 7 parameters": 0,
-    "imports inside functions": 21,
+    "imports inside functions": 20,
 }
 SEED_NAMES = frozenset({"ToolCall"})
 """Class names that a design's document fixes, and that its prompts show: `ToolCall` stands in the schema of `stateless`."""
@@ -146,6 +146,14 @@ def test_imports_point_down_only() -> None:
         if wrong := [name for name in imports(path) if floor(name) not in allowed]:
             up[below(path)] = wrong
     assert not up
+
+
+def test_no_floor_may_import_what_it_never_does() -> None:
+    """`__init__` is left out: it names the homes of public names as text."""
+    used: dict[str, set[str]] = {}
+    for path in MODULES:
+        used.setdefault(floor(dotted(path)), set()).update(map(floor, imports(path)))
+    assert not {name: rest for name, allowed in FLOORS.items() if name != "__init__" and (rest := allowed - used[name])}
 
 
 @pytest.mark.parametrize("library", CONFINED)

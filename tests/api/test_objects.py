@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench import session
-from loopbench.api.objects import check_workers_can_import, loop_name, scorer_name, suite_name
+from loopbench.api.objects import check_workers_can_import, loop_name, optimizer_name, profile_name, scorer_name, suite_name
 from loopbench.datasets import arithmetic
 from loopbench.loops import Bare, Finish, Microcompact, RepeatGuard
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
+from loopbench.models.profiles import load_profile
 from loopbench.protocol import Loop
-from loopbench.protocol.names import parse_spec
+from loopbench.protocol.names import own_object, parse_spec
 from loopbench.runs.registry import make_loop, make_suite
 
 
@@ -90,6 +95,17 @@ def test_a_suite_object_and_its_scorer_are_found_again() -> None:
     assert [replace(task, scorer="") for task in judged.tasks] == [replace(task, scorer="") for task in suite.tasks]
 
 
+@pytest.mark.parametrize("given", ["arithmetic(size=3)", partial(arithmetic.load, 3)])
+def test_a_scorer_judges_the_tasks_of_a_suite_by_name_too(given: Any) -> None:
+    def half(judgement: Judgement) -> float:
+        return 0.5
+
+    judged = make_suite(parse_spec(suite_name(given, half)))
+    assert len(judged.tasks) == 3
+    assert {scorer_named(task.scorer) for task in judged.tasks} == {half}
+    assert suite_name(given, half) == suite_name(given, half)
+
+
 def test_a_function_that_makes_a_suite_is_named() -> None:
     assert suite_name(arithmetic.load) == "arithmetic"
 
@@ -99,8 +115,8 @@ def test_a_function_that_makes_a_suite_is_named() -> None:
     [
         (lambda: loop_name(3), "loops: 3 is not a loop"),  # type: ignore[arg-type]
         (lambda: suite_name(3), "suite: 3 is not a Suite"),  # type: ignore[arg-type]
-        (lambda: suite_name("arithmetic", "exact"), "scorer: it judges the tasks of a Suite object"),
-        (lambda: suite_name(arithmetic.load, "exact"), "scorer: it judges the tasks of a Suite object"),
+        (lambda: loop_name(int), "loops: <class 'int'> is not a loop"),  # type: ignore[arg-type]
+        (lambda: suite_name("arithmetic", 3), "scorer: 3 is not a function of a Judgement"),  # type: ignore[arg-type]
         (lambda: scorer_name(3), "scorer: 3 is not a function of a Judgement"),  # type: ignore[arg-type]
     ],
 )
@@ -110,8 +126,106 @@ def test_what_is_none_of_them_is_refused(call: Any, message: str) -> None:
 
 
 def test_what_lives_in_this_process_only_is_refused_for_workers() -> None:
-    check_workers_can_import(["bare", "finish(parse_retries=0)", "package.module:Mine"])
-    with pytest.raises(ValueError, match="MyLoop is defined in the running script or notebook"):
-        check_workers_can_import(["__main__:MyLoop(max_steps=2)"])
-    with pytest.raises(ValueError, match="Mine is defined in this process only"):
-        check_workers_can_import(["bare", f"{session.__name__}:Mine"])
+    check_workers_can_import("loops", ["bare", "finish(parse_retries=0)", "package.module:Mine"])
+    with pytest.raises(ValueError, match=r"^loops: MyLoop is defined in the running script or notebook.* move it to a module"):
+        check_workers_can_import("loops", ["__main__:MyLoop(max_steps=2)"])
+
+
+def test_workers_refuse_what_stands_inside_a_loop() -> None:
+    class Inner(Bare):
+        pass
+
+    with pytest.raises(ValueError, match=r"^loops: Inner is defined in the running script or notebook"):
+        check_workers_can_import("loops", ['repeat_guard(loop="__main__:Inner")'])
+    with pytest.raises(ValueError, match=r"^loops: Inner\w* is defined in a function.* move it to a module"):
+        check_workers_can_import("loops", [loop_name(RepeatGuard(Inner())), loop_name(Inner)][1:])
+    with pytest.raises(ValueError, match=r"^loops: Inner\w* is an object that worker processes cannot make again.* leave workers"):
+        check_workers_can_import("loops", [loop_name(RepeatGuard(Inner()))])
+    with pytest.raises(ValueError, match=r"^suite: arithmetic\w* is an object that worker processes cannot make again"):
+        check_workers_can_import("suite", [suite_name(arithmetic.load(3))])
+
+
+# --- the same name at every call ---
+
+
+class _Plain(Bare):
+    """No options by which it could be made again."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(max_steps=steps)
+
+
+def test_an_object_has_the_same_name_at_every_call() -> None:
+    loop, suite = _Plain(3), arithmetic.load(3)
+
+    def half(judgement: Judgement) -> float:
+        return 0.5
+
+    def names() -> list[str]:
+        return [loop_name(loop), loop_name(RepeatGuard(loop)), suite_name(suite), suite_name(suite, half), scorer_name(half)]
+
+    first = names()
+    assert len(set(first)) == len(first)
+    assert names() == names() == first
+
+
+def test_a_class_that_is_defined_again_takes_the_name_of_the_one_before() -> None:
+    def cell(steps: int) -> type[Bare]:
+        class Again(Bare):
+            limit = steps
+
+        return Again
+
+    first, second = cell(1), cell(2)
+    assert loop_name(first) == loop_name(second)
+    assert getattr(make_loop(parse_spec(loop_name(second))), "limit", None) == 2
+
+
+def test_the_session_does_not_grow_with_the_objects_that_are_gone() -> None:
+    gc.collect()
+    before = session.names()
+    for _ in range(20):
+        loop_name(_Plain(3))
+        suite_name(arithmetic.load(3), lambda judgement: 0.5)
+    gc.collect()
+    assert session.names() == before
+
+
+def test_a_scorer_that_is_defined_again_is_the_one_that_judges() -> None:
+    def cell(score: float) -> Callable[[Judgement], float]:
+        return lambda judgement: score
+
+    scorer = cell(0.25)
+    assert scorer_named(scorer_name(scorer)) is scorer
+    name = scorer_name(scorer)
+    del scorer
+    gc.collect()
+    other = cell(0.5)
+    assert scorer_name(other) == name
+    assert scorer_named(name) is other
+
+
+# --- profiles and optimizers ---
+
+
+def test_a_profile_object_is_named_or_written_to_a_file(tmp_path: Path) -> None:
+    built_in = load_profile("teachable")
+    assert profile_name(built_in, tmp_path) == "teachable"
+    mine = built_in.model_copy(update={"rates": {"wire.empty": 1e-05}, "description": 'a "quoted"\ntext'})
+    written = profile_name(mine, tmp_path)
+    assert written.startswith(str(tmp_path))
+    assert load_profile(written) == mine
+    assert profile_name(mine, tmp_path) == written
+
+
+def test_an_optimizer_may_be_a_class_or_an_object() -> None:
+    class Mine:
+        def compile(self, student: Any, trainset: Any) -> Any:
+            return student
+
+    mine = Mine()
+    name = optimizer_name(mine)
+    assert own_object("optimizer", name)() is mine
+    assert own_object("optimizer", optimizer_name(Mine)) is Mine
+    with pytest.raises(ValueError, match=r"^optimizer: 3 is not a name, nor"):
+        optimizer_name(3)

@@ -14,10 +14,9 @@ import mlflow
 import pytest
 
 import loopbench
-from loopbench.api import progress as progress_module
-from loopbench.api.questions import CellChoice
 from loopbench.datasets import arithmetic
 from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.gate import bless, write_baseline
@@ -27,6 +26,7 @@ from loopbench.reports.dataframes import Loaded
 from loopbench.reports.mlflow import default_uri
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
 
 
 @pytest.fixture
@@ -81,13 +81,13 @@ def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> N
     assert repr(again).splitlines()[0].lower().startswith("identical")
     with pytest.raises(ValueError, match="seed is for a new run"):
         loopbench.gate(path, pair, seed=3)
-    with pytest.raises(ValueError, match="tasks: a new run takes only"):
+    with pytest.raises(ValueError, match=r"^tasks: it is the baseline's"):
         loopbench.gate(path, tasks=3)
 
 
 def test_an_ablation_prints_the_effect_of_each_factor(quiet: dict[str, Any]) -> None:
-    cells = CellChoice(interactions=False)
-    found = loopbench.ablate(Finish(), {"parse_retries": [0, 2]}, profiles=["flaky-format"], cells=cells, **quiet)
+    factors = {"parse_retries": [0, 2]}
+    found = loopbench.ablate(Finish(), factors, profiles=["flaky-format"], interactions=False, max_trials=24, **quiet)
     assert repr(found).splitlines()[1].startswith("parse_retries 0 → 2: ")
     assert len(found.effects)
 
@@ -137,7 +137,7 @@ def test_an_error_comes_out_of_the_thread_beside_a_running_event_loop() -> None:
     [
         ({"loops": "bare"}, "loops: give a list"),
         ({"loops": ["bear"]}, "did you mean 'bare'"),
-        ({"repaets": 3}, "^unknown field 'repaets'; did you mean 'repeats'"),
+        ({"repaets": 3}, "^unknown setting 'repaets'; did you mean 'repeats'"),
         ({"tasks": 0}, "^tasks: .* got 0$"),
         ({"trial_timeout_s": 0}, "^trial_timeout_s: .* got 0$"),
         ({"provider": {"attempts": 0}}, "^provider.attempts: .* got 0$"),
@@ -160,8 +160,8 @@ def test_a_mistake_is_told_in_one_line_and_makes_nothing(settings: dict[str, Any
         (lambda: loopbench.ablate("finish", {}), "^factors: give at least one"),
         (lambda: loopbench.ablate("finish", {"parse_retries": [0]}), "^factors: parse_retries: give two values or more"),
         (
-            lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, cells=CellChoice(most_trials=0)),
-            "^most_trials: it must be at least 1, got 0",
+            lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, max_trials=0),
+            "^max_trials: it must be at least 1, got 0",
         ),
         (lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, tasks=0), "^tasks: .* got 0"),
         (lambda: loopbench.optimize(["bare"], tasks=0), "^tasks: .* got 0"),
@@ -169,7 +169,7 @@ def test_a_mistake_is_told_in_one_line_and_makes_nothing(settings: dict[str, Any
         (lambda: loopbench.optimize(["bare"], budget={"calls": 0}), "^budget.calls: "),
         (lambda: loopbench.ablate("finish", {"parse_retries": 3}), "^factors: parse_retries: give a list of values, got 3"),  # type: ignore[dict-item]
         (lambda: loopbench.gate("nowhere.json"), "^baseline: nowhere.json: No such file"),
-        (lambda: loopbench.optimize(["bare"], treads=1), "^unknown field 'treads'"),
+        (lambda: loopbench.optimize(["bare"], treads=1), "^unknown setting 'treads'; did you mean 'threads'"),
     ],
 )
 def test_a_mistake_names_the_setting_and_not_the_flag(call: Callable[[], Any], message: str) -> None:
@@ -204,7 +204,7 @@ def test_why_wants_two_arms_or_none(pair: Loaded) -> None:
 SCRIPT = """
 import loopbench
 from loopbench.experiments.gate import bless, write_baseline
-from loopbench.loops import Bare
+from loopbench.loops import Bare, RepeatGuard
 
 
 class Mine(Bare):
@@ -212,10 +212,11 @@ class Mine(Bare):
 
 
 print(repr(loopbench.compare([Mine(max_steps=9)], tasks=3, mlflow=False, runs={runs!r})).splitlines()[1])
-try:
-    loopbench.compare([Mine], tasks=3, mlflow=False, workers=2, runs={runs!r})
-except ValueError as error:
-    print(error)
+for loop in (Mine, RepeatGuard(Mine())):
+    try:
+        loopbench.compare([loop], tasks=3, mlflow=False, workers=2, runs={runs!r})
+    except ValueError as error:
+        print(error)
 """
 
 
@@ -223,18 +224,21 @@ def test_a_class_of_a_script_runs_and_is_refused_by_workers(tmp_path: Path) -> N
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(runs=str(tmp_path / "runs")))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
-    first, second = done.stdout.splitlines()
+    first, second, third = done.stdout.splitlines()
     assert first.startswith("__main__:Mine(max_steps=9)/clean: accuracy 1.000")
-    assert second.startswith("Mine is defined in the running script or notebook, where worker processes cannot import it")
+    assert second.startswith("loops: Mine is defined in the running script or notebook, where worker processes cannot import it")
+    assert third == second
     assert done.stderr == ""
 
 
-def test_a_notebook_shows_a_bar_that_ends_where_the_run_does(quiet: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a notebook's cell shows, one state after the other."""
+    states: list[str] = []
 
     class Handle:
         def update(self, what: Any) -> None:
-            shown.append(what._repr_html_())
+            states.append(what._repr_html_())
 
     def display(what: Any, display_id: bool) -> Handle:
         assert display_id
@@ -242,10 +246,102 @@ def test_a_notebook_shows_a_bar_that_ends_where_the_run_does(quiet: dict[str, An
 
     monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=SimpleNamespace(display=display)))
+    return states
+
+
+def test_a_notebook_shows_a_bar_that_ends_where_the_run_does(quiet: dict[str, Any], shown: list[str]) -> None:
     loopbench.compare(["bare"], **quiet)
     assert "12/12" in shown[-1]
     assert shown[-1].startswith("<pre")
     shown.clear()
     loopbench.compare(["bare"], progress=False, **quiet)
     assert not shown
-    assert progress_module.shows_progress(True)
+
+
+def test_a_notebook_shows_the_search_until_its_end(quiet: dict[str, Any], shown: list[str]) -> None:
+    settings = quiet | {"tasks": 4, "train": 4, "dev": 4, "repeats": 1, "budget": {"calls": 60}}
+    loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", **settings)
+    assert "8 of 8 trials" in shown[-1]
+    shown.clear()
+    loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", progress=False, **settings)
+    assert not shown
+
+
+# --- what comes again has the same name ---
+
+
+class _Plain(Bare):
+    def __init__(self, steps: int = 9) -> None:
+        super().__init__(max_steps=steps)
+
+    def with_step_limit(self, tool_steps: int) -> _Plain:
+        return self
+
+
+def test_an_object_is_the_same_arm_in_every_run(quiet: dict[str, Any], tmp_path: Path) -> None:
+    loop, suite = _Plain(), arithmetic.load(12)
+    first, second = (loopbench.compare(["bare", loop], suite=suite, **quiet) for _ in range(2))
+    assert list(first.arms["arm"]) == list(second.arms["arm"])
+    write_baseline(tmp_path / "baseline.json", bless(first.results))
+    assert loopbench.gate(tmp_path / "baseline.json", second).finding.outcome == "identical"
+    again = loopbench.gate(tmp_path / "baseline.json", loops=["bare", loop], runs=tmp_path / "again")
+    assert again.finding.outcome == "identical"
+    reasons = loopbench.why(first, Bare(), loop)
+    assert repr(reasons).splitlines()[1].startswith(f"bare/clean against {first.arms['arm'][1]}: both solved")
+
+
+def test_profiles_and_optimizers_may_be_objects(quiet: dict[str, Any]) -> None:
+    mine = loopbench.load_profile("flaky-format").model_copy(update={"name": "mine"})
+    run = loopbench.compare(["bare"], profiles=[mine, loopbench.load_profile("clean")], **quiet)
+    assert list(run.arms["profile"]) == ["mine", "clean"]
+
+    class Nothing:
+        def compile(self, student: Any, trainset: Any) -> Any:
+            return student
+
+    settings = quiet | {"tasks": 4, "train": 4, "dev": 4, "repeats": 1}
+    found = loopbench.optimize(["bare"], Nothing, profile=loopbench.load_profile("teachable"), **settings)
+    assert [design.design for design in found.finding.designs] == ["bare"]
+
+
+# --- warnings ---
+
+
+def test_warnings_point_at_the_line_that_asked(quiet: dict[str, Any]) -> None:
+    async def cell() -> None:
+        loopbench.compare(["bare"], **(quiet | {"tasks": 5000}))
+
+    said = r"^tasks=5000: arithmetic has 120 tasks, and all of them are run$"
+    with pytest.warns(UserWarning, match=said) as here:
+        loopbench.compare(["bare"], **(quiet | {"tasks": 5000}))
+    with pytest.warns(UserWarning, match=said) as in_a_thread:
+        asyncio.run(cell())
+    assert {warning.filename for warning in (*here, *in_a_thread)} == {__file__}
+
+
+def test_the_conclusion_says_why_trials_are_errored(quiet: dict[str, Any]) -> None:
+    def two(judgement: Judgement) -> float:
+        return 2.0
+
+    def broken(judgement: Judgement) -> float:
+        raise KeyError("unit")
+
+    for scorer, reason in ((two, "gave 2.0, which is not in [0, 1]"), (broken, "KeyError")):
+        said = repr(loopbench.compare(["bare"], scorer=scorer, **quiet))
+        assert "all of them because of: " in said
+        assert reason in said
+
+
+# --- a run whose loop was in a script ---
+
+
+def test_a_run_of_a_script_says_that_its_loop_cannot_be_loaded_again(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(runs=str(tmp_path / "runs")))
+    subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)
+    folder = next((tmp_path / "runs").glob("*/manifest.json")).parent
+    for allowed in ((), ("__main__:Mine",)):
+        with pytest.raises(ValueError, match="was defined in a script or in a session and cannot be loaded again here") as raised:
+            reopen(folder, Permissions(allowed))
+        assert "--allow" not in str(raised.value)
+        assert "put it in a module" in str(raised.value)

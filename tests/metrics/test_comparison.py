@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -240,11 +241,13 @@ def test_the_price_of_a_trial_is_what_it_costs_without_a_cache():
 
 def test_errored_trials_are_warned_of():
     a = [record("a", task, status="errored" if task < 3 else "scored") for task in range(100)]
+    for task, reason in enumerate(("rare", "scorer gave 2.0.", "scorer gave 2.0.")):
+        a[task] = replace(a[task], reason=reason)
     b = [record("b", task, status="errored" if task < 2 else "scored") for task in range(100)]
     c = [record("c", task) for task in range(100)]
     warnings = compare([*a, *b, *c], [arm("a"), arm("b"), arm("c")]).warnings
     assert warnings == (
-        "a: 3.0% of its trials are errored and left out.",
+        "a: 3.0% of its trials are errored and left out, most often because of: scorer gave 2.0.",
         "a and c: their shares of errored trials differ by 3.0 points.",
     )
 

@@ -81,7 +81,7 @@ def drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drop:
 
 @pytest.fixture(autouse=True)
 def forget_scorers() -> None:
-    scorer_named.cache_clear()
+    scoring._with_options.cache_clear()
 
 
 def judged(spec: str) -> float:

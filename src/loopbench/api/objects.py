@@ -1,37 +1,42 @@
-"""Loops, suites and scorers that a program hands over as objects, turned into the names that a configuration holds."""
+"""Loops, suites, scorers, profiles and optimizers that a program hands over as objects, and the names that stand for them."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from loopbench import session
 from loopbench.datasets.generating import Source
-from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.task import Suite
+from loopbench.models.profiles import Profile, built_in_profiles, load_profile
 from loopbench.protocol import Loop
-from loopbench.protocol.names import parse_spec, value_text
-from loopbench.runs.registry import PACKAGES, builtin_names, find, make_loop
+from loopbench.protocol.names import lives_in_one_process, parse_spec, toml_text, value_text
+from loopbench.runs.config import shown_short
+from loopbench.runs.registry import PACKAGES, builtin_names, find, loops_named, make_loop, make_suite
 
-Kind = Literal["loop", "suite", "scorer"]
-MAIN, SESSION = "__main__", session.__name__
+AnySuite = str | Suite | Callable[..., Suite]
+AnyScorer = str | Callable[..., float]
 
 
-def loop_name(given: str | Loop | type[Loop]) -> str:
+def loop_name(given: str | Loop | type[Loop], setting: str = "loops") -> str:
     """Return the name of a loop: as it is typed, or of a class, or of an object with the options that differ from their defaults.
 
     A class that can be imported, or that stands in the running script or notebook, gets its own name; the object behind it is made
-    again from its options. Any other object is kept in `loopbench.session`.
-    Raises ValueError for what is not a loop.
+    again from its options. Any other object is kept in `loopbench.session`, under the same name at every call.
+    Raises ValueError, which names the setting, for what is not a loop.
     """
     if isinstance(given, str):
         return given
+    if not (hasattr(given, "run") and hasattr(given, "with_step_limit") if isinstance(given, type) else isinstance(given, Loop)):
+        raise ValueError(f"{setting}: {shown_short(given)} is not a loop: it needs name, stops, run and with_step_limit")
     if isinstance(given, type):
-        return _importable("loop", given) or _keep(given, given.__name__, given)
-    if not isinstance(given, Loop):
-        raise ValueError(f"loops: {given!r} is not a loop: it needs name, stops, run and with_step_limit")
+        return _importable("loop", given) or _keep_class(given)
     design = type(given)
     home = _importable("loop", design)
     options = _options(given)
@@ -39,50 +44,109 @@ def loop_name(given: str | Loop | type[Loop]) -> str:
         text = home + (f"({options})" if options else "")
         if _makes_again(text, given):
             return text
-    return _keep(lambda: given, design.__name__, design)
+    return _keep_object(given, design.__name__, design)
 
 
-def suite_name(given: str | Suite | Callable[..., Suite], scorer: str | Callable[..., float] | None = None) -> str:
-    """Return the name of a suite; with `scorer`, of the suite whose tasks are all judged by it. Raises ValueError."""
+def suite_name(given: AnySuite, scorer: AnyScorer | None = None, data: Path | None = None, tools: str | None = None) -> str:
+    """Return the name of a suite; with `scorer`, of the suite whose tasks are all judged by it.
+
+    `data`, `tools`: what a suite by name is read from, if a scorer is to judge its tasks.
+    Raises ValueError for what is not a suite, and OSError for a file that cannot be read.
+    """
+    if scorer is not None:
+        return _judged_suite_name(given, scorer, data, tools)
     if isinstance(given, str):
-        if scorer is not None:
-            raise ValueError("scorer: it judges the tasks of a Suite object; a suite by name brings its own scorers")
         return given
-    if not isinstance(given, Suite):
-        if scorer is not None:
-            raise ValueError("scorer: it judges the tasks of a Suite object; call the function that makes the suite")
-        if not callable(given):
-            raise ValueError(f"suite: {given!r} is not a Suite, nor a function that makes one, nor a name")
-        return _built_in_suite(given) or _importable("suite", given) or _keep(given, _plain_name(given), given)
-    if scorer is None:
-        return _keep(lambda: given, given.name, given.open)
-    judged = dataclasses.replace(given, tasks=_judged(given.tasks, scorer_name(scorer)))
-    return _keep(lambda: judged, given.name, given.open)
+    if isinstance(given, Suite):
+        return _keep_object(given, given.name, given.open)
+    if not callable(given) or not _has_parameters(given):
+        raise ValueError(f"suite: {shown_short(given)} is not a Suite, nor a function that makes one, nor a name")
+    return _built_in_suite(given) or _importable("suite", given) or _keep_function(given)
 
 
-def scorer_name(given: str | Callable[..., float]) -> str:
+def _judged_suite_name(given: AnySuite, scorer: AnyScorer, data: Path | None, tools: str | None) -> str:
+    judge = scorer_name(scorer)
+    if isinstance(given, Suite):
+        judged = _judged(given, judge)
+        return _keep_object(given, given.name, given.open, variant=judge, gives=lambda: judged)
+    name = suite_name(given)
+    made = _judged(make_suite(parse_spec(name), data, tools), judge)
+    return session.keep((name, data, tools, judge), made.name, lambda: _giving(lambda: made, made.open))
+
+
+def scorer_name(given: AnyScorer) -> str:
     """Return the name of a scorer, a function of a Judgement. Raises ValueError for what cannot be called."""
     if isinstance(given, str):
         return given
-    if not callable(given):
-        raise ValueError(f"scorer: {given!r} is not a function of a Judgement, nor the name of one")
-    return _importable("scorer", given) or _keep(given, _plain_name(given), given)
+    if not callable(given) or isinstance(given, type):
+        raise ValueError(f"scorer: {shown_short(given)} is not a function of a Judgement, nor the name of one")
+    return _importable("scorer", given) or _keep_function(given)
 
 
-def check_workers_can_import(names: Iterable[str]) -> None:
-    """Raise ValueError where a name leads to an object that exists in this process only."""
-    for name in names:
-        module, colon, attribute = parse_spec(name).name.partition(":")
-        if colon and module in (MAIN, SESSION):
-            where = "the running script or notebook" if module == MAIN else "this process only"
-            raise ValueError(
-                f"{attribute} is defined in {where}, where worker processes cannot import it: "
-                "move it to a module, or leave workers and engine out"
-            )
+def optimizer_name(given: str | type | object) -> str:
+    """Return the name of an optimizer: as it is typed, or of a class, or of an object with a method `compile`.
+
+    Raises ValueError for what is none of these.
+    """
+    if isinstance(given, str):
+        return given
+    if not callable(getattr(given, "compile", None)) and not inspect.isfunction(given):
+        raise ValueError(
+            f"optimizer: {shown_short(given)} is not a name, nor a class or an object with compile(student, trainset=…)"
+        )
+    if isinstance(given, type):
+        return _importable("optimizer", given) or _keep_class(given)
+    if inspect.isfunction(given):
+        return _importable("optimizer", given) or _keep_function(given)
+    return _keep_object(given, type(given).__name__, type(given))
 
 
-def _judged(tasks: Iterable[Task], scorer: str) -> tuple[Task, ...]:
-    return tuple(dataclasses.replace(task, scorer=scorer) for task in tasks)
+def profile_name(given: str | Path | Profile, runs: Path) -> str:
+    """Return a profile's name: as it is typed, or of a Profile object.
+
+    A Profile that is not built in is written to a file in the folder of runs, from which a run that is resumed reads it again.
+    Raises ValueError for what is not a profile, and OSError if the file cannot be written.
+    """
+    if isinstance(given, str | Path):
+        return str(given)
+    if not isinstance(given, Profile):
+        raise ValueError(f"profiles: {shown_short(given)} is not a Profile, nor the name or path of one")
+    if given.name in built_in_profiles() and load_profile(given.name) == given:
+        return given.name
+    content = "".join(f"{key} = {toml_text(value)}\n" for key, value in given.model_dump(mode="json", exclude_none=True).items())
+    path = runs / "profiles" / f"{given.name}-{given.digest[:8]}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
+def check_workers_can_import(setting: str, names: Iterable[str]) -> None:
+    """Raise ValueError, which names the setting, where a name or one inside it leads to what exists in this process only."""
+    for name in (inner for text in names for inner in loops_named(parse_spec(text))):
+        if not lives_in_one_process(name):
+            continue
+        module, _, attribute = name.partition(":")
+        move = "move it to a module, or leave workers and engine out"
+        if module == "__main__":
+            why = f"is defined in the running script or notebook, where worker processes cannot import it: {move}"
+        elif session.is_definition(attribute):
+            why = f"is defined in a function, where worker processes cannot import it: {move}"
+        else:
+            why = "is an object that worker processes cannot make again from options: leave workers and engine out"
+        raise ValueError(f"{setting}: {attribute} {why}")
+
+
+def _judged(suite: Suite, scorer: str) -> Suite:
+    return dataclasses.replace(suite, tasks=tuple(dataclasses.replace(task, scorer=scorer) for task in suite.tasks))
+
+
+def _has_parameters(given: Callable[..., Any]) -> bool:
+    """Say whether Python knows the parameters of what can be called, which it does not for `int`."""
+    try:
+        inspect.signature(given)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _built_in_suite(given: Callable[..., Suite]) -> str | None:
@@ -93,16 +157,15 @@ def _built_in_suite(given: Callable[..., Suite]) -> str | None:
     return name if is_built_in else None
 
 
-def _importable(kind: Kind, target: Any) -> str | None:
+def _importable(kind: str, target: Any) -> str | None:
     """Return the name under which an import finds a class or function again, or None."""
     module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", "")
     if module is None or not name.isidentifier() or getattr(sys.modules.get(module), name, None) is not target:
         return None
     if kind in PACKAGES:
         package, attribute = PACKAGES[kind]
-        built_in: str = module.removeprefix(f"{package}.").partition(".")[
-            0
-        ]  # `bare` for loopbench.loops.bare and for what lies in it
+        built_in: str
+        built_in, _, _ = module.removeprefix(f"{package}.").partition(".")  # `bare` for loopbench.loops.bare and what lies in it
         if getattr(sys.modules.get(f"{package}.{built_in}"), attribute, None) is target:
             return built_in
     return f"{module}:{name}"
@@ -133,18 +196,36 @@ def _makes_again(text: str, given: Loop) -> bool:
     return made == given or (type(made) is type(given) and not dataclasses.is_dataclass(given) and not vars(given))
 
 
-def _keep(target: Callable[..., Any], name: str, home: object) -> str:
-    """Keep an object in `loopbench.session` under a free name, and return that name. `home`: whose module's code it counts as."""
-    if inspect.isfunction(target) and target.__name__ == "<lambda>":
-        target.__module__ = getattr(home, "__module__", SESSION)
-    base = "".join(letter if letter.isalnum() else "_" for letter in name)
-    number, free = 1, base
-    while hasattr(session, free):
-        number += 1
-        free = f"{base}_{number}"
-    setattr(session, free, target)
-    return f"{SESSION}:{free}"
+def _keep_class(given: type) -> str:
+    """Keep a class; one that is defined again in the same place, as in a notebook's cell, takes its name."""
+    return session.keep((given.__module__, given.__qualname__), given.__name__, lambda: given, is_definition=True)
 
 
-def _plain_name(given: Any) -> str:
-    return getattr(given, "__name__", type(given).__name__).strip("<>")
+def _keep_function(given: Callable[..., Any]) -> str:
+    name = getattr(given, "__name__", type(given).__name__).strip("<>")
+    return session.keep(id(given), name, _reference(given), given, is_definition=inspect.isroutine(given))
+
+
+def _keep_object(given: object, name: str, home: object, *, variant: str = "", gives: Callable[[], Any] | None = None) -> str:
+    """Keep a function that gives an object, for as long as the object lives, and return its name.
+
+    `home`: whose module's code it counts as. `gives`: what the function gives in the place of the object; then there may be
+    several functions, of different `variant`.
+    """
+    return session.keep((id(given), variant), name, functools.partial(_giving, gives or _reference(given), home), given)
+
+
+def _reference(given: Any) -> Callable[[], Any]:
+    """Return a function that returns the object, without keeping it alive where that is possible."""
+    try:
+        return weakref.ref(given)
+    except TypeError:  # its class has __slots__
+        return lambda: given
+
+
+def _giving(give: Callable[[], Any], home: object) -> Callable[[], Any]:
+    def made() -> Any:
+        return give()
+
+    made.__module__ = getattr(home, "__module__", None) or session.__name__
+    return made

@@ -6,27 +6,20 @@ Settings beyond the named parameters are fields of `CompareConfig`, such as `tas
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import threading
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from loopbench.cli.optimize_progress import watching as watching_search
-from loopbench.datasets.task import Suite
+from loopbench import session
 from loopbench.experiments import gate as gates
 from loopbench.experiments.ablate import ablation
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.gate import outputs as gate_outputs
 from loopbench.experiments.optimize import prepare as optimizations
 from loopbench.experiments.optimize import tables as optimize_tables
+from loopbench.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
 from loopbench.experiments.optimize.config import load_optimize_config
-from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.size import tables as size_tables
 from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
 from loopbench.experiments.size.size import Sizing
@@ -34,101 +27,92 @@ from loopbench.experiments.size.size import size as work_out_sizes
 from loopbench.experiments.why.arms import pairs_named
 from loopbench.experiments.why.why import PairLosses, Why
 from loopbench.experiments.why.why import why as explain
+from loopbench.models.profiles import Profile
 from loopbench.protocol import Loop
-from loopbench.protocol.names import value_text
+from loopbench.protocol.names import parse_spec, value_text
 from loopbench.reports.dataframes import Loaded, load
-from loopbench.reports.html.files import PAGE, write_page
-from loopbench.reports.html.page import report_html
-from loopbench.reports.logged_search import run_logged
-from loopbench.runs.config import CompareConfig, SettingError, load_config
+from loopbench.runs.config import CompareConfig, load_config
 from loopbench.runs.permissions import Permissions
-from loopbench.runs.run_state import read_state
 
+from .arguments import check_known, naming_files, question
+from .carry_out import carry_out_run, carry_out_search
 from .conclusion import Conclusion
-from .objects import check_workers_can_import, loop_name, suite_name
-from .progress import progress_display, shows_progress
+from .objects import (
+    AnyScorer,
+    AnySuite,
+    check_workers_can_import,
+    loop_name,
+    optimizer_name,
+    profile_name,
+    suite_name,
+)
 
 AnyLoop = str | Loop | type[Loop]
-AnySuite = str | Suite | Callable[..., Suite]
+AnyProfile = str | Path | Profile
 AnyRun = str | Path | Loaded
-Result = TypeVar("Result")
-Given = ParamSpec("Given")
+COMPARE_SETTINGS = (*CompareConfig.model_fields, "scorer", "progress")
+CELLS = ("design", "max_trials", "interactions")
+"""The settings of an ablation that a comparison does not have."""
+RERUN_SETTINGS = ("seed", "repeats", "runs", "allow", "base_url", "cassette")
+RERUN_ELSEWHERE = {name: "it is the baseline's, also in a new run" for name in COMPARE_SETTINGS if name not in RERUN_SETTINGS}
+OPTIMIZE_ELSEWHERE = {
+    "profiles": "designs are optimized and compared under the same conditions: pass one as profile",
+    "models": "designs are optimized and compared under the same conditions: pass one as model",
+    "test": "pass it as tasks, the maximum number of tasks of the test",
+}
+OPTIMIZE_KNOWN = (*(name for name in OPTIMIZE_SETTINGS if name not in OPTIMIZE_ELSEWHERE), "profile", "model", "scorer", "progress")
 
 
-@dataclass(frozen=True, slots=True)
-class CellChoice:
-    """Which combinations of an ablation's values run."""
-
-    design: ablation.Kind | None = None
-    """All cells (full) or a fraction of them (fractional); None takes all where `most_trials` allows it."""
-    most_trials: int | None = None
-    """Maximum number of trials, over all cells and profiles."""
-    interactions: bool = True
-    """Whether interactions of two factors are tested too."""
-
-
-def _naming_settings(question: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let a mistake name the setting as a program passes it, not the flag of the command line."""
-
-    @functools.wraps(question)
-    def asked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        try:
-            return question(*args, **kwargs)
-        except SettingError as error:
-            raise ValueError(error.in_python) from None
-
-    return asked
-
-
-@_naming_settings
+@question
 def compare(
     loops: Sequence[AnyLoop] = (),
     suite: AnySuite = "arithmetic",
-    profiles: Sequence[str | Path] = ("clean",),
+    profiles: Sequence[AnyProfile] = ("clean",),
     *,
-    scorer: str | Callable[..., float] | None = None,
+    scorer: AnyScorer | None = None,
     progress: bool | None = None,
     **settings: Any,
 ) -> Loaded:
     """Run loops over a suite's tasks under fault profiles, and return the run, which prints as its verdict.
 
     `loops`: names such as `"finish(parse_retries=0)"`, classes or objects; the five designs if empty. `suite`: a name, a Suite,
-    or a function that makes one. `scorer`: judges every task of a Suite object. `progress`: None shows it in a terminal and in
-    a notebook. `settings`: fields of CompareConfig.
+    or a function that makes one. `profiles`: names, TOML files or Profile objects. `scorer`: judges every task of the suite.
+    `progress`: None shows it in a terminal and in a notebook. `settings`: fields of CompareConfig.
 
     Raises ValueError for bad input, before anything is run; and KeyboardInterrupt, which leaves a run that can be resumed.
     """
+    check_known(settings, COMPARE_SETTINGS)
     config = _config({"loops": loops, "suite": suite, "profiles": profiles, "scorer": scorer, **settings})
-    return _carry_out(lambda: prepare(config), progress)
+    return carry_out_run(lambda: prepare(config), config.model_dump(), progress)
 
 
-@_naming_settings
+@question
 def ablate(
     loop: AnyLoop,
     factors: Mapping[str, Sequence[Any]],
     *,
     suite: AnySuite = "arithmetic",
-    profiles: Sequence[str | Path] = ("clean",),
-    cells: CellChoice = CellChoice(),
+    profiles: Sequence[AnyProfile] = ("clean",),
     progress: bool | None = None,
     **settings: Any,
 ) -> Loaded:
     """Vary a loop's options together, and return the run, which prints as the effect of each of them.
 
-    `factors`: option → its values, the base first, such as `{"parse_retries": [0, 2, 5]}`. `cells`: which combinations run.
-    Everything else is as for `compare`, and so is what is raised.
+    `factors`: option → its values, the base first, such as `{"parse_retries": [0, 2, 5]}`. `settings`: what `compare` takes,
+    and `design` ("full" runs all cells, "fractional" a fraction of them; left out, all where `max_trials` allows it),
+    `max_trials` (the maximum number of trials, over all cells and profiles) and `interactions` (True; False tests no
+    interactions of two factors). Everything else is as for `compare`, and so is what is raised.
     """
-    named = loop_name(loop)
-    for option, values in factors.items():
-        if isinstance(values, str) or not isinstance(values, Sequence):
-            raise ValueError(f"factors: {option}: give a list of values, got {values!r}")
-    texts = tuple(f"{option}={','.join(value_text(value) for value in values)}" for option, values in factors.items())
-    request = ablation.AblationRequest(named, texts, cells.design, cells.most_trials, cells.interactions)
+    check_known(settings, (*CELLS, *COMPARE_SETTINGS), {"loops": "an ablation varies one loop: pass it as loop"})
+    named = loop_name(loop, "loop")
+    texts = tuple(f"{option}={','.join(_value_text(option, value) for value in _values(option, factors))}" for option in factors)
+    cells = {name: settings.pop(name) for name in CELLS if settings.get(name) is not None}
+    request = ablation.AblationRequest(named, texts, **cells)
     config = _config({"loops": (named,), "suite": suite, "profiles": profiles, **settings})
-    return _carry_out(lambda: ablation.prepare(request, config), progress)
+    return carry_out_run(lambda: ablation.prepare(request, config), config.model_dump(), progress)
 
 
-@_naming_settings
+@question
 def gate(
     baseline: str | Path,
     run: AnyRun | None = None,
@@ -142,14 +126,14 @@ def gate(
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
-    `settings`: seed, repeats, runs, allow, base_url, cassette. `metrics`: metric → margin.
+    `settings`: seed, repeats, runs, allow, base_url, cassette. What this program handed over as objects is allowed already.
+    `metrics`: metric → margin.
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
-    try:
+    with naming_files({"baseline": path}):
         blessed = gates.read_baseline(path)
-    except OSError as error:
-        raise ValueError(f"baseline: {path}: {error.strerror}") from None
+    check_known(settings, RERUN_SETTINGS, RERUN_ELSEWHERE)
     gates.check_request(blessed, metrics, alpha)
     if run is None:
         folder = _run_again(blessed, path, loops, progress, settings)
@@ -162,43 +146,33 @@ def gate(
     return Conclusion(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
 
 
-@_naming_settings
+@question
 def optimize(
     loops: Sequence[AnyLoop] = (),
-    optimizer: str = "BootstrapFewShot",
+    optimizer: str | type | object = "BootstrapFewShot",
     *,
     suite: AnySuite = "arithmetic",
-    profile: str | Path = "clean",
+    profile: AnyProfile = "clean",
     model: str = "scripted",
     progress: bool | None = None,
     **settings: Any,
 ) -> Conclusion[OptimizationResult]:
     """Optimize each loop's prompts on an equal budget, and test them on tasks that the search never saw; MLflow gets both.
 
-    `optimizer`: a teleprompter by name, `name(option=value)`. `settings`: fields of SearchConfig (budget, proposer, train, dev,
-    threads) and of CompareConfig; `budget={"calls": 500}`.
+    `optimizer`: a teleprompter by name, `name(option=value)`, or a class or an object with DSPy's `compile`. `settings`: fields
+    of SearchConfig (budget, proposer, train, dev, threads) and of CompareConfig; `budget={"calls": 500}`, and `tasks` is the
+    maximum number of tasks of the test.
     Raises ValueError for bad input, RunStopped where the search cannot go on; the run directory can be resumed.
     """
-    flags = _named({"loops": loops, "suite": suite, "profiles": (profile,), "models": (model,), **settings})
-    config = load_optimize_config(None, flags | {"optimizer": optimizer})
+    check_known(settings, OPTIMIZE_KNOWN, OPTIMIZE_ELSEWHERE)
+    named = _named({"loops": loops, "suite": suite, "profiles": (profile,), "models": (model,), **settings})
+    config = load_optimize_config(None, named | {"optimizer": optimizer_name(optimizer)})
     _check_importable(config.compare)
-
-    failures: list[str] = []  # of MLflow, told from a thread of its own
-
-    def search() -> Path:
-        made = optimizations.prepare(config)
-        with watching_search(made, quiet=not shows_progress(progress)) as display:
-            stopped, _ = run_logged(made, display, failures.append)
-        _warn_if_stopped(stopped, made.folder)
-        return made.folder
-
-    found = optimization_result(_apart(search))
-    if failures:
-        warnings.warn(failures[0], stacklevel=2)
+    found = carry_out_search(lambda: optimizations.prepare(config), config.compare.model_dump(), progress)
     return Conclusion(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
 
 
-@_naming_settings
+@question
 def size(
     run: AnyRun,
     *,
@@ -219,16 +193,17 @@ def size(
     return Conclusion(found.run, [*size_tables.answers(found), *found.caveats], size_tables.tables(found), found)
 
 
-def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | None = None) -> Conclusion[Why]:
+@question
+def why(run: AnyRun, a: AnyLoop | None = None, b: AnyLoop | None = None, *, task: str | None = None) -> Conclusion[Why]:
     """Say where arms diverge, and why the one that did not solve a task lost it; no model is called.
 
-    `a`, `b`: two arms, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
+    `a`, `b`: two arms by name, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
     Raises ValueError for a name that no arm or task has, and for one arm without the other.
     """
     if (a is None) != (b is None):
         raise ValueError("why: name two arms or loops, a and b, or none")
     found = _loaded(run).results
-    pairs = None if a is None or b is None else pairs_named(found, a, b)
+    pairs = None if a is None or b is None else pairs_named(found, _arm_name(a, "a"), _arm_name(b, "b"))
     reasons = explain(found, pairs=pairs, task=task)
     return Conclusion(found.title, [_parting(pair) for pair in reasons.pairs], (), reasons)
 
@@ -237,14 +212,14 @@ def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | 
 
 
 def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with names in the place of objects; `scorer` becomes part of the suite."""
+    """Return settings with names in the place of objects; `scorer` becomes part of the suite, and so do its file and tools."""
     made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
-    for name in ("loops", "profiles", "models"):
-        if isinstance(made.get(name), str | Path):
-            raise ValueError(f"{name}: give a list, such as [{str(made[name])!r}]")
     made["loops"] = tuple(loop_name(loop) for loop in made["loops"])
-    made["profiles"] = tuple(str(profile) for profile in made["profiles"])
-    made["suite"] = suite_name(made["suite"], made.pop("scorer", None))
+    with naming_files(settings):
+        scorer = made.pop("scorer", None)
+        source = {} if scorer is None else {name: made.pop(name, None) for name in ("data", "tools")}
+        made["suite"] = suite_name(made["suite"], scorer, **source)
+        made["profiles"] = tuple(profile_name(profile, Path(made.get("runs") or "runs")) for profile in made["profiles"])
     return made
 
 
@@ -256,94 +231,44 @@ def _config(settings: Mapping[str, Any]) -> CompareConfig:
 
 def _check_importable(config: CompareConfig) -> None:
     if config.is_spread:
-        check_workers_can_import([*config.loops, config.suite])
+        check_workers_can_import("loops", config.loops)
+        check_workers_can_import("suite", [config.suite])
 
 
-def _carry_out(prepared: Callable[[], Experiment], progress: bool | None) -> Loaded:
-    """Run what was prepared, write its page, log it to MLflow, and return its results."""
-
-    def finish() -> Results:
-        experiment = prepared()
-        with progress_display(experiment, progress) as watching:
-            stopped = run(experiment, watching)
-        found = results(experiment.folder)
-        _warn_if_stopped(stopped, experiment.folder)
-        _publish(experiment, found)
-        return found
-
-    return Loaded(_apart(finish))
+def _values(option: str, factors: Mapping[str, Any]) -> Sequence[Any]:
+    values = factors[option]
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ValueError(f"factors: {option}: give a list of values, got {values!r}")
+    return values
 
 
-def _publish(experiment: Experiment, found: Results) -> None:
-    """Write the page and log the run; a failure of either is a warning and loses no result."""
-    page = report_html(found)
-    try:
-        write_page(page, found.folder / PAGE)
-    except OSError as error:
-        warnings.warn(f"the page was not written: {error}", stacklevel=2)
-    if not experiment.config.mlflow:
-        return
-    from loopbench.reports import mlflow  # seconds to import, and not everybody logs
-
-    tracked = mlflow.track_as_configured(found, experiment.config, page)
-    if isinstance(tracked, str):
-        warnings.warn(f"nothing was logged to MLflow: {tracked}", stacklevel=2)
+def _value_text(option: str, value: Any) -> str:
+    """Return a factor's value as it is typed; a loop inside a loop may be an object."""
+    if isinstance(value, Loop):
+        return value_text(loop_name(value, f"factors: {option}"))
+    return "none" if value is None else value_text(value)
 
 
 def _run_again(
-    baseline: gates.Baseline, path: Path, loops: Sequence[AnyLoop], progress: bool | None, settings: dict[str, Any]
+    baseline: gates.Baseline, path: Path, loops: Sequence[AnyLoop], progress: bool | None, settings: Mapping[str, Any]
 ) -> Path:
     """Run a baseline's configuration again, and return the run directory."""
-    known = {"seed", "repeats", "runs", "allow", "base_url", "cassette"}
-    if unknown := sorted(settings.keys() - known):
-        raise ValueError(f"{unknown[0]}: a new run takes only {', '.join(sorted(known))}; everything else is the baseline's")
-    allowed = Permissions(settings.get("allow", ()), settings.get("base_url"), settings.get("cassette"))
-    again = gates.RerunSettings(
-        [loop_name(loop) for loop in loops],
-        settings.get("seed"),
-        settings.get("repeats"),
-        allowed,
-        Path(settings.get("runs", "runs")),
-    )
-    return _carry_out(lambda: gates.prepare_again(baseline, path, again), progress).results.folder
+    cassette, runs = settings.get("cassette"), Path(settings.get("runs") or "runs")
+    code = [*(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
+    allowed = Permissions(code, settings.get("base_url"), None if cassette is None else Path(cassette))
+    named = [loop_name(loop) for loop in loops]
+    again = gates.RerunSettings(named, settings.get("seed"), settings.get("repeats"), allowed, runs)
+    files = {**settings, "runs": runs}
+    return carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress).results.folder
 
 
 def _loaded(run: AnyRun) -> Loaded:
     return run if isinstance(run, Loaded) else load(run)
 
 
-def _warn_if_stopped(stopped: str, folder: Path) -> None:
-    if stopped:
-        left = len(read_state(folder).ended)
-        warnings.warn(f"{stopped}: {left} trials have ended; go on with loopbench resume {folder}", stacklevel=4)
-
-
-def _apart(work: Callable[[], Result]) -> Result:
-    """Do the work here, or on a thread of its own where an event loop is running already, as in a notebook."""
-    if not _an_event_loop_runs():
-        return work()
-    ended: list[Result | BaseException] = []
-
-    def carry_out() -> None:
-        try:
-            ended.append(work())
-        except BaseException as error:  # handed to the caller's thread
-            ended.append(error)
-
-    thread = threading.Thread(target=carry_out, name="loopbench", daemon=True)
-    thread.start()
-    thread.join()
-    if isinstance(ended[0], BaseException):
-        raise ended[0]
-    return ended[0]
-
-
-def _an_event_loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+def _arm_name(given: AnyLoop, setting: str) -> str:
+    """Return the name of an arm or a loop as it is typed, or that of a loop object as a run has it."""
+    return given if isinstance(given, str) else str(parse_spec(loop_name(given, setting)))
 
 
 def _parting(pair: PairLosses) -> str:

@@ -26,7 +26,6 @@ def compare(flags: dict[str, Any], file: ConfigFile, output: OutputOptions) -> N
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
         made = prepare(load_config(file.config, flags))
-    if made.config.tasks is not None and made.config.tasks > len(made.tasks):
-        where = made.suite.name if made.config.split is None else f"{made.suite.name}, split {made.config.split}"
-        say(f"note: --tasks {made.config.tasks}: {where} has {len(made.tasks)} tasks, and all of them are run")
+    if made.tasks_note:
+        say(f"note: --tasks {made.config.tasks}: {made.tasks_note}")
     carry_out(made, output)

@@ -36,6 +36,7 @@ from loopbench.experiments.gate.outputs import headline, paragraphs, table, task
 from loopbench.metrics.gate import MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY
+from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, flag_of
 from loopbench.runs.folders import RUNS, run_folder
 from loopbench.runs.permissions import Permissions, resume_flags
@@ -57,7 +58,6 @@ from .options import (
 )
 from .outcome import write_report
 from .own_prints import own_prints_aside, quiet_loops
-from .progress import watching
 from .tables import print_table
 
 

@@ -14,14 +14,14 @@ from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.experiments.optimize.rollouts import RunStopped
 from loopbench.protocol.names import parse_spec
-from loopbench.reports.logged_search import run_logged
+from loopbench.reports.progress.search import watching
+from loopbench.reports.tracking import run_logged
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.permissions import Permissions, resume_flags
 
 from .codes import INTERRUPTED
 from .console import say
 from .environment import load_env
-from .optimize_progress import watching
 from .optimize_report import exit_code, print_optimization
 from .options import ConfigFlags, OptionGroup, OutputOptions, with_options
 from .own_prints import own_prints_aside, quiet_loops

@@ -11,6 +11,8 @@ import typer
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
+from loopbench.reports.progress.trials import watching
+from loopbench.reports.tracking import log_results
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.permissions import resume_flags
 from loopbench.runs.run_state import larger, read_state
@@ -21,7 +23,6 @@ from .console import say
 from .options import OutputOptions
 from .outcome import print_results, write_report
 from .own_prints import own_prints_aside, quiet_loops
-from .progress import watching
 
 
 def carry_out(experiment: Experiment, output: OutputOptions) -> NoReturn:
@@ -52,7 +53,7 @@ def carry_out(experiment: Experiment, output: OutputOptions) -> NoReturn:
     print_results(found, as_json=output.as_json)
     page = write_report(found)
     _say_how_it_went(experiment, found)
-    if experiment.config.mlflow and not halted:
+    if not halted:
         _track(experiment, found, page)
     if halted or stopped:
         raise typer.Exit(INTERRUPTED)
@@ -104,10 +105,8 @@ def resume_command(experiment: Experiment) -> str:
 
 
 def _track(experiment: Experiment, found: Results, page: str) -> None:
-    from loopbench.reports import mlflow as tracking  # takes seconds to import
-
-    tracked = tracking.track_as_configured(found, experiment.config, page)
+    tracked = log_results(found, experiment.config, page)
     if isinstance(tracked, str):
         say(f"warning: nothing was logged to MLflow: {tracked}")
-    else:
+    elif tracked is not None:
         say(f"MLflow: {tracked.ui}")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
+from textwrap import shorten
 from typing import Any, Literal
 
 from loopbench.protocol import render_value
@@ -38,6 +39,8 @@ AT_BUDGET = "accuracy_at_budget"
 """Accuracy where trials beyond a budget score nothing: see `views`."""
 MAX_ERRORED = 0.02
 """Share of errored trials in an arm, or its difference between two arms, beyond which verdicts carry a warning."""
+MAX_REASON_CHARS = 160
+"""Characters of the reason that a warning shows."""
 
 _SCORES = (PRIMARY, AT_BUDGET)
 """Metrics in [0, 1] of which more is better."""
@@ -288,11 +291,21 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
         if not summary.scored:
             warnings.append(f"{name}: no trial was scored.")
         if summary.errored_share > MAX_ERRORED:
-            warnings.append(f"{name}: {summary.errored_share:.1%} of its trials are errored and left out.")
+            why = _most_frequent(summary.errored_reasons)
+            warnings.append(f"{name}: {summary.errored_share:.1%} of its trials are errored and left out{why}.")
         if summary.faults.short:
             faults = summary.faults
             warnings.append(f"{name}: only {faults.landed} of {faults.scheduled} scheduled faults landed; the run is invalid.")
     return warnings
+
+
+def _most_frequent(reasons: Mapping[str, int]) -> str:
+    """Return the most frequent reason as the end of a sentence; empty if no trial has one."""
+    known = {reason: count for reason, count in reasons.items() if reason}
+    if not known:
+        return ""
+    reason = shorten(max(known, key=lambda name: known[name]), MAX_REASON_CHARS, placeholder=" …").rstrip(".")
+    return f", {'most often' if len(known) > 1 else 'all of them'} because of: {reason}"
 
 
 def _gap_warnings(arms: Sequence[ArmResult]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loopbench.protocol.modules import module_in, names_in
-from loopbench.protocol.names import nearest, own_object, parse_spec
+from loopbench.protocol.names import Spec, nearest, own_object, parse_spec
 
 from .answers import DEFAULT_TOLERANCE, equal
 from .judgement import Judgement, Scorer
@@ -21,21 +21,34 @@ def scorer_names() -> tuple[str, ...]:
     return names_in(SCORERS)
 
 
-@functools.lru_cache(maxsize=256)  # a run scores thousands of trials with a handful of specs
 def scorer_named(spec: str) -> Scorer:
     """Return the scorer that a spec names: `numeric`, `numeric(tolerance=0.01)`, `package.module:name`; options are TOML values.
 
     A name with a colon is imported: the scorer itself, or with brackets a function that takes the options and returns the scorer.
+    It is looked up every time, since a notebook may define it anew.
     Raises ValueError for an unknown scorer or option, naming the nearest and all known ones, and for an option's wrong value.
     """
+    parsed = _parsed(spec)
+    if ":" not in parsed.name:
+        return _with_options(spec, None)
+    own = _imported(parsed.name)
+    return _with_options(spec, own) if spec.rstrip().endswith(")") else own
+
+
+@functools.lru_cache(maxsize=256)  # a run scores thousands of trials with a handful of specs
+def _parsed(spec: str) -> Spec:
     try:
-        parsed = parse_spec(spec)
+        return parse_spec(spec)
     except ValueError as error:
         raise ValueError(f"scorer {error}") from None
-    name, options = parsed.name, parsed.options
-    if ":" in name:
-        own = _imported(name)
-        return _made(name, own, options) if spec.rstrip().endswith(")") else own
+
+
+@functools.lru_cache(maxsize=256)
+def _with_options(spec: str, own: Callable[..., Any] | None) -> Scorer:
+    """Return a built-in scorer, or what `own` makes of the options."""
+    name, options = _parsed(spec).name, _parsed(spec).options
+    if own is not None:
+        return _made(name, own, options)
     if name not in scorer_names():
         raise ValueError(f"unknown scorer {name!r}; {nearest(name, scorer_names())}, or package.module:name")
     return _made(name, module_in(SCORERS, name).SCORER, options)

@@ -124,13 +124,14 @@ def value_text(value: Any) -> str:
     if isinstance(value, str):
         return value if _BARE_WORD.fullmatch(value) and value not in _TOML_WORDS else _quoted(value)
     if isinstance(value, list):
-        return f"[{', '.join(_strict_toml(item) for item in value)}]"
+        return f"[{', '.join(toml_text(item) for item in value)}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_quoted(key)} = {_strict_toml(item)}' for key, item in value.items())}}}"
+        return f"{{{', '.join(f'{_quoted(key)} = {toml_text(item)}' for key, item in value.items())}}}"
     return str(value)
 
 
-def _strict_toml(value: Any) -> str:
+def toml_text(value: Any) -> str:
+    """Return a value as TOML, text in quotes."""
     return _quoted(value) if isinstance(value, str) else value_text(value)
 
 
@@ -148,6 +149,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 # --- the user's code ---
 
+ONE_PROCESS = ("__main__", "loopbench.session")
+"""Modules whose contents live in one process: the script or notebook that runs, and what it handed over as objects."""
+GONE = "was defined in a script or in a session and cannot be loaded again here; to go on, put it in a module"
+"""What to say of a name that `is_gone`."""
+
+
+def lives_in_one_process(name: str) -> bool:
+    """Return whether `module:Name` leads to what no other process can import."""
+    module, colon, _ = name.partition(":")
+    return bool(colon) and module in ONE_PROCESS
+
+
+def is_gone(name: str) -> bool:
+    """Return whether `module:Name` was defined in a script or a session other than this one; nothing is imported."""
+    module, _, attribute = name.partition(":")
+    return lives_in_one_process(name) and not hasattr(sys.modules.get(module), attribute)
+
 
 def own_object(kind: str, name: str) -> Any:
     """Return what `package.module:Name` names. `kind`: what it should be, for messages.
@@ -155,6 +173,8 @@ def own_object(kind: str, name: str) -> Any:
     Raises ValueError if it does not exist or its module cannot be imported.
     """
     module_name, _, attribute = name.partition(":")
+    if is_gone(name):
+        raise ValueError(f"{kind} {name!r} {GONE}")
     module = own_module(kind, name, module_name)
     if not hasattr(module, attribute):
         raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}")

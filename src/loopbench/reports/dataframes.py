@@ -26,6 +26,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, count_faults, task_values
 from loopbench.metrics.views import Views
 from loopbench.protocol import render_value
+from loopbench.runs.config import shown_short
 from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
@@ -38,13 +39,16 @@ MAX_WARNINGS = 5
 """Maximum number of warnings that a notebook shows; `comparison` has all."""
 
 
-def load(run: str | Path, runs: Path | None = None) -> Loaded:
+def load(run: str | Path, runs: str | Path | None = None) -> Loaded:
     """Load a comparison, an ablation, an imported run, or the test of an optimization as pandas DataFrames.
 
     `run`: its directory, its name under `runs` (default: the folder `runs`), or `latest`. No model, loop or suite is loaded. Raises
-    RunError, in one line, if the run does not exist or its files cannot be read.
+    ValueError for what is no text or path, and RunError, in one line, if the run does not exist or its files cannot be read.
     """
-    return Loaded(results(trials_folder(run_folder(run, runs))))
+    for name, value in (("run", run), ("runs", "" if runs is None else runs)):
+        if not isinstance(value, str | Path):
+            raise ValueError(f"{name}: give a text or a path, got {shown_short(value)}")
+    return Loaded(results(trials_folder(run_folder(run, None if runs is None else Path(runs)))))
 
 
 @dataclass(frozen=True, repr=False)

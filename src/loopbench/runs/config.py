@@ -296,7 +296,7 @@ def config_from(
         message = first["msg"].removeprefix("Value error, ")
         if not path:
             raise mistake(source if source == COMMAND_LINE or not typed else f"{source} and the {COMMAND_LINE}", message) from None
-        message = f"{message}, got {_short(first['input'])}"
+        message = f"{message}, got {shown_short(first['input'])}"
         if _is_typed(path, typed):
             raise SettingError(".".join(path), message, flag_of(path, flags)) from None
         raise ValueError(f"{source}: {'.'.join(path)}: {message}") from None
@@ -315,13 +315,17 @@ def _is_typed(path: Sequence[str], typed: Mapping[str, Any]) -> bool:
 
 def flag_of(path: Sequence[str], flags: Mapping[str, str] = FLAGS) -> str:
     """Return a field's flag, such as `--loop` for `loops.0`, `--budget-calls`, or `--attempts` for `provider.attempts`."""
-    names = [name for name in path if not name.isdigit() and name != "provider"]
+    names = [name for name in path if not name.isdigit() and name != "provider"] or ["provider"]
     return f"--{flags.get(names[0]) or '-'.join(names).removesuffix('_s').replace('_', '-')}"
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget": BudgetConfig, "provider": ProviderConfig}
 
 
-def _short(value: Any) -> str:
-    shown = repr(value)
+def shown_short(value: Any) -> str:
+    """Return a bad value as an error shows it, on one line; code of the user's own may fail to describe it."""
+    try:
+        shown = " ".join(repr(value).split())
+    except Exception:  # the boundary to the user's own code
+        shown = f"a {type(value).__name__}"
     return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"

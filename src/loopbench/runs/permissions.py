@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopbench.protocol.names import parse_spec
+from loopbench.protocol.names import GONE, is_gone, parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import builtin_names, loops_named
 from loopbench.runs.store.files import RunError
@@ -57,8 +57,10 @@ def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) ->
     return config
 
 
-def allowed_code(folder: Path, names: Iterable[str], allowed: Collection[str]) -> None:
-    """Raise RunError for names of the user's own code that were not typed."""
+def allowed_code(folder: Path, names: Sequence[str], allowed: Collection[str]) -> None:
+    """Raise RunError for names of the user's own code that were not typed, or that lead to what another process defined."""
+    if gone := [name for name in names if is_gone(name)]:
+        raise RunError(f"{folder}: this run uses {gone[0]}, which {GONE}")
     missing = [name for name in names if name not in allowed]
     if missing:
         its, it = ("its name", "it") if len(missing) == 1 else ("their names", "them")

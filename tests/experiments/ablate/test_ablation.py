@@ -134,7 +134,7 @@ def test_a_fraction_of_mixed_levels_says_how_good_it_is(config):
 
 @pytest.mark.parametrize(("most", "cells"), [(16 * 12, 16), (16 * 12 - 1, 8), (8 * 12, 8)])
 def test_a_budget_decides_how_many_cells_run(config, most, cells):
-    assert len(prepare(AblationRequest("finish", FOUR, most_trials=most), config()).arms) == cells
+    assert len(prepare(AblationRequest("finish", FOUR, max_trials=most), config()).arms) == cells
 
 
 def test_interactions_may_be_left_out(config):
@@ -299,20 +299,20 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: AblationResult, tmp
         (AblationRequest("finsh", ("parse_retries=0,1",)), "unknown loop 'finsh'; did you mean 'finish'?"),
         (AblationRequest("finish", RETRIES, metrics=("step",)), "--metric: unknown metric 'step'; did you mean 'steps'?"),
         (AblationRequest("finish", RETRIES, design="half"), "--design: known: full, fractional"),
-        (AblationRequest("finish", RETRIES, most_trials=0), "--budget-trials: it must be at least 1, got 0"),
+        (AblationRequest("finish", RETRIES, max_trials=0), "--budget-trials: it must be at least 1, got 0"),
         (
             AblationRequest("finish", RETRIES, design="fractional"),
             "no fraction of the 4 cells tells main effects from two-factor interactions",
         ),
         (
-            AblationRequest("finish", RETRIES, design="full", most_trials=47),
+            AblationRequest("finish", RETRIES, design="full", max_trials=47),
             "4 cells are too many: each takes 12 trials, and 47 are allowed in all",
         ),
         (
-            AblationRequest("finish", RETRIES, most_trials=47),
+            AblationRequest("finish", RETRIES, max_trials=47),
             "all would be 4, each takes 12 trials, and 47 are allowed in all",
         ),
-        (AblationRequest("finish", FOUR, most_trials=95), "a fraction needs at least 8 cells, and 7 are affordable"),
+        (AblationRequest("finish", FOUR, max_trials=95), "a fraction needs at least 8 cells, and 7 are affordable"),
         (
             AblationRequest("finish", (f"parse_retries={','.join(map(str, range(201)))}",)),
             "201 cells are too many: 200 arms are the most; a fractional design takes fewer",

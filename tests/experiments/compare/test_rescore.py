@@ -21,7 +21,6 @@ from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.rescore import REDACTED, rescore
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Query
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -74,7 +73,6 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]
     (tmp_path / "own_judged.py").write_text(SUITES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_judged", raising=False)
-    scorer_named.cache_clear()  # of another test's module of this name
     module = importlib.import_module("own_judged")
     yield module
     module.changed.clear()

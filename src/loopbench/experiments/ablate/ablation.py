@@ -44,8 +44,8 @@ class AblationRequest:
     factors: tuple[str, ...]
     """The factors, each as `option=value,value`."""
     design: str | None = None
-    """full or fractional; None: full if `most_trials` allows it."""
-    most_trials: int | None = None
+    """full or fractional; None: full if `max_trials` allows it."""
+    max_trials: int | None = None
     interactions: bool = True
     metrics: tuple[str, ...] = EFFECT_METRICS
 
@@ -78,8 +78,8 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
     metrics = _metrics(request.metrics)
     if config.looks is not None:
         raise ValueError("looks end a run once every pair is decided; an ablation is about effects: leave looks out")
-    if request.most_trials is not None and request.most_trials < 1:
-        raise SettingError("most_trials", f"it must be at least 1, got {request.most_trials}", "--budget-trials")
+    if request.max_trials is not None and request.max_trials < 1:
+        raise SettingError("max_trials", f"it must be at least 1, got {request.max_trials}", "--budget-trials")
     spec = parse_spec(request.loop)
     factors = _factors(spec, request.factors)
     sizes = [len(values) for values in factors.values()]
@@ -128,7 +128,10 @@ def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
             raise _factor_error(name, f"loop {spec.name} has no such option; {nearest(name, options)}")
         if name in factors or name in spec.options:
             raise _factor_error(name, "it is given twice" + (f", {spec} has it too" if name in spec.options else ""))
-        factors[name] = parse_values(values_text)
+        try:
+            factors[name] = parse_values(values_text)
+        except ValueError as error:
+            raise _factor_error(name, str(error)) from None
         value_texts = [value_text(value) for value in factors[name]]
         if len(value_texts) < 2:
             raise _factor_error(name, f"give two values or more, the base first, such as {name}=0,2")
@@ -146,12 +149,12 @@ def _cells(request: AblationRequest, config: CompareConfig, sizes: Sequence[int]
     if request.design not in (None, *get_args(Kind)):
         raise SettingError("design", nearest(str(request.design), get_args(Kind)))
     total, limit = math.prod(sizes), _limit(request, config)
-    if request.design == "full" or (request.design is None and (request.most_trials is None or total <= limit.cells)):
+    if request.design == "full" or (request.design is None and (request.max_trials is None or total <= limit.cells)):
         if total > limit.cells:
             raise ValueError(f"{total} cells are too many: {limit.reason}; a fractional design takes fewer")
         return Fraction(full_factorial(sizes), None, 1.0)
     try:
-        selected = fraction(sizes, None if request.most_trials is None else limit.cells)
+        selected = fraction(sizes, None if request.max_trials is None else limit.cells)
     except ValueError as error:
         raise ValueError(f"{error}; all would be {total}, {limit.reason}") from None
     if len(selected.cells) > limit.cells:
@@ -171,12 +174,12 @@ def _limit(request: AblationRequest, config: CompareConfig) -> _Limit:
     arms = len(config.profiles) * len(config.models)
     reason = f"each takes {arms} arms, of {MAX_ARMS} in all" if arms > 1 else f"{MAX_ARMS} arms are the most"
     most = _Limit(MAX_ARMS // arms, reason)
-    if request.most_trials is None:
+    if request.max_trials is None:
         return most
     tasks = tasks_of_split(suite_of(config), config.split)[: config.tasks]
     trials = arms * config.repeats * max(len(tasks), 1)
-    affordable = request.most_trials // trials
-    reason = f"each takes {trials} trials, and {request.most_trials} are allowed in all"
+    affordable = request.max_trials // trials
+    reason = f"each takes {trials} trials, and {request.max_trials} are allowed in all"
     return most if affordable >= most.cells else _Limit(affordable, reason)
 
 

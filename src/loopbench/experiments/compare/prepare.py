@@ -46,6 +46,14 @@ class Experiment:
         """The known spending of earlier sessions."""
         return self.past.spent + self.manifest.cut_short
 
+    @property
+    def tasks_note(self) -> str:
+        """A sentence if there are fewer tasks than `tasks` asks for, else empty."""
+        if self.config.tasks is None or self.config.tasks <= len(self.tasks):
+            return ""
+        where = self.suite.name if self.config.split is None else f"{self.suite.name}, split {self.config.split}"
+        return f"{where} has {len(self.tasks)} tasks, and all of them are run"
+
     def missing(self) -> PendingTrials:
         """Return the trials without a record, and those to run again."""
         return PendingTrials(self._schedule, self.trials, self.past, self.retry)

@@ -31,7 +31,7 @@ from loopbench.protocol.values import error_text
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.lookup import suite_of
 from loopbench.runs.manifest import read_manifest
-from loopbench.runs.permissions import own_code
+from loopbench.runs.permissions import allowed_code, own_code
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import read_trace
@@ -127,9 +127,7 @@ def open_suite(folder: Path, allow: Collection[str] = ()) -> tuple[CompareConfig
         raise RunError(f"{folder}: imported from another tool's files, so there is no trace to learn from")
     config = config_from(manifest.config, f"{folder}/manifest.json")
     names = own_code(config.model_copy(update={"loops": ()}))
-    for name in names:
-        if name not in allow:
-            raise RunError(f"{folder}: the suite uses {name}, code of your own; type it to let it be imported: --allow {name}")
+    allowed_code(folder, names, allow)
     suite = suite_of(config)
     if manifest.suite.digest != suite.digest:
         raise RunError(f"{folder}: the suite {config.suite} has changed since this run: its tasks, its tools or its version")

@@ -69,8 +69,8 @@ class OptimizeConfig(BaseModel):
         for field, names in (("models", compare.models), ("profiles", compare.profiles)):
             if len(names) != 1:
                 raise ValueError(f"{field}: give one, not {len(names)}: {same}")
-        for field, value in (("split", compare.split), ("cassette", compare.cassette), ("looks", compare.looks)):
-            if value is not None:
+        for field in _REFUSED:
+            if getattr(compare, field) is not None:
                 raise ValueError(
                     f"{field} is not a setting of an optimization, which uses the splits train, dev and test and keeps its own log"
                 )
@@ -101,6 +101,13 @@ class OptimizeConfig(BaseModel):
         """Return the configuration as JSON, without what may be secret."""
         return {"compare": self.compare.public(), "search": self.search.model_dump(mode="json")}
 
+
+_REFUSED = ("split", "cassette", "cassette_mode", "looks")
+"""Fields of `CompareConfig` that an optimization does not take."""
+SETTINGS: tuple[str, ...] = tuple(
+    dict.fromkeys([*SearchConfig.model_fields, *(name for name in CompareConfig.model_fields if name not in _REFUSED)])
+)
+"""The settings of an optimization by field, those of the search first."""
 
 _COMPARE_DEFAULTS: Mapping[str, Any] = {"repeats": REPEATS}
 
@@ -140,7 +147,9 @@ def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] =
         path = [str(part) for part in first["loc"]]
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            message = f"unknown field {'.'.join(path)!r}; {nearest(path[-1], SearchConfig.model_fields)}"
+            known = BudgetConfig if len(path) > 2 else SearchConfig
+            field = path if typed.isdisjoint(path[1:2]) else path[1:]
+            message = f"unknown field {'.'.join(field)!r}; {nearest(path[-1], known.model_fields)}"
         elif path[:1] == ["search"] and not typed.isdisjoint(path[1:2]):
             raise SettingError(".".join(path[1:]), message, flag_of(path[1:2])) from None
         elif path:

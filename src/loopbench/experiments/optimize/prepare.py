@@ -41,7 +41,7 @@ from loopbench.runs.new_manifest import (
     suite_code,
     typed_options,
 )
-from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config, own_code
+from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, own_code
 from loopbench.runs.schedule import Arm, make_arms
 from loopbench.runs.store.files import RunError
 from loopbench.runs.trial_models import open_models
@@ -108,8 +108,7 @@ def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | N
     begun_with = config.compare if mlflow is None else config.compare.model_copy(update={"mlflow": mlflow})
     config = config.model_copy(update={"compare": allowed_config(folder, begun_with, allowed)})
     name = parse_spec(config.search.optimizer).name
-    if ":" in name and name not in allowed.code:
-        raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
+    allowed_code(folder, [name] if ":" in name else [], allowed.code)
     suite, splits, arms, optimizer = _look_up(config)
     designs = _designs(folder, arms)
     now = _manifest(folder, config, suite, splits, designs, optimizer)

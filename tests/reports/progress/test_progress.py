@@ -24,12 +24,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.live import Live
 
-from loopbench.cli import progress
-from loopbench.cli.progress import ProgressCounts, clock, watching
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
+from loopbench.reports.progress import trials as progress
+from loopbench.reports.progress.trials import ProgressCounts, clock, watching
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.journal import Journal
@@ -278,7 +278,7 @@ def test_a_clock(seconds, shown):
 WATCHED = """
 import sys, time
 from pathlib import Path
-from loopbench.cli.progress import watching
+from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import CompareConfig
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.metrics.record import Record

@@ -20,7 +20,7 @@ from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import plain
 
-from .progress import PLAIN_EVERY_S
+from .trials import PLAIN_EVERY_S
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ def _mean(scores: Mapping[str, float]) -> float | None:
     return sum(scores.values()) / len(scores) if scores else None
 
 
-class _Terminal(SearchDisplay):
+class LiveSearch(SearchDisplay):
     """Draws a live view."""
 
     def __rich__(self) -> Table:
@@ -160,6 +160,6 @@ def watching(made: Optimization, *, quiet: bool) -> Iterator[SearchDisplay]:
     elif not sys.stderr.isatty():
         yield _Lines(made)
     else:
-        view = _Terminal(made)
+        view = LiveSearch(made)
         with Live(view, console=Console(file=sys.stderr), refresh_per_second=8, transient=True):
             yield view

@@ -1,20 +1,37 @@
-"""An optimization from its search to the end of its test, logged to MLflow while it goes on if its settings ask for that."""
+"""What is logged to MLflow because the settings ask for it: a finished run, and a search while it goes on.
+
+MLflow takes seconds to import, so it is imported only where something is logged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from loopbench.experiments.compare.results import Results
 from loopbench.experiments.optimize.candidates import Watcher
 from loopbench.experiments.optimize.prepare import Optimization
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.experiments.optimize.run import run
 from loopbench.experiments.optimize.watchers import Watchers
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Progress
+
+if TYPE_CHECKING:
+    from .mlflow import Tracked
 
 
 class SearchView(Watcher, Progress, Protocol):
     """What shows a search and its test."""
+
+
+def log_results(found: Results, config: CompareConfig, page: str) -> Tracked | str | None:
+    """Log a run; return the reason in one line if that fails, and None if the settings ask for no log. `page`: its report."""
+    if not config.mlflow:
+        return None
+    from . import mlflow
+
+    return mlflow.track_as_configured(found, config, page)
 
 
 def run_logged(made: Optimization, view: SearchView, warn: Callable[[str], None]) -> tuple[str, str]:
@@ -26,7 +43,7 @@ def run_logged(made: Optimization, view: SearchView, warn: Callable[[str], None]
     compare = made.config.compare
     if not compare.mlflow:
         return run(made, view, view), ""
-    from .mlflow.optimization import OptimizationTracker  # MLflow takes seconds to import
+    from .mlflow import OptimizationTracker
 
     with OptimizationTracker(made.folder, made.manifest, compare.tracking_uri, compare.experiment, warn) as tracker:
         stopped = run(made, Watchers(view, tracker), view)

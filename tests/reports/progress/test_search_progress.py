@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from loopbench.cli import optimize_progress
-from loopbench.cli.optimize_progress import SearchDisplay, Searched, watching
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.prepare import Optimization, prepare
 from loopbench.experiments.optimize.watchers import Watchers
 from loopbench.metrics.record import Record
+from loopbench.reports.progress import search as optimize_progress
+from loopbench.reports.progress.search import SearchDisplay, Searched, watching
 from loopbench.runs.config import BudgetConfig
 
 OWN, OTHER = Candidate(0, "0", {}), Candidate(1, "1", {})
@@ -106,7 +106,7 @@ def test_quiet_is_silent(made, capsys):
 
 
 def test_on_a_terminal_there_is_a_line_for_each_design(made):
-    board = optimize_progress._Terminal(made)
+    board = optimize_progress.LiveSearch(made)
     tell(board)
     board.finished(record())
     file = io.StringIO()

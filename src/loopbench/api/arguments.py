@@ -1,0 +1,201 @@
+"""What a call from Python may pass: a table of the kinds of values, checked before anything else, and errors in Python's words."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from loopbench.experiments.optimize.config import SearchConfig
+from loopbench.protocol.names import nearest
+from loopbench.reports.dataframes import Loaded
+from loopbench.runs.config import FLAGS, CompareConfig, ProviderConfig, SettingError, flag_of, shown_short
+
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+
+
+# --- kinds of values ---
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value: what fits, and what to say of what does not."""
+
+    types: tuple[type, ...]
+    wanted: str
+    inside: Kind | None = None
+    """The kind of the items of a list, or of the values of a mapping."""
+
+    def check(self, setting: str, value: Any) -> None:
+        """Raise ValueError, in one line that names the setting, for a value of another kind."""
+        if not isinstance(value, self.types) or (isinstance(value, bool) and self.types in ((Real,), (int,))):
+            raise ValueError(f"{setting}: give {self.wanted}, got {shown_short(value)}")
+        if self.inside is not None and isinstance(value, Mapping):
+            for name, item in value.items():
+                self.inside.check(f"{setting}.{name}", item)
+        elif self.inside is not None and isinstance(value, list | tuple):
+            for item in value:
+                self.inside.check(setting, item)
+
+
+TEXT = Kind((str,), "a text")
+NUMBER = Kind((Real,), "a number")
+COUNT = Kind((int,), "a whole number")
+YES_OR_NO = Kind((bool,), "True or False")
+FILE = Kind((str, Path), "a path")
+ANYTHING = Kind((object,), "anything")  # a name or an object, of which only what looks it up knows whether it fits
+RUN = Kind((str, Path, Loaded), "a run: its name, its directory, or what compare or load returned")
+_FIELDS = {**CompareConfig.model_fields, **SearchConfig.model_fields}
+KINDS: Mapping[str, Kind] = {
+    **{
+        name: TEXT
+        for name, field in _FIELDS.items()
+        if field.annotation in (str, str | None) and name not in ("suite", "optimizer")
+    },
+    "suite": ANYTHING,
+    "optimizer": ANYTHING,
+    "loops": Kind((list, tuple), "a list, such as ['bare', Finish(parse_retries=0)]"),
+    "profiles": Kind((list, tuple), "a list, such as ['clean', 'flaky-format']"),
+    "models": Kind((list, tuple), "a list, such as ['scripted']"),
+    "model": TEXT,
+    "progress": YES_OR_NO,
+    "factors": Kind((Mapping,), "a mapping from options to values, such as {'parse_retries': [0, 2]}"),
+    "design": Kind((str,), "'full' or 'fractional'"),
+    "max_trials": COUNT,
+    "interactions": YES_OR_NO,
+    "baseline": Kind((str, Path), "the path of a baseline file"),
+    "run": RUN,
+    "again": RUN,
+    "metrics": Kind((Mapping,), "a mapping from metrics to margins, such as {'accuracy': 0.02}", NUMBER),
+    "metric": TEXT,
+    "margin": NUMBER,
+    "alpha": NUMBER,
+    "power": NUMBER,
+    "purpose": Kind((str,), "'compare' or 'gate'"),
+    "task": Kind((str,), "the name of a task"),
+    "runs": FILE,
+    "data": FILE,
+    "tools": Kind((str,), "the name of a module"),
+    "allow": Kind((list, tuple), "a list of names, such as ['my.module:Loop']", TEXT),
+    "base_url": Kind((str,), "an address"),
+    "cassette": FILE,
+}
+"""Setting → the kind of its values, which is the same in every call. Other settings are checked as fields of the configuration."""
+
+
+def check_kinds(values: Mapping[str, Any], optional: Collection[str] = ()) -> None:
+    """Raise ValueError for a value of a wrong kind; None is right for `optional` settings."""
+    for name, value in values.items():
+        if name in KINDS and not (value is None and name in optional):
+            KINDS[name].check(name, value)
+
+
+def check_known(settings: Mapping[str, Any], known: Collection[str], elsewhere: Mapping[str, str] | None = None) -> None:
+    """Raise ValueError for settings that a call does not take. `elsewhere`: what to say of settings that another one replaces."""
+    for name in settings:
+        if elsewhere is not None and name in elsewhere:
+            raise ValueError(f"{name}: {elsewhere[name]}")
+        if name not in known:
+            raise ValueError(f"unknown setting {name!r}; {nearest(name, known)}")
+
+
+@contextmanager
+def naming_files(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Let a file or folder that cannot be used raise ValueError, in one line that names the setting."""
+    try:
+        yield
+    except OSError as error:
+        named = str(error.filename or "")
+        found = [name for name, place in _places(settings) if named == place or named.startswith(f"{place.rstrip('/')}/")]
+        where = ": ".join([*found[:1], *([named] if named else [])])
+        raise ValueError(f"{where or 'a file'}: {error.strerror or error}") from None
+
+
+def _places(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield settings that may name a file or a folder, and what they name."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", place) for inner, place in _places(value))
+        for place in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(place, str | Path) and str(place):
+                yield name, str(place)
+
+
+# --- questions ---
+
+
+def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Make a function a question: its arguments are checked first, and every ValueError is one line in Python's words."""
+    signature = inspect.signature(function)
+    optional = {name for name, parameter in signature.parameters.items() if parameter.default is None}
+
+    @functools.wraps(function)
+    def asked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        settings = given.pop("settings", {})
+        try:
+            check_kinds(given, optional)
+            check_kinds(settings, [name for name in settings if name not in ("profiles", "models")])
+            return function(*args, **kwargs)
+        except SettingError as error:
+            raise ValueError(in_python(error.in_python)) from None
+        except ValueError as error:
+            said = in_python(str(error))
+            if said != str(error):
+                error.args = (said,)
+            raise
+
+    return asked
+
+
+# --- words ---
+
+
+def _settings_by_flag() -> Iterator[tuple[str, str]]:
+    for model, prefix in ((ProviderConfig, "provider."), (SearchConfig, ""), (CompareConfig, "")):
+        for name in model.model_fields:
+            yield flag_of([name]), f"{prefix}{name}"
+
+
+_SETTINGS: Mapping[str, str] = {
+    **dict(_settings_by_flag()),
+    "--allow": "allow",
+    "--budget-trials": "max_trials",
+    "--for": "purpose",
+}
+"""Flag of the command line → the setting that is the same in Python."""
+_SWITCHES = frozenset(flag_of([name]) for name, field in CompareConfig.model_fields.items() if field.annotation is bool)
+_TAKES_WORDS = frozenset(map(flag_of, (["traces"], ["engine"], ["address"], ["base_url"], ["cassette"], ["tracking_uri"])))
+"""Flags behind which messages write a value that is not in capitals."""
+_FLAG = re.compile(r"(?<![\w-])(--(?:no-)?)([a-z][a-z-]*)(?: ([^\s,;)]*[^\s,;:).]))?")
+_PLACEHOLDER = re.compile(r"[A-Z]+|\d+")
+
+
+def in_python(message: str) -> str:
+    """Return an error's message on one line, with settings as a call passes them (`data=FILE`) in the place of flags."""
+    return _FLAG.sub(_as_setting, " ".join(message.split()) if "\n" in message else message)
+
+
+def _as_setting(match: re.Match[str]) -> str:
+    dashes, name, value = match.groups()
+    flag = f"--{name}"
+    rest = "" if value is None else f" {value}"
+    if flag not in _SETTINGS:
+        return match.group()
+    setting = _SETTINGS[flag]
+    if flag in _SWITCHES:
+        return f"{setting}={dashes == '--'}{rest}"
+    if flag == "--allow" and value is not None:
+        return f"{setting}=[{value.strip(chr(39))!r}]"
+    if value is not None and _PLACEHOLDER.fullmatch(value):
+        return f"{setting}={[value] if setting in FLAGS else value}"
+    if value is not None and flag in _TAKES_WORDS:
+        return f"{setting}={value!r}"
+    return f"{setting}{rest}"

@@ -1,0 +1,139 @@
+"""Runs and searches that a program starts: carried out with progress, a page and a log, also where an event loop is running."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+from loopbench.experiments.compare.prepare import Experiment
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.optimize.prepare import Optimization
+from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.protocol.names import lives_in_one_process
+from loopbench.reports.dataframes import Loaded
+from loopbench.reports.html.files import PAGE, write_page
+from loopbench.reports.html.page import report_html
+from loopbench.reports.progress.display import run_display, search_display
+from loopbench.reports.tracking import log_results, run_logged
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.permissions import own_code
+from loopbench.runs.run_state import read_state
+
+from .arguments import naming_files
+
+Result = TypeVar("Result")
+
+
+def carry_out_run(prepared: Callable[[], Experiment], settings: Mapping[str, Any], progress: bool | None) -> Loaded:
+    """Run what `prepared` makes, write its page, log it to MLflow, and return its results. `settings`: of the call, for errors.
+
+    Raises ValueError for bad input, and KeyboardInterrupt.
+    """
+    notes: list[str] = []
+
+    def finish() -> Results:
+        with naming_files(settings):
+            experiment = prepared()
+        if experiment.tasks_note:
+            notes.append(f"tasks={experiment.config.tasks}: {experiment.tasks_note}")
+        with run_display(experiment, progress) as watching:
+            stopped = run(experiment, watching)
+        found = results(experiment.folder)
+        notes.extend(_stopped(stopped, experiment.folder, experiment.config))
+        notes.extend(_publish(experiment, found))
+        return found
+
+    found = _apart(finish)
+    _warn(notes)
+    return Loaded(found)
+
+
+def carry_out_search(
+    prepared: Callable[[], Optimization], settings: Mapping[str, Any], progress: bool | None
+) -> OptimizationResult:
+    """Search and test what `prepared` makes, log it to MLflow, and return the result. `settings`: of the call, for errors.
+
+    Raises ValueError for bad input, RunStopped where the search cannot go on, and KeyboardInterrupt.
+    """
+    notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
+
+    def finish() -> Path:
+        with naming_files(settings):
+            made = prepared()
+        with search_display(made, progress) as watching:
+            stopped, _ = run_logged(made, watching, notes.append)
+        notes.extend(_stopped(stopped, made.folder, made.config.compare))
+        return made.folder
+
+    folder = _apart(finish)
+    _warn(notes)
+    return optimization_result(folder)
+
+
+def _publish(experiment: Experiment, found: Results) -> Sequence[str]:
+    """Write the page and log the run; a failure of either is a note and loses no result."""
+    notes, page = [], report_html(found)
+    try:
+        write_page(page, found.folder / PAGE)
+    except OSError as error:
+        notes.append(f"the page was not written: {error}")
+    tracked = log_results(found, experiment.config, page)
+    return [*notes, f"nothing was logged to MLflow: {tracked}"] if isinstance(tracked, str) else notes
+
+
+def _stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence[str]:
+    """Return how a run that stopped early goes on; nothing for one that did not."""
+    if not reason:
+        return []
+    here = [name for name in own_code(config) if lives_in_one_process(name)]
+    way_out = f"it cannot go on later, because {here[0]} is not in a module" if here else f"go on with loopbench resume {folder}"
+    return [f"{reason}: {len(read_state(folder).ended)} trials have ended; {way_out}"]
+
+
+def _warn(notes: Sequence[str]) -> None:
+    """Warn at the line of the user's code that asked."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and _is_ours(frame):
+        level, frame = level + 1, frame.f_back
+    for note in notes:
+        warnings.warn(note, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    package: str = frame.f_globals.get("__name__", "")
+    return package.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _apart(work: Callable[[], Result]) -> Result:
+    """Do the work here, or on a thread of its own where an event loop is running already, as in a notebook."""
+    if not _an_event_loop_runs():
+        return work()
+    ended: list[Result | BaseException] = []
+
+    def carry_out() -> None:
+        try:
+            ended.append(work())
+        except BaseException as error:  # handed to the caller's thread
+            ended.append(error)
+
+    thread = threading.Thread(target=carry_out, name="loopbench", daemon=True)
+    thread.start()
+    thread.join()
+    if isinstance(ended[0], BaseException):
+        raise ended[0]
+    return ended[0]
+
+
+def _an_event_loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
