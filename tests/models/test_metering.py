@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -331,18 +332,19 @@ def call(tools: Toolbox, **arguments: Any) -> Observation:
 
 @LAW
 @given(st.text(max_size=20))
-def test_in_the_tunnel_a_result_ends_in_its_receipt(key: str) -> None:
+def test_in_the_tunnel_a_result_stands_between_the_marks_of_its_receipt(key: str) -> None:
     plain, signed = call(toolbox(None), key=key), call(toolbox(Tunnel()), key=key)
     digests = f"{call_digest('lookup', {'key': key})}.{content_digest(plain.data)}"
-    assert signed.data == f"{plain.data} [r:{digests}]"
+    assert signed.data == f"[r:{digests}] {plain.data} [{digests}:r]"
     assert strip_receipts(signed.data) == plain.data
     assert replace(signed, data="", value=None) == replace(plain, data="", value=None)
     assert signed.value == (signed.data if signed.ok else None)
 
 
-def test_a_receipt_stands_behind_the_length_cap() -> None:
+def test_a_receipt_stands_around_what_the_length_cap_leaves() -> None:
     seen = call(toolbox(Tunnel()), key="x" * 50_000)
-    assert "(truncated, 50015 characters in all) [r:" in seen.data
+    assert seen.data.startswith("[r:")
+    assert re.search(r"\(truncated, 50015 characters in all\) \[[0-9a-f.]+:r\]\Z", seen.data)
     assert sightings(seen.data).keys() == {call_digest("lookup", {"key": "x" * 50_000})}
 
 

@@ -253,7 +253,7 @@ class MeteredToolbox(Toolbox):
             return seen
         entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
         flood = f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
-        text = f"{seen.data}{flood} {entry.receipt}"
+        text = entry.around(f"{seen.data}{flood}")
         value = text if seen.ok else None
         return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
 

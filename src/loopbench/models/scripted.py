@@ -30,8 +30,9 @@ from loopbench.protocol.model import ProviderTrouble
 from .draws import unit
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback, spoil
 from .native import NATIVE
-from .policy import POLICY, Decision, PolicyRequest, PromptView, guess, read, shows_text
+from .policy import POLICY, Decision, PolicyRequest, guess
 from .profiles import Profile
+from .prompt_view import PromptView, read, shows_text
 from .receipts import Truth, call_digest
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.datasets.validity import Replayed
-from loopbench.models.receipts import call_digest, sightings
+from loopbench.models.receipts import ReceiptEntry, call_digest, sightings
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Message, NativeCall, Reply, Request, WireError
 from loopbench.protocol.wire import from_json, read_call
@@ -29,8 +29,8 @@ class ForeignResults:
     tunnel: Tunnel
     made: dict[str, list[NativeCall]] = field(default_factory=dict)
     """The model's calls by id; a program that drops its history meets an id again."""
-    receipts: dict[tuple[str, str], str] = field(default_factory=dict)
-    """(CALL, text) → the receipt given, empty for an error."""
+    entries: dict[tuple[str, str], ReceiptEntry | None] = field(default_factory=dict)
+    """(CALL, text) → the result as it was signed, None for an error."""
     not_own: set[str] = field(default_factory=set)
     """CALL digests of what the suite's own tools were asked for: their results have receipts, and their faults none."""
 
@@ -40,7 +40,7 @@ class ForeignResults:
             self.made.setdefault(call.id, []).append(call)
 
     def signed(self, request: Request, replayed: Mapping[str, Replayed]) -> Request:
-        """The request with receipts after the results in it; `replayed`: true results by CALL digest."""
+        """The request with the results in it between the marks of their receipts; `replayed`: true results by CALL digest."""
         asked: dict[str, NativeCall] = {}
         messages = []
         for message in request.messages:
@@ -59,22 +59,27 @@ class ForeignResults:
         key = (call_digest(call.name, call.arguments), message.content)
         if key[0] in self.not_own:
             return message
-        if key not in self.receipts:
-            self.receipts[key] = self._receipt(*key, replayed.get(key[0]))
-        return replace(message, content=f"{message.content} {self.receipts[key]}") if self.receipts[key] else message
+        if key not in self.entries:
+            self.entries[key] = self._entry(*key, replayed.get(key[0]))
+        entry = self.entries[key]
+        return message if entry is None else replace(message, content=entry.around(message.content))
 
-    def _receipt(self, digest: str, text: str, true: Replayed | None) -> str:
+    def _entry(self, digest: str, text: str, true: Replayed | None) -> ReceiptEntry | None:
+        """Sign a result, and vouch that the program's words for it show all of it."""
         whole, ledger = read_result(text), self.tunnel.ledger
         value = unwrapped(whole)
+        alike = true is not None and (same_result(whole, true.value) or same_result(value, true.value))
         if true is not None and true.failed:
             expected = is_error(text) or isinstance(value, str)  # in whatever words a program tells it
-            return ledger.sign(digest, true.text if expected else text, None if expected else value, False).receipt
-        if is_error(text):
-            return ""
-        alike = true is not None and (same_result(whole, true.value) or same_result(value, true.value))
-        if true is not None and (alike or text.strip() == true.text.strip()):
-            return ledger.sign(digest, true.text, true.value, True).receipt
-        return ledger.sign(digest, text, value, True).receipt
+            entry = ledger.sign(digest, true.text if expected else text, None if expected else value, False)
+        elif is_error(text):
+            return None
+        elif true is not None and (alike or text.strip() == true.text.strip()):
+            entry = ledger.sign(digest, true.text, true.value, True)
+        else:
+            entry = ledger.sign(digest, text, value, True)
+        ledger.vouch(entry, text)
+        return entry
 
 
 _ERROR = re.compile(r"\W*(?:\w*error|\w*exception|traceback)\b", re.IGNORECASE)
