@@ -41,14 +41,16 @@ class Met(NamedTuple):
     """The parts that can be read, with the distance from the prompt's end of each, where it stands nearest; the empty path: all."""
     distance: float
     """The distance of the nearest mark."""
+    is_whole: bool
+    """All that is used can be read."""
 
     def is_shown_to(self, user: str) -> bool:
         """Whether a call can be made from what the prompt shows of the result."""
-        return all(path in self.places for path, users in self.uses.items() if user in users)
+        return self.is_whole or all(path in self.places for path, users in self.uses.items() if user in users)
 
-    def is_enough(self, done: Collection[str]) -> bool:
+    def is_enough(self, done: set[str | None]) -> bool:
         """Whether all can be read that is used by others than the calls that are done."""
-        return all(path in self.places or not users - set(done) for path, users in self.uses.items())
+        return self.is_whole or all(path in self.places or users <= done for path, users in self.uses.items())
 
     def is_misled(self, truth: Truth | None) -> bool:
         """Whether the result differs from what the tool would truly give."""
@@ -147,7 +149,7 @@ def _may_be_made(planned: PlannedCall, met: Mapping[str, Met], plan: Plan) -> bo
 
 
 def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Met:
-    paths = (*(path for path in uses if path), ())
+    paths = tuple(uses) if () in uses else (*uses, ())
     places: dict[Path, float] = {}
     nearest = 1.0
     for one in seen:
@@ -155,13 +157,15 @@ def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, 
             continue
         nearest = one.distance()  # the last one counts
         for path, share in ledger.shown(entry, one, paths).items():
-            places[path] = min(places.get(path, 1.0), one.distance(share))
-    return Met(form, entry, uses, places, nearest)
+            place = one.distance(share)
+            if path not in places or place < places[path]:
+                places[path] = place
+    return Met(form, entry, uses, places, nearest, uses.keys() <= places.keys())
 
 
 def _known(plan: Plan, met: Mapping[str, Met]) -> dict[str, Known]:
     """Return the calls of which all can be read that is still to be used: what has served calls that are known is done with."""
-    done: set[str] = set()
+    done: set[str | None] = set()
     for planned in reversed(plan.calls):
         if planned.id in met and met[planned.id].is_enough(done):
             done.add(planned.id)

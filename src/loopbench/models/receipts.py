@@ -130,9 +130,8 @@ def sightings(text: str) -> dict[str, list[Sighting]]:
         else:
             start = marks[place - 1].end() if place else 0
             side, start, end = "back", max(start, mark.start() - MAX_BESIDE), mark.start()
-        shown = text[start:end]
-        start += len(shown) - len(shown.lstrip())
-        found.setdefault(call, []).append(Sighting(content, side, shown.strip(), start, len(text)))
+        shown = text[start:end].lstrip()
+        found.setdefault(call, []).append(Sighting(content, side, shown.rstrip(), end - len(shown), len(text)))
     return found
 
 
