@@ -86,6 +86,7 @@ class ArmResult:
             "faults": asdict(summary.faults),
             "recovery": _interval(summary.recovery),
             "false_success": {"count": summary.false_success, "rate": _interval(summary.false_success_rate)},
+            "right_unseen": summary.right_unseen,
             "exclusions": dict(summary.exclusions),
             "errored_reasons": dict(summary.errored_reasons),
             "crashes": dict(summary.crashes),

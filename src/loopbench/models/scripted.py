@@ -245,6 +245,7 @@ class Scripted:
     def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
         view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
+        self.tunnel.show(view.known.keys())
         if followed.says is not None or followed.forgotten:
             view = replace(view, says=followed.says, overlooked=followed.forgotten.values())
         if self.script.made_up is not None:

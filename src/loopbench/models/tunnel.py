@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -49,6 +49,8 @@ class ReplyEffects:
     injected: bool = False
     """In the place of a reply came a failure that is the treatment, no infrastructure's."""
     unknown: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    """Planned calls whose results the request showed."""
     faults: tuple[FaultState, ...] = ()
     """The faults that came up or changed."""
 
@@ -65,8 +67,12 @@ class Tunnel:
         self.simulated_s = 0.0
         self.unknown: tuple[str, ...] = ()
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
-        self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...]]] = {}
-        """Fields of ReplyEffects by scope: only a recording asks for them."""
+        self.ever_shown: set[str] = set()
+        """Planned calls whose results any prompt of the trial showed."""
+        self._shown: tuple[str, ...] = ()
+        """Those of the last prompt."""
+        self._effects: dict[str, ReplyEffects] = {}
+        """By scope."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
         self._struck: dict[str, str] = {}
         self._repeated: dict[tuple[int, str, FaultPoint], Fault] = {}
@@ -116,6 +122,11 @@ class Tunnel:
         if request is not None:
             self.mark_struck(request, fault.kind)
 
+    def show(self, calls: Collection[str]) -> None:
+        """Note which planned calls' results a prompt showed."""
+        self._shown = tuple(calls)
+        self.ever_shown.update(calls)
+
     def struck(self, request: Request) -> str | None:
         """Return the kind of fault that a request's reply suffered, if any, and forget it."""
         return self._struck.pop(request.scope, None)
@@ -143,17 +154,18 @@ class Tunnel:
         """Keep the effects of a reply that found the faults as `before`, under its scope."""
         after = self.book()
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
-        self._effects[request.scope] = (seconds, self._struck.get(request.scope), injected, self.unknown, changed)
+        struck = self._struck.get(request.scope)
+        self._effects[request.scope] = ReplyEffects(seconds, struck, injected, self.unknown, self._shown, changed)
 
     def effects(self, scope: str) -> ReplyEffects | None:
         """Return the effects of the scope's last reply; None from its next request until the reply to that."""
-        known = self._effects.get(scope)
-        return None if known is None else ReplyEffects(*known)
+        return self._effects.get(scope)
 
     async def repeat(self, request: Request, effects: ReplyEffects) -> None:
         """Do to this trial what a recorded reply did to its own."""
         self.asked(request.scope)
         self.unknown = effects.unknown
+        self.show(effects.shown)
         for state in effects.faults:
             self._repeat_fault(state)
         self.mark_struck(request, effects.struck)

@@ -76,6 +76,17 @@ class Plan:
         object.__setattr__(self, "dependencies", seen)
         object.__setattr__(self, "uses", self._uses())
 
+    @property
+    def rests_on(self) -> frozenset[str]:
+        """The calls whose results the answer is made of; of an answer without a reference, those that no other call refers to.
+
+        Empty where the task has no answer.
+        """
+        if self.answer is None:
+            return frozenset()
+        stated = frozenset(call for call, parts in self.uses.items() if any(None in users for users in parts.values()))
+        return stated or frozenset(call.id for call in self.calls if call.id not in self.uses)
+
     def _uses(self) -> dict[str, dict[tuple[str | int, ...], frozenset[str | None]]]:
         users: list[tuple[str | None, Any]] = [(None, self.answer)]
         users += [(call.id, option.arguments) for call in self.calls for option in (call, *call.alternatives)]
