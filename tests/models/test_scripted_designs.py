@@ -61,7 +61,7 @@ def test_a_tool_s_fault_waits_for_the_first_run_of_its_call() -> None:
 def test_what_spoils_a_reply_is_drawn_for_its_first_call_only() -> None:
     trial = bench.Bench(wide(), profile("wire.malformed"))
     run_sync(trial.run())
-    assert points(trial) == ["decide:c1", "decide:answer"]
+    assert points(trial) == ["decide:c1"]  # the answer is free text, which no wire spoils
 
 
 @settings(max_examples=40, deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +12,6 @@ from loopbench.protocol import (
     Act,
     Answer,
     Move,
-    NativeCall,
     PlannedCall,
     Reply,
     Request,
@@ -142,27 +141,43 @@ def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Fault
 def spoil(kind: str, reply: Reply) -> Reply:
     """Spoil a reply as a bad wire does: the raw arguments of its calls if it has any, else its text.
 
-    Text beside calls is an aside: a design must not escape by having the model talk.
+    Text beside calls is an aside: a design must not escape by having the model talk. A reply that is cut says so in its
+    `finish_reason`.
     """
+    return next(spoiled_forms(kind, reply))
+
+
+def spoiled_forms(kind: str, reply: Reply) -> Iterator[Reply]:
+    """Yield the ways in which a kind spoils a reply, the usual one first: one may show in a format in which another does not."""
     if kind == "wire.empty":
-        return replace(reply, text="", calls=())
-    if not reply.calls:
-        return replace(reply, text=_spoil_text(kind, reply.text))
-    return replace(reply, calls=tuple(NativeCall(call.id, call.name, _spoil_text(kind, call.arguments)) for call in reply.calls))
+        yield replace(reply, text="", calls=())
+    elif not reply.calls:
+        for text in _spoiled_texts(kind, reply.text):
+            yield _cut_short(kind, replace(reply, text=text))
+    else:
+        for arguments in zip(*(_spoiled_texts(kind, call.arguments) for call in reply.calls), strict=True):
+            calls = (replace(call, arguments=text) for call, text in zip(reply.calls, arguments, strict=True))
+            yield _cut_short(kind, replace(reply, calls=tuple(calls)))
 
 
-def _spoil_text(kind: str, text: str) -> str:
+def _cut_short(kind: str, reply: Reply) -> Reply:
+    return replace(reply, finish_reason="length") if kind == "wire.truncated" else reply
+
+
+def _spoiled_texts(kind: str, text: str) -> list[str]:
+    cuts = [text[: len(text) // 2], text[: len(text) // 4], text[: len(text) // 8]]
     if kind == "wire.malformed":
-        broken = text.translate(_NO_OPENING)
-        return broken if broken != text else text[: len(text) // 2]
+        broken = [changed for marks in (_NO_OPENING, _NO_COLON) if (changed := text.translate(marks)) != text]
+        return [*broken, *cuts][:3]
     if kind == "wire.truncated":
-        return text[: len(text) // 2]
+        return cuts
     if kind == "wire.fenced":
-        return f"Sure, here is my reply:\n```\n{text}\n```\nLet me know how it goes."
-    return f"{text}\n{text}"  # wire.duplicated
+        return [f"Sure, here is my reply:\n```\n{text}\n```\nLet me know how it goes."]
+    return [f"{text}\n{text}"]  # wire.duplicated
 
 
 _NO_OPENING = {ord(char): None for char in "{[<"}
+_NO_COLON = {ord(":"): None}
 
 
 # --- decisions ---

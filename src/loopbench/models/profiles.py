@@ -23,7 +23,7 @@ from pydantic import (
 
 from loopbench.protocol.digest import digest
 
-PROFILES_VERSION = 5
+PROFILES_VERSION = 6
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
 
 FAULT_KINDS: dict[str, str] = {

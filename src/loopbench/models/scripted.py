@@ -22,13 +22,13 @@ from loopbench.protocol import (
     Role,
     Text,
     ToolSpec,
-    WireError,
     render_value,
 )
 from loopbench.protocol.model import ProviderTrouble
 
 from .draws import unit
-from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback, spoil
+from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback
+from .formats import spares, spoiled_reply
 from .native import NATIVE
 from .policy import POLICY, Decision, PolicyRequest, PromptView, guess, read, shows_text
 from .profiles import Profile
@@ -223,6 +223,8 @@ class Scripted:
         """Write the move in the request's format, as the fault and the weaknesses leave it. Raises ProviderError."""
         turn.move, turn.reply = _first_expressible(turn.codec, turn.decision.options)
         turn.visits.last = (turn.request, _NOTHING)  # all that the loop has, should the provider fail now
+        if turn.fault is not None and turn.fault.family == "wire" and spares(turn.fault.kind, turn.move, turn.reply):
+            self._spare(turn, turn.fault)
         if turn.fault is not None:
             self._strike(turn, turn.fault)
         if self._plan.slips:
@@ -311,6 +313,14 @@ class Scripted:
 
     # --- disturb ---
 
+    def _spare(self, turn: _Turn, fault: Fault) -> None:
+        """Let a fault of the wire pass that has nothing to spoil: it was never scheduled, or what it struck before is overcome."""
+        turn.fault = None
+        turn.visits.got_through()
+        if not fault.landed:
+            turn.visits.fault = None
+            self.tunnel.faults = [other for other in self.tunnel.faults if other is not fault]
+
     def _strike(self, turn: _Turn, fault: Fault) -> None:
         """Change the turn's move, reply and delay as the fault has it. Raises ProviderError."""
         if fault.family == "provider":
@@ -318,10 +328,9 @@ class Scripted:
             return
         move = turn.move
         if fault.family == "wire":
-            spoiled = spoil(fault.kind, turn.reply)
-            self.tunnel.land(fault, turn.request, spoiled != turn.reply)
-            fault.absorbed = fault.landed and move is not None and _reads_as(turn.codec, spoiled, move)
-            turn.reply = spoiled
+            spoiled = spoiled_reply(fault.kind, turn.codec, move, turn.reply)
+            self.tunnel.land(fault, turn.request, spoiled.reply != turn.reply)
+            turn.reply, fault.absorbed = spoiled
             return
         known = {name: item.call for name, item in turn.view.known.items()}
         options = disturb(fault.kind, move, known, self.script.tools, guess(turn.view, self._bluffs)) if move is not None else ()
@@ -397,10 +406,3 @@ def _first_expressible(codec: Codec, options: Sequence[Move]) -> tuple[Move | No
             continue
     prose = next((move.text for move in options if isinstance(move, Text)), "I cannot say this in the format asked for.")
     return None, Reply(prose)
-
-
-def _reads_as(codec: Codec, reply: Reply, move: Move) -> bool:
-    try:
-        return codec.parse(reply) == move
-    except WireError:
-        return False
