@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -131,8 +132,16 @@ def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Fault
     if u < profile.clears.feedback:
         return "feedback", 0
     if u < profile.clears.feedback + profile.clears.after:
-        return "after", profile.clears.attempts
+        return "after", geometric(profile.clears.attempts, unit(*key, "attempts", point))
     return "never", 0
+
+
+def geometric(mean: float, u: float) -> int:
+    """Return the number of attempts up to the first that succeeds, each with chance 1 / `mean`, from a draw in [0, 1).
+
+    No loop's limit is thereby the exact number that a fault takes. A larger mean never gives a smaller number for the same draw.
+    """
+    return 1 if mean <= 1 else 1 + int(math.log1p(-u) / math.log1p(-1 / mean))
 
 
 # --- wire ---

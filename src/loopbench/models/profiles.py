@@ -79,10 +79,11 @@ class Clears(_Section):
     feedback: Rate = 0.8
     """Gone at the next attempt whose request shows feedback; repeated word for word until then."""
     after: Rate = 0.1
-    """Gone after `attempts` attempts, whatever is shown."""
+    """Gone after some attempts, whatever is shown; how many is drawn for each fault, `attempts` on average."""
     never: Rate = 0.1
     """Never gone."""
-    attempts: Annotated[int, Field(ge=1, le=100)] = 2
+    attempts: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
+    """Mean number of attempts, geometrically distributed: each one is the last with the same chance, 1 / `attempts`."""
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
