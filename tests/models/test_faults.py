@@ -113,7 +113,7 @@ def test_faults_come_at_their_rates() -> None:
 def test_what_clears_a_fault_comes_at_its_shares() -> None:
     trial = profile("wire.empty", feedback=0.6, after=0.3, never=0.1, attempts=4)
     drawn = [draw(trial, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False) for repeat in range(4000)]
-    cleared = Counter(fault.clearing for fault in drawn if fault is not None)
+    cleared = Counter[str](fault.clearing for fault in drawn if fault is not None)
     for clearing, share in (("feedback", 0.6), ("after", 0.3), ("never", 0.1)):
         assert cleared[clearing] / 4000 == pytest.approx(share, abs=0.03)
     attempts = [fault.attempts for fault in drawn if fault is not None and fault.clearing == "after"]
@@ -144,8 +144,8 @@ def test_flaky_and_slow_faults_pass_by_themselves(kind: str, attempts: int) -> N
 
 def test_a_fault_is_active_until_it_is_cleared() -> None:
     def active(clearing: Any, attempts: int = 0) -> list[bool]:
-        fault = Fault("wire.empty", FaultPoint("decide", "c1"), clearing, attempts)
-        return [fault.active(attempt, feedback) for feedback in (False, True) for attempt in range(4)]
+        faults = [Fault("wire.empty", FaultPoint("decide", "c1"), clearing, attempts, cured=cured) for cured in (False, True)]
+        return [fault.active(attempt) for fault in faults for attempt in range(4)]
 
     assert active("never") == [True] * 8
     assert active("feedback") == [True] * 4 + [False] * 4

@@ -81,13 +81,13 @@ def test_weaknesses_are_part_of_a_digest_where_there_are_any() -> None:
 
 def test_the_digests_of_the_built_in_profiles_move_only_with_their_version() -> None:
     assert {name: load_profile(name).digest[:12] for name in BUILT_IN if not name.startswith("teachable")} == {
-        "bad-network": "692df9067754",
-        "clean": "0c13ad9a84b3",
-        "flaky-format": "116f4b78bd1c",
-        "flaky-tools": "0e9164c2d945",
-        "forgetful": "371f2fd24e4f",
-        "provider-trouble": "bf51f2efefe4",
-        "stubborn": "85e111f4aaa6",
+        "bad-network": "957c6ebed6a3",
+        "clean": "222f86daa66b",
+        "flaky-format": "78fa02132cfe",
+        "flaky-tools": "ab0be4d9ad10",
+        "forgetful": "5b92b129e718",
+        "provider-trouble": "b980d3d2222e",
+        "stubborn": "e57c91808ae1",
     }
 
 

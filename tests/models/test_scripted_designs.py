@@ -54,7 +54,7 @@ def test_a_tool_s_fault_waits_for_the_first_run_of_its_call() -> None:
         run_sync(trial.model.complete(trial.request(text)))
     call = trial.calls["c1"]
     assert not run_sync(trial.toolbox.call(call)).ok
-    run_sync(trial.model.complete(trial.request("The call has failed.")))
+    run_sync(trial.model.complete(trial.request("add: ToolUnavailable: service unavailable, try again")))
     assert run_sync(trial.toolbox.call(call)).ok
 
 
@@ -92,7 +92,7 @@ def recovering(trial: bench.Bench, *, asks: bool) -> list[bool]:
     seen = [run_sync(trial.toolbox.call(call)).ok]
     for attempt in range(3):
         if asks:
-            text = f"add failed, attempt {attempt}, with {json.dumps(call.arguments)}"
+            text = f"add failed: service unavailable, try again; attempt {attempt}, with {json.dumps(call.arguments)}"
             run_sync(trial.model.complete(trial.request(text, role=Role.RECOVER)))
         seen.append(run_sync(trial.toolbox.call(call)).ok)
     return seen

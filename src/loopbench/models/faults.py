@@ -64,17 +64,17 @@ class Fault:
     """Number of receipts issued when it landed: what is issued later may be its recovery."""
     strikes: int = 0
     """How many runs of its call a tool's fault has disturbed."""
-    seen: bool = False
-    """The model has been shown that something came of it."""
+    cured: bool = False
+    """A new attempt of the model has cleared it: see `feedback`."""
 
     @property
     def family(self) -> str:
         return self.kind.partition(".")[0]
 
-    def active(self, attempt: int, feedback_seen: bool) -> bool:
+    def active(self, attempt: int) -> bool:
         """Return whether the fault still strikes at the (0-based) attempt."""
         if self.clearing == "feedback":
-            return not feedback_seen
+            return not self.cured
         return self.clearing == "never" or attempt < self.attempts
 
 
