@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from loopbench.protocol import Request
+from loopbench.protocol import Observation, Request
 
 from .faults import Clearing, Fault, FaultPoint
 from .receipts import Ledger, Truth
@@ -33,7 +33,7 @@ class FaultState:
     """Number of receipts issued when it landed last."""
     absorbed: bool
     recovered: bool
-    seen: bool
+    cured: bool
     armed: tuple[str, ...]
     """CALL digests of the calls that it strikes."""
 
@@ -71,8 +71,10 @@ class Tunnel:
         """Planned calls whose results any prompt of the trial showed."""
         self._shown: tuple[str, ...] = ()
         """Those of the last prompt."""
-        self._effects: dict[str, ReplyEffects] = {}
-        """By scope."""
+        self.told: dict[str, Observation] = {}
+        """CALL digest → what the last run of the call gave the loop."""
+        self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[str, ...], tuple[FaultState, ...]]] = {}
+        """Fields of ReplyEffects by scope: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
         self._struck: dict[str, str] = {}
         self._repeated: dict[tuple[int, str, FaultPoint], Fault] = {}
@@ -108,7 +110,7 @@ class Tunnel:
         It strikes its own scope, in whatever order scopes run; calls of a task that has sent no scope's request are anyone's.
         """
         for scope, fault in self._armed.get(call, ()):
-            if _SCOPE.get() in ("", scope) and fault.active(fault.strikes, fault.seen):
+            if _SCOPE.get() in ("", scope) and fault.active(fault.strikes):
                 fault.strikes += 1
                 return fault
         return None
@@ -145,7 +147,7 @@ class Tunnel:
             state = FaultState(
                 number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
                 landed, fault.landed_at if landed else 0,
-                fault.absorbed, fault.recovered, fault.seen, tuple(armed.get(id(fault), ())),
+                fault.absorbed, fault.recovered, fault.cured, tuple(armed.get(id(fault), ())),
             )  # fmt: skip
             states.append(state)
         return states
@@ -155,11 +157,12 @@ class Tunnel:
         after = self.book()
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         struck = self._struck.get(request.scope)
-        self._effects[request.scope] = ReplyEffects(seconds, struck, injected, self.unknown, self._shown, changed)
+        self._effects[request.scope] = (seconds, struck, injected, self.unknown, self._shown, changed)
 
     def effects(self, scope: str) -> ReplyEffects | None:
         """Return the effects of the scope's last reply; None from its next request until the reply to that."""
-        return self._effects.get(scope)
+        known = self._effects.get(scope)
+        return None if known is None else ReplyEffects(*known)
 
     async def repeat(self, request: Request, effects: ReplyEffects) -> None:
         """Do to this trial what a recorded reply did to its own."""
@@ -180,7 +183,7 @@ class Tunnel:
             self.faults.append(known)
         if state.landed:
             known.landed, known.landed_at = True, min(state.landed_at, len(self.ledger.issued))
-        known.absorbed, known.recovered, known.seen = state.absorbed, state.recovered, state.seen
+        known.absorbed, known.recovered, known.cured = state.absorbed, state.recovered, state.cured
         for call in state.armed:
             self.arm(call, known)
 
