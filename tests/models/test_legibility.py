@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.legibility import MIN_ALIGNED, GivenResult, Path, bare, parts_shown
+from loopbench.models.legibility import MIN_ALIGNED, GivenResult, Path, bare, legible_parts
 from loopbench.models.policy import POLICY, PolicyRequest
 from loopbench.models.receipts import Ledger, ReceiptEntry, sightings
 from loopbench.protocol import Move, Plan, Ref, Role, Text, Tool, render_value
@@ -87,7 +87,7 @@ def test_of_a_result_cut_short_those_parts_are_legible_that_end_before_the_cut(
     assume(len("".join(text.split())) > MIN_ALIGNED)
     cut = data.draw(st.integers(0, len(text) - 1))
     kept = f"{text[:cut]}\x01…"  # what follows continues nothing by chance
-    found = parts_shown(GivenResult(text, value), json.dumps(kept) if quoted else kept, "front", tuple(paths_of(value)))
+    found = legible_parts(GivenResult(text, value), json.dumps(kept) if quoted else kept, "front", tuple(paths_of(value)))
     for path in found:
         start, end = span_of(value, path)
         assert len(bare(text[:end])) <= len(bare(text[:cut])), (path, start)
@@ -194,7 +194,7 @@ def test_what_stands_between_two_marks_that_hold_other_results_is_not_searched()
 def test_what_the_length_cap_has_cut_off_is_not_shown_by_what_is_left() -> None:
     value = {"early": 1, "long": "x" * 300, "late": 2}
     result = GivenResult(cap(render_value(value), 100), value)
-    assert parts_shown(result, result.text, "both", (("early",), ("late",))).keys() == {("early",)}
+    assert legible_parts(result, result.text, "both", (("early",), ("late",))).keys() == {("early",)}
 
 
 # --- what a plan goes on to use ---

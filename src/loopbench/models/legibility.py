@@ -37,7 +37,7 @@ class GivenResult(NamedTuple):
     value: Any
 
 
-def parts_shown(result: GivenResult, text: str, side: Side, paths: Sequence[Path]) -> dict[Path, float]:
+def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Path]) -> dict[Path, float]:
     """Return the paths whose values a text shows, with the share of the text that ends with each.
 
     `text`: what stands between the marks of the result's receipt, or beside the one that is left.

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from loopbench.protocol import ToolCall, render_value
 from loopbench.protocol.digest import canonical_json, sha256
 
-from .legibility import GivenResult, Path, Side, parts_shown
+from .legibility import GivenResult, Path, Side, legible_parts
 
 _KEY = r"([0-9a-f]{6})\.([0-9a-f]{4})"
 MARK = re.compile(rf"\[r:{_KEY}\]|\[{_KEY}:r\]")
@@ -171,7 +171,7 @@ class Ledger:
         self.rests_on: dict[tuple[int, str, str], Mapping[Path, frozenset[str | None]]] = {}
         """The parts of results that an answer without references rests on, worked out once; by plan, planned call and CONTENT."""
         self._shown: dict[tuple[object, ...], Mapping[Path, float]] = {}
-        """What `parts_shown` said: prompts show the same again and again."""
+        """What `legible_parts` said: prompts show the same again and again."""
         self._vouched: set[tuple[str, str, str]] = set()
 
     def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> ReceiptEntry:
@@ -199,6 +199,6 @@ class Ledger:
             if (*key[:2], seen.text) in self._vouched:
                 known = dict.fromkeys(paths, 1.0)
             else:
-                known = parts_shown(GivenResult(entry.text.strip(), entry.value), seen.text, seen.side, paths)
+                known = legible_parts(GivenResult(entry.text.strip(), entry.value), seen.text, seen.side, paths)
             self._shown[key] = known
         return known

@@ -38,13 +38,13 @@ async def codecs(loop: Loop) -> None:
 
     The scripted model speaks through the codec, so a format that loses something would be blamed on the design.
     """
-    for codec, replies in await _codecs_of(loop):
+    for codec, replies in await codecs_of(loop):
         _check_moves(codec, replies)
         _check_replies(codec, replies)
 
 
-async def _codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
-    """The codecs that requests carry, each with sound replies in its format."""
+async def codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
+    """Return the codecs that requests carry, each with sound replies in its format."""
     scenes = [await scripted(task) for task in TASKS] + [talking(sayer) for sayer in (busy, done)]
     found: dict[tuple[str, Role], list[tuple[Codec, list[Reply]]]] = {}
     for scene in scenes:
@@ -74,7 +74,7 @@ def _codec_of(request: Request) -> Codec:
 def _check_moves(codec: Codec, replies: Sequence[Reply]) -> None:
     """The moves that the scripted model made of it, and many others."""
     rng = random.Random(f"moves {codec.name}")
-    read = sum(_comes_back(codec, move) for move in _read(codec, replies))
+    read = sum(_comes_back(codec, move) for move in read_moves(codec, replies))
     require(
         read > 0, f"codec {codec.name}: the scripted model can say nothing in it; it must be able to say what its role asks for"
     )
@@ -82,7 +82,8 @@ def _check_moves(codec: Codec, replies: Sequence[Reply]) -> None:
         _comes_back(codec, any_move(rng))
 
 
-def _read(codec: Codec, replies: Sequence[Reply]) -> list[Move]:
+def read_moves(codec: Codec, replies: Sequence[Reply]) -> list[Move]:
+    """Return the moves that a codec reads in replies."""
     made = []
     for reply in replies[:MAX_SOUND]:
         with contextlib.suppress(Exception):  # an unreadable reply is no move; what parse may raise is looked at below

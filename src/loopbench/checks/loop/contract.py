@@ -242,7 +242,7 @@ async def finishing(loop: Loop) -> None:
             f"task {task.id!r}: the run stopped as {outcome.stop}; a clean one stops as finished",
         )
         answer = render_value(outcome.answer)[:100]
-        require(_is_right(outcome.answer, task.expected), f"task {task.id!r}: the answer is {answer!r}; {task.expected!r} is right")
+        require(is_right(outcome.answer, task.expected), f"task {task.id!r}: the answer is {answer!r}; {task.expected!r} is right")
         late = [call.name for call in played.seen.after_answer]
         require(not late, f"task {task.id!r}: {', '.join(late)} was called after the model had answered; nothing may be")
 
@@ -261,7 +261,7 @@ async def once(loop: Loop) -> None:
         require(made <= planned, f"task {task.id!r}: the model decided on each call once, and {counted} was run")
 
 
-def _is_right(answer: Any, expected: Any) -> bool:
+def is_right(answer: Any, expected: Any) -> bool:
     """Equal as a value, or as the JSON text of it."""
     if answer == expected:
         return True
