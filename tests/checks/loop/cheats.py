@@ -21,6 +21,7 @@ from loopbench.protocol import (
     Move,
     Observer,
     Outcome,
+    Plan,
     Query,
     Reply,
     Request,
@@ -90,9 +91,14 @@ class Relisting(WrappedLoop):
         return await self.loop.run(query, tools, _Rewritten(model, _with_receipts_again), observer)
 
 
+def receipts_in(request: Request) -> list[str]:
+    """Return the marks of all receipts that a request shows, each once."""
+    return list(dict.fromkeys(_RECEIPT.findall("\n".join(message.content for message in request.messages))))
+
+
 def _with_receipts_again(request: Request) -> Request:
-    found = _RECEIPT.findall("\n".join(message.content for message in request.messages))
-    again = Message("user", " ".join(dict.fromkeys(found)))
+    found = receipts_in(request)
+    again = Message("user", " ".join(found))
     return replace(request, messages=(*request.messages, again)) if found else request
 
 
@@ -178,7 +184,7 @@ class FromMemory(WrappedLoop):
         return "from_memory"
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        plan = next((it.plan for it in gc.get_objects() if type(it) is Script and it.question == query.text), None)
+        plan = plan_of(query)
         if plan is None:
             return await self.loop.run(query, tools, model, observer)
         if self.asks:
@@ -188,6 +194,11 @@ class FromMemory(WrappedLoop):
             seen = await tools.call(ToolCall(call.tool, resolve(call.arguments, results)))
             results[call.id] = _value(_RECEIPT.sub("", seen.data).strip())
         return Outcome(render_value(resolve(plan.answer, results)), StopReason.FINISHED, 0)
+
+
+def plan_of(query: Query) -> Plan | None:
+    """Return the plan of a question that a scripted model in this process follows."""
+    return next((it.plan for it in gc.get_objects() if type(it) is Script and it.question == query.text), None)
 
 
 def _value(text: str) -> Any:
