@@ -7,7 +7,6 @@ A trace that changed on purpose is renewed by deleting its file and running this
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.metrics.trace import without_receipts
 from loopbench.models.profiles import Clears, Profile
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
 from loopbench.protocol.names import Spec
@@ -64,7 +64,8 @@ class Scenario:
     @property
     def profile(self) -> Profile:
         """The fault meets every point once, and goes away when the model is shown what came of it."""
-        return Profile(name="one", rates={self.fault: 1.0} if self.fault else {}, clears=Clears(feedback=1, after=0, never=0))
+        clears = Clears(feedback=1, after=0, never=0, resample=0, names=0, error=1, expected=0, reply=0)
+        return Profile(name="one", rates={self.fault: 1.0} if self.fault else {}, clears=clears)
 
 
 SUM_TIMES_FOUR = "What is (2 + 3) * 4?"
@@ -87,10 +88,10 @@ def traced(design: str, scenario: Scenario, *, real_time: bool = False) -> dict[
 
 
 def readable(trace: dict[str, Any]) -> str:
-    """A trace as text, without the receipts that stand behind every result."""
+    """A trace as text, without the receipts around every result."""
     lines = [line for event in trace["events"] for line in _event(event)]
     end = [f"=== {trace['stop']}: {trace['answer']}", *(f"  {key}: {value}" for key, value in sorted(trace["details"].items()))]
-    return re.sub(r" ?\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]", "", "\n".join([*lines, *end])) + "\n"
+    return without_receipts("\n".join([*lines, *end])) + "\n"
 
 
 def _event(event: dict[str, Any]) -> Iterator[str]:

@@ -12,8 +12,8 @@ from loopbench.datasets.validity import planned_answer, replay
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
 from loopbench.models.native import NATIVE
-from loopbench.models.policy import PromptView, read
 from loopbench.models.profiles import Profile, load_profile
+from loopbench.models.prompt_view import PromptView, read
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel

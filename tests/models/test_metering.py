@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -49,6 +50,7 @@ from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 
 from . import bench
+from .scripted_trials import profile
 
 LAW = settings(max_examples=60, deadline=None)
 QUESTION = Request((Message("user", "Well?"),))
@@ -296,8 +298,7 @@ def test_a_stream_that_is_closed_early_is_heard_with_what_came(chunks: int, text
 
 
 def test_a_fault_is_told_with_the_exchange_that_it_struck() -> None:
-    profile = Profile(name="w", rates={"wire.empty": 1.0}, clears=Clears(feedback=1, after=0, never=0))
-    trial = bench.Bench(bench.chain(1), profile)
+    trial = bench.Bench(bench.chain(1), profile("wire.empty", feedback=1))
     run_sync(trial.run(codec=CODEC))
     assert [fault for *_, fault in trial.ear.exchanges] == ["wire.empty", None, "wire.empty", None]
 
@@ -331,18 +332,19 @@ def call(tools: Toolbox, **arguments: Any) -> Observation:
 
 @LAW
 @given(st.text(max_size=20))
-def test_in_the_tunnel_a_result_ends_in_its_receipt(key: str) -> None:
+def test_in_the_tunnel_a_result_stands_between_the_marks_of_its_receipt(key: str) -> None:
     plain, signed = call(toolbox(None), key=key), call(toolbox(Tunnel()), key=key)
     digests = f"{call_digest('lookup', {'key': key})}.{content_digest(plain.data)}"
-    assert signed.data == f"{plain.data} [r:{digests}]"
+    assert signed.data == f"[r:{digests}] {plain.data} [{digests}:r]"
     assert strip_receipts(signed.data) == plain.data
     assert replace(signed, data="", value=None) == replace(plain, data="", value=None)
     assert signed.value == (signed.data if signed.ok else None)
 
 
-def test_a_receipt_stands_behind_the_length_cap() -> None:
+def test_a_receipt_stands_around_what_the_length_cap_leaves() -> None:
     seen = call(toolbox(Tunnel()), key="x" * 50_000)
-    assert "(truncated, 50015 characters in all) [r:" in seen.data
+    assert seen.data.startswith("[r:")
+    assert re.search(r"\(truncated, 50015 characters in all\) \[[0-9a-f.]+:r\]\Z", seen.data)
     assert sightings(seen.data).keys() == {call_digest("lookup", {"key": "x" * 50_000})}
 
 
@@ -427,7 +429,7 @@ def test_trying_again_without_asking_the_model_clears_nothing_but_what_time_clea
     tools, _, fault = armed("tool.raises")
     fault.clearing, fault.attempts = clearing, attempts
     assert [n for n in range(4) if call(tools, key="x").ok] == worked
-    fault.seen = True
+    fault.cured = True
     assert call(tools, key="x").ok is (clearing != "never")
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import is_abstention, scorer_named
 from loopbench.models.faults import ANSWER, NOT_DETERMINED, SURE
-from loopbench.models.policy import POLICY, Decision, PolicyRequest, PromptView
+from loopbench.models.policy import POLICY, Decision, PolicyRequest
 from loopbench.models.profiles import Profile
+from loopbench.models.prompt_view import PromptView
 from loopbench.models.receipts import strip_receipts
 from loopbench.models.scripted import Script, Scripted
 from loopbench.protocol import (
@@ -232,7 +233,7 @@ def _with_alternative() -> Any:
 def test_a_call_that_fails_for_good_ends_the_work() -> None:
     trial = bench.Bench(bench.chain(2))
     trial.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "out of order", None, False)
-    view = trial.view(trial.tunnel.ledger.issued[0].receipt)
+    view = trial.view(trial.tunnel.ledger.issued[0].signed)
     assert view.stuck
     assert move(Role.DECIDE, view).value == NOT_DETERMINED
 
@@ -242,23 +243,23 @@ def test_a_repeat_that_is_refused_does_not_undo_what_was_seen_to_succeed() -> No
     ledger = trial.tunnel.ledger
     done = ledger.issue("add", {"a": 1, "b": 1}, "2", 2, True)
     refused = ledger.issue("add", {"a": 1, "b": 1}, "added already", None, False)
-    view = trial.view(done.receipt, refused.receipt)
+    view = trial.view(done.signed, refused.signed)
     assert not view.stuck
     assert view.values == {"c1": 2}
-    assert trial.view(refused.receipt).stuck
+    assert trial.view(refused.signed).stuck
 
 
 def test_a_call_that_fails_for_good_leaves_its_alternative() -> None:
     trial = _with_alternative()
     failed = trial.tunnel.ledger.issue("add", {"a": 1, "b": 2}, "out of order", None, False)
-    assert move(Role.DECIDE, trial.view(failed.receipt), failures={"c1": 3}).calls == (ToolCall("add", {"a": 2, "b": 1}),)
+    assert move(Role.DECIDE, trial.view(failed.signed), failures={"c1": 3}).calls == (ToolCall("add", {"a": 2, "b": 1}),)
     other = trial.tunnel.ledger.issue("add", {"a": 2, "b": 1}, "three", 3, True)  # in words of its own, and no lie
-    view = trial.view(failed.receipt, other.receipt)
+    view = trial.view(failed.signed, other.signed)
     assert not view.stuck
     assert not view.misled
     assert move(Role.DECIDE, view).calls == (ToolCall("add", {"a": 3, "b": 1}),)
     both = trial.tunnel.ledger.issue("add", {"a": 2, "b": 1}, "broken", None, False)
-    assert trial.view(failed.receipt, both.receipt).stuck
+    assert trial.view(failed.signed, both.signed).stuck
 
 
 @pytest.mark.parametrize(("failures", "left"), [(0, 1), (2, 1), (3, 2), (9, 2)])

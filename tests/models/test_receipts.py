@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.validity import replay
-from loopbench.models.receipts import Ledger, call_digest, content_digest, sightings, strip_receipts
+from loopbench.models.receipts import HALFWAY, Ledger, call_digest, content_digest, sightings, strip_receipts
 from loopbench.protocol import Plan, Ref, run_sync
 
 from . import bench
@@ -35,8 +35,10 @@ EMBEDDINGS: dict[str, Callable[[str], str]] = {
 @given(arguments=ARGUMENTS, result=st.text(max_size=30))
 def test_a_receipt_is_found_in_any_format(embed: Callable[[str], str], arguments: dict[str, object], result: str) -> None:
     entry = Ledger().issue("add", arguments, result, result, True)
-    found = sightings(embed(f"{result} {entry.receipt}"))
-    assert found[entry.call][0].content == entry.content == content_digest(result)
+    found = sightings(embed(entry.signed))
+    (sighting,) = found[entry.call]
+    assert sighting.content == entry.content == content_digest(result)
+    assert sighting.side == "both"
 
 
 @LAW
@@ -57,7 +59,7 @@ def test_arguments_that_json_cannot_say_have_a_receipt_too() -> None:
 @given(text=st.text(max_size=40), result=st.text(max_size=10))
 def test_without_its_receipt_a_result_is_as_the_tool_gave_it(text: str, result: str) -> None:
     entry = Ledger().issue("add", {}, result, result, True)
-    assert strip_receipts(f"{result} {entry.receipt}{text}") == f"{result}{text}"
+    assert strip_receipts(f"{text}{entry.signed}{text}") == f"{text}{result}{text}"
 
 
 def test_receipts_are_unique_within_every_plan_of_the_default_suite() -> None:
@@ -77,19 +79,20 @@ def test_receipts_are_unique_within_any_plan(data: st.DataObject) -> None:
 def test_of_two_receipts_of_a_call_the_last_counts() -> None:
     ledger = Ledger()
     first, second = (ledger.issue("read", {}, text, text, True) for text in ("old", "new"))
-    assert sightings(f"{first.receipt} and then {second.receipt}")[first.call][-1].content == second.content
-    assert sightings(f"{second.receipt} and then {first.receipt}")[first.call][-1].content == first.content
+    assert sightings(f"{first.signed} and then {second.signed}")[first.call][-1].content == second.content
+    assert sightings(f"{second.signed} and then {first.signed}")[first.call][-1].content == first.content
 
 
 @LAW
 @given(st.lists(st.text("abc ", max_size=20), min_size=1, max_size=5))
 def test_distance_is_counted_from_the_end_of_the_prompt(between: list[str]) -> None:
-    receipts = [Ledger().issue("add", {"a": number}, "", None, True) for number in range(len(between))]
-    found = sightings("".join(f"{receipt.receipt}{text}" for receipt, text in zip(receipts, between, strict=True)))
-    distances = [found[receipt.call][0].distance for receipt in receipts]
+    receipts = [Ledger().issue("add", {"a": number}, "12", 12, True) for number in range(len(between))]
+    found = sightings("".join(f"{receipt.signed}{text}" for receipt, text in zip(receipts, between, strict=True)))
+    distances = [found[receipt.call][0].distance() for receipt in receipts]
     assert distances == sorted(distances, reverse=True)
-    assert all(0 <= distance < 1 for distance in distances)
-    assert (distances[-1] == 0) == (between[-1] == "")
+    behind = len(" [0123ab.4567:r]") + len(between[-1])
+    assert distances[-1] == behind / (behind + HALFWAY)
+    assert all(found[receipt.call][0].distance(0.5) > found[receipt.call][0].distance() for receipt in receipts)
 
 
 # --- what the model makes of them ---
@@ -117,7 +120,7 @@ def test_a_planned_call_is_known_iff_its_receipt_and_those_of_its_dependencies_a
 def test_results_whose_receipts_are_cut_away_are_not_known(data: st.DataObject) -> None:
     trial = bench.Bench(data.draw(bench.plans()))
     results = trial.results()
-    cut = [text[:-1] for text in results.values()]
+    cut = [text[1:-1] for text in results.values()]
     assert not trial.view(*cut, *map(strip_receipts, results.values())).known
 
 
@@ -146,7 +149,7 @@ def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(name: str) -> 
         values[planned.id] = arguments["a"] + arguments["b"] + (100 if planned.id == name else 0)
         value = values[planned.id]
         trial.tunnel.ledger.issue("add", arguments, str(value), value, True)
-    view = trial.view(*(entry.receipt for entry in trial.tunnel.ledger.issued))
+    view = trial.view(*(entry.signed for entry in trial.tunnel.ledger.issued))
     assert view.known.keys() == {"c1", "c2", "c3"}
     assert view.misled
     assert view.values["c3"] == 122
@@ -156,9 +159,9 @@ def test_a_later_true_result_takes_the_place_of_a_lie() -> None:
     trial = bench.Bench(bench.chain(3))
     lie = trial.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "3", 3, True)
     believed = trial.tunnel.ledger.issue("add", {"a": 3, "b": 10}, "13", 13, True)
-    assert trial.view(lie.receipt, believed.receipt).values == {"c1": 3, "c2": 13}
+    assert trial.view(lie.signed, believed.signed).values == {"c1": 3, "c2": 13}
     truth = trial.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "2", 2, True)
-    now = trial.view(lie.receipt, believed.receipt, truth.receipt)
+    now = trial.view(lie.signed, believed.signed, truth.signed)
     assert now.values == {"c1": 2}  # what was made of the lie is no call of the plan
     assert not now.misled
 

@@ -41,6 +41,11 @@ MAX_ERRORED = 0.02
 """Share of errored trials in an arm, or its difference between two arms, beyond which verdicts carry a warning."""
 MAX_REASON_CHARS = 160
 """Characters of the reason that a warning shows."""
+MAX_RIGHT_UNSEEN = 0.05
+"""Share of an arm's trials that are right though no prompt showed what the answer rests on, beyond which verdicts carry a warning.
+
+One such trial says nothing. Honest loops give hardly any: see docs/tunnel.md.
+"""
 
 _SCORES = (PRIMARY, AT_BUDGET)
 """Metrics in [0, 1] of which more is better."""
@@ -89,6 +94,7 @@ class ArmResult:
             "faults": asdict(summary.faults),
             "recovery": _interval(summary.recovery),
             "false_success": {"count": summary.false_success, "rate": _interval(summary.false_success_rate)},
+            "right_unseen": summary.right_unseen,
             "exclusions": dict(summary.exclusions),
             "errored_reasons": dict(summary.errored_reasons),
             "crashes": dict(summary.crashes),
@@ -296,6 +302,11 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
         if summary.faults.short:
             faults = summary.faults
             warnings.append(f"{name}: only {faults.landed} of {faults.scheduled} scheduled faults landed; the run is invalid.")
+        if summary.right_unseen > max(1, MAX_RIGHT_UNSEEN * summary.scored):
+            warnings.append(
+                f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
+                "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds."
+            )
     return warnings
 
 

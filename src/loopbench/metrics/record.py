@@ -101,7 +101,10 @@ class Record:
     gave_up: bool = False
     """The answer is the design's own words for having none: kept, as the next, for judging the answer again."""
     plan_unseen: bool = False
-    """The scripted model was never shown the result of a planned call."""
+    """The last prompt that asked the scripted model for a decision or the answer lacked the result of a planned call."""
+    answer_unseen: bool = False
+    """No prompt of the trial showed the scripted model what the planned answer rests on, or it was never asked: an answer that is
+    right all the same is not the model's."""
     seconds: float = 0.0
     """Wall time; under the scripted model the simulated time of slow and hanging faults, since its own speed says nothing."""
     wall_s: float = 0.0
@@ -133,6 +136,11 @@ class Record:
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
+
+    @property
+    def right_unseen(self) -> bool:
+        """Whether the answer is right though the scripted model was never shown what it rests on."""
+        return self.answer_unseen and self.accuracy == 1
 
     @property
     def accuracy(self) -> float:

@@ -74,6 +74,8 @@ class ArmSummary:
     """Trials."""
     false_success_rate: Interval | None
     """Share of the scored trials, as a mean over tasks."""
+    right_unseen: int
+    """Trials scored right though no prompt showed the scripted model what the answer rests on."""
     exclusions: Mapping[str, int]
     """Reason → trials."""
     crashes: Mapping[str, int]
@@ -138,6 +140,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
         false_success=sum(record.false_success for record in scored),
         false_success_rate=_share(scored, _false_success, alpha),
+        right_unseen=sum(record.right_unseen for record in scored),
         exclusions=_reasons(records, "excluded"),
         crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),

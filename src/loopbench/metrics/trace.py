@@ -20,7 +20,7 @@ NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 """Types of errors that a tool's run ends with when no tool has run."""
 GARBAGE = "tool.garbage"
 """Kind of a fault after which a tool's status says success, and nothing came."""
-RECEIPT = re.compile(r" ?(\[r:[0-9a-f]{6}\.[0-9a-f]{4}\])")
+RECEIPT = re.compile(r"(\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]) ?| ?(\[[0-9a-f]{6}\.[0-9a-f]{4}:r\])")
 """What a scripted run's tools end their results with; not part of what the tool gave."""
 
 

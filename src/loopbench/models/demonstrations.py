@@ -16,6 +16,8 @@ from typing import Any
 
 from loopbench.protocol import Message
 
+from .receipts import MARK
+
 _DEEPEST = 40
 """Levels of JSON, and of texts within JSON, that are looked into."""
 _WINDOW = 200
@@ -24,7 +26,7 @@ _BETWEEN = r"(?i:(?:\W+\w*(?:arg|param|input|tool|name|function|call)\w*)*)\W*\Z
 """What stands between a tool's name and its arguments: marks, and words that say that arguments come."""
 _DIGITS = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _NUMBER = re.compile(rf"(?<![\w.]){_DIGITS}(?!\w)")
-_RECEIPT = re.compile(rf"(?:(?<![\w.])({_DIGITS})\s*)?\[r:[0-9a-f]{{6}}\.[0-9a-f]{{4}}\]")
+_RECEIPT = re.compile(rf"(?:(?<![\w.])(?P<number>{_DIGITS})\s*)?(?:{MARK.pattern})")
 _STATED = re.compile(r"(?:answer|response)\b[ \t#\]\[:=>*\"']*\n?[ \t]*(-?[\d.,]+)[ \t]*(?=[\"<]|\Z|\n)", re.IGNORECASE)
 _FOR_ANSWERS = re.compile(r"(?:answer|response)\Z", re.IGNORECASE)
 _DECODER = json.JSONDecoder()
@@ -39,7 +41,7 @@ class DemonstrationContent:
     numbers: set[float] = field(default_factory=set)
     """Numbers in prose: neither an argument nor a result."""
     results: set[float] = field(default_factory=set)
-    """Numbers before a receipt, or in JSON that is not a call."""
+    """Numbers before a receipt's mark, or in JSON that is not a call."""
     answers: list[Any] = field(default_factory=list)
     """Values stated as an answer: numbers, or text as it stands there."""
 
@@ -106,7 +108,7 @@ class _Reader:
     def _read_prose(self, text: str) -> None:
         self.found.answers.extend(match.group(1) for match in _STATED.finditer(text))
         for match in _RECEIPT.finditer(text):
-            _add(self.found.results, match.group(1))
+            _add(self.found.results, match["number"])
         for match in _NUMBER.finditer(_RECEIPT.sub(" ", text)):
             _add(self.found.numbers, match.group())
 

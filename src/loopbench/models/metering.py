@@ -234,6 +234,7 @@ class MeteredToolbox(Toolbox):
             digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
             fault = tunnel.take(digest) if tunnel.has_armed else None
             seen = await self._in_tunnel(tunnel, fault, call, digest, validate)
+            tunnel.told[digest] = seen
         self.listener.tool_call(call, seen, None if fault is None else fault.kind)
         return seen
 
@@ -253,7 +254,7 @@ class MeteredToolbox(Toolbox):
             return seen
         entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
         flood = f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
-        text = f"{seen.data}{flood} {entry.receipt}"
+        text = entry.around(f"{seen.data}{flood}")
         value = text if seen.ok else None
         return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from loopbench.protocol import (
     Act,
     Completion,
     Move,
-    Plan,
     PlannedCall,
     PlanTask,
     Recovery,
@@ -28,170 +26,11 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
-from .receipts import Form, Ledger, ReceiptEntry, Sighting, Truth, call_digest, sightings
+from .legibility import Path
+from .prompt_view import Known, PromptView, concrete
 
 MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
-
-
-class Known(NamedTuple):
-    """A planned call whose result the prompt shows."""
-
-    call: ToolCall
-    value: Any
-    receipt: str
-    distance: float
-    """Distance from the prompt's end, 0 to 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptView:
-    """What the model makes of one prompt."""
-
-    plan: Plan
-    text: str
-    """All that the request shows."""
-    tools: Collection[str]
-    """Tools offered natively; others are usable iff the text names them."""
-    known: Mapping[str, Known] = field(default_factory=dict)
-    misled: bool = False
-    """A result differs from what the tool would truly give: what depends on it comes out wrong."""
-    stuck: bool = False
-    """The model is at a loss: the prompt does not show what is asked, or a call that should work has been seen to fail for good,
-    and so have all that might stand in for it."""
-
-    forms: Mapping[str, Sequence[Form]] = field(default_factory=dict)
-    """Planned id → the calls that it has stood for so far in this trial, the latest first."""
-    bluff: Any = None
-    """What the model answers that makes it all up; None: a wrong value of the planned answer's shape."""
-    says: Callable[[Any], Any] | None = None
-    """The form in which the model states an answer; None: as it is."""
-    overlooked: Collection[str] = ()
-    """Goals that the model sees no call for."""
-
-    def without(self, forgotten: Collection[str]) -> PromptView:
-        """Return the same prompt with some results overlooked."""
-        return replace(self, known={name: item for name, item in self.known.items() if name not in forgotten})
-
-    @property
-    def unknown(self) -> list[PlannedCall]:
-        return [call for call in self.plan.calls if call.id not in self.known]
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return {name: item.value for name, item in self.known.items()}
-
-    def shows_tool(self, name: str) -> bool:
-        """Return whether a tool is offered, or its name is a word of its own in the text ("address" does not name "add")."""
-        return name in self.tools or _has_word(self.text, name)
-
-    def ready(self) -> list[PlannedCall]:
-        """Return unknown calls whose dependencies are known, in the plan's order."""
-        needs = self.plan.dependencies
-        return [call for call in self.unknown if needs[call.id] <= self.known.keys()]
-
-
-def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, tools: Collection[str] = ()) -> PromptView:
-    """Read which planned calls the prompt shows. `oracle`: the truth of each planned call."""
-    seen = sightings(text)
-    known: dict[str, Known] = {}
-    misled = stuck = False
-    values: dict[str, Any] = {}
-    given: tuple[object, ...] = ()
-    for planned in plan.calls if seen else ():
-        shown = known.keys() >= plan.dependencies[planned.id]
-        failed = 0
-        for form in _forms(planned, values, given, ledger) if shown else ledger.forms.get(planned.id, ()):
-            shows = _latest(seen.get(form.digest, ()), form, ledger, ok=not planned.fails)
-            if shows is None:
-                continue
-            entry, distance = shows
-            if entry.ok is planned.fails:
-                failed += not planned.fails
-                continue
-            known[planned.id] = Known(form.call, entry.value, entry.receipt, distance)
-            values[planned.id] = entry.value
-            given += (planned.id, id(entry.value))
-            truth = oracle.get(planned.id)
-            misled = misled or (form.option == 0 and truth is not None and truth.content != entry.content)
-            break
-        else:
-            stuck = stuck or failed > len(planned.alternatives)
-    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms)
-
-
-def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> tuple[ReceiptEntry, float] | None:
-    """The latest result of a call that the prompt shows, and how far from its end; one that came out as planned before any other.
-
-    A repeat that is refused, such as booking a second time, does not undo what the model has seen to succeed.
-    """
-    latest: tuple[ReceiptEntry, float] | None = None
-    for one in reversed(seen):
-        entry = ledger.find(form.digest, one.content)
-        if entry is not None and entry.ok is ok:
-            return entry, one.distance
-        if entry is not None and latest is None:
-            latest = entry, one.distance
-    return latest
-
-
-def _forms(planned: PlannedCall, values: Mapping[str, Any], given: tuple[object, ...], ledger: Ledger) -> list[Form]:
-    """Return the call that a planned one stands for, given the results so far, then its alternatives.
-
-    `given`: names and identities of the results, in order. Each form is noted down: where a prompt shows a result but no longer
-    those that it came from, it is known by its receipt.
-    """
-    place = (id(planned), *given)
-    forms = ledger.listed.get(place)
-    if forms is not None:
-        return forms
-    forms = ledger.listed[place] = []
-    for number, option in enumerate((planned, *planned.alternatives)):
-        key = (id(option), *given)
-        if key not in ledger.filled:
-            call = concrete(option, values)
-            form = None if call is None else Form(call, call_digest(call.name, call.arguments), number)
-            ledger.filled[key] = form
-            if form is not None:
-                ledger.forms.setdefault(planned.id, []).insert(0, form)
-        if (known := ledger.filled[key]) is not None:
-            forms.append(known)
-    return forms
-
-
-def shows_text(prompt: str, text: str) -> bool:
-    """Whether a prompt shows a text: as it is, or at least nine in ten of its words, however quoted, escaped or laid out."""
-    if text in prompt:
-        return True
-    words = set(_WORD.findall(text))
-    shown = set(_WORD.findall(prompt.replace("\\n", " ")))  # as JSON writes a line's end
-    return 10 * len(words & shown) >= 9 * len(words)
-
-
-_WORD = re.compile(r"\w+")
-
-
-def _has_word(text: str, word: str) -> bool:
-    """Whether a word stands in a text by itself. A search by `str.find`: regular expressions take ten times as long here."""
-    start = text.find(word)
-    while start >= 0:
-        end = start + len(word)
-        if not (_is_word_char(text[start - 1 : start]) or _is_word_char(text[end : end + 1])):
-            return True
-        start = text.find(word, start + 1)
-    return False
-
-
-def _is_word_char(char: str) -> bool:
-    return char.isalnum() or char == "_"
-
-
-def concrete(planned: PlannedCall, values: Mapping[str, Any]) -> ToolCall | None:
-    """A planned call with its references filled in; None where a result does not have the part that is referred to."""
-    try:
-        return ToolCall(planned.tool, resolve(planned.arguments, values))
-    except (KeyError, IndexError, TypeError):
-        return None
 
 
 class PolicyRequest(NamedTuple):
@@ -314,14 +153,26 @@ def select(view: PromptView, ask: PolicyRequest) -> Decision:
 
 
 def recount(view: PromptView, ask: PolicyRequest) -> Decision:
-    """The legible results with their receipts (roles reason and summarize)."""
+    """What is legible of the results, between the marks of their receipts (roles reason and summarize)."""
     goals = {call.id: call.goal for call in view.plan.calls}
-    lines = [f"{goals[name]}: {render_value(item.value)} {item.receipt}" for name, item in view.known.items()]
+    lines = [f"{goals[name]}: {item.entry.around(_retold(item))}" for name, item in view.known.items()]
     return Decision(ANSWER, (Text("\n".join(lines) or "Nothing is known yet."),))
 
 
+def _retold(item: Known) -> str:
+    """Return a result as far as it was read; "done" where nothing is used of what was cut."""
+    if () in item.parts:
+        return item.entry.text
+    parts = [{_name(path): Ref("", path).of(item.value)} for path in item.parts]
+    return render_value(parts[0] if len(parts) == 1 else parts) if parts else "done"
+
+
+def _name(path: Path) -> str:
+    return next((step for step in reversed(path) if isinstance(step, str)), "result")
+
+
 def judge(view: PromptView, ask: PolicyRequest) -> Decision:
-    """Done iff all receipts are legible (roles reflect and validate)."""
+    """Done iff all results are legible (roles reflect and validate)."""
     missing = tuple(call.goal for call in view.unknown)
     reason = "All results are in." if not missing else "Some results are missing."
     return Decision(ANSWER, (Completion(not missing, reason, missing), Completion(not missing, reason), Completion(not missing)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from loopbench.protocol import Request
+from loopbench.protocol import Observation, Request
 
 from .faults import Clearing, Fault, FaultPoint
 from .receipts import Ledger, Truth
@@ -33,7 +33,7 @@ class FaultState:
     """Number of receipts issued when it landed last."""
     absorbed: bool
     recovered: bool
-    seen: bool
+    cured: bool
     armed: tuple[str, ...]
     """CALL digests of the calls that it strikes."""
 
@@ -49,6 +49,8 @@ class ReplyEffects:
     injected: bool = False
     """In the place of a reply came a failure that is the treatment, no infrastructure's."""
     unknown: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    """Planned calls whose results the request showed."""
     faults: tuple[FaultState, ...] = ()
     """The faults that came up or changed."""
 
@@ -65,7 +67,13 @@ class Tunnel:
         self.simulated_s = 0.0
         self.unknown: tuple[str, ...] = ()
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
-        self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...]]] = {}
+        self.ever_shown: set[str] = set()
+        """Planned calls whose results any prompt of the trial showed."""
+        self._shown: tuple[str, ...] = ()
+        """Those of the last prompt."""
+        self.told: dict[str, Observation] = {}
+        """CALL digest → what the last run of the call gave the loop."""
+        self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[str, ...], tuple[FaultState, ...]]] = {}
         """Fields of ReplyEffects by scope: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
         self._struck: dict[str, str] = {}
@@ -102,7 +110,7 @@ class Tunnel:
         It strikes its own scope, in whatever order scopes run; calls of a task that has sent no scope's request are anyone's.
         """
         for scope, fault in self._armed.get(call, ()):
-            if _SCOPE.get() in ("", scope) and fault.active(fault.strikes, fault.seen):
+            if _SCOPE.get() in ("", scope) and fault.active(fault.strikes):
                 fault.strikes += 1
                 return fault
         return None
@@ -115,6 +123,11 @@ class Tunnel:
         fault.landed_at = len(self.ledger.issued)
         if request is not None:
             self.mark_struck(request, fault.kind)
+
+    def show(self, calls: Collection[str]) -> None:
+        """Note which planned calls' results a prompt showed."""
+        self._shown = tuple(calls)
+        self.ever_shown.update(calls)
 
     def struck(self, request: Request) -> str | None:
         """Return the kind of fault that a request's reply suffered, if any, and forget it."""
@@ -134,7 +147,7 @@ class Tunnel:
             state = FaultState(
                 number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
                 landed, fault.landed_at if landed else 0,
-                fault.absorbed, fault.recovered, fault.seen, tuple(armed.get(id(fault), ())),
+                fault.absorbed, fault.recovered, fault.cured, tuple(armed.get(id(fault), ())),
             )  # fmt: skip
             states.append(state)
         return states
@@ -143,7 +156,8 @@ class Tunnel:
         """Keep the effects of a reply that found the faults as `before`, under its scope."""
         after = self.book()
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
-        self._effects[request.scope] = (seconds, self._struck.get(request.scope), injected, self.unknown, changed)
+        struck = self._struck.get(request.scope)
+        self._effects[request.scope] = (seconds, struck, injected, self.unknown, self._shown, changed)
 
     def effects(self, scope: str) -> ReplyEffects | None:
         """Return the effects of the scope's last reply; None from its next request until the reply to that."""
@@ -154,6 +168,7 @@ class Tunnel:
         """Do to this trial what a recorded reply did to its own."""
         self.asked(request.scope)
         self.unknown = effects.unknown
+        self.show(effects.shown)
         for state in effects.faults:
             self._repeat_fault(state)
         self.mark_struck(request, effects.struck)
@@ -168,7 +183,7 @@ class Tunnel:
             self.faults.append(known)
         if state.landed:
             known.landed, known.landed_at = True, min(state.landed_at, len(self.ledger.issued))
-        known.absorbed, known.recovered, known.seen = state.absorbed, state.recovered, state.seen
+        known.absorbed, known.recovered, known.cured = state.absorbed, state.recovered, state.cured
         for call in state.armed:
             self.arm(call, known)
 

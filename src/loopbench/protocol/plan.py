@@ -53,6 +53,9 @@ class Plan:
     answer: Any
     """A literal, or a value with `Ref`s; None if the task has no answer and saying so is right."""
     dependencies: Mapping[str, frozenset[str]] = field(init=False, compare=False, repr=False)
+    """Call → the calls that must come before it."""
+    uses: Mapping[str, Mapping[tuple[str | int, ...], frozenset[str | None]]] = field(init=False, compare=False, repr=False)
+    """Call → the parts of its result that are referred to, by path → the calls that do so; None stands for the answer."""
 
     def __post_init__(self) -> None:
         seen: dict[str, frozenset[str]] = {}
@@ -71,6 +74,28 @@ class Plan:
         if not {ref.call for ref in refs(self.answer)} <= seen.keys():
             raise ValueError("plan: the answer refers to a call that is not in the plan")
         object.__setattr__(self, "dependencies", seen)
+        object.__setattr__(self, "uses", self._uses())
+
+    @property
+    def rests_on(self) -> frozenset[str]:
+        """The calls whose results the answer is made of; of an answer without a reference, those that no other call refers to.
+
+        Empty where the task has no answer.
+        """
+        if self.answer is None:
+            return frozenset()
+        stated = frozenset(call for call, parts in self.uses.items() if any(None in users for users in parts.values()))
+        return stated or frozenset(call.id for call in self.calls if call.id not in self.uses)
+
+    def _uses(self) -> dict[str, dict[tuple[str | int, ...], frozenset[str | None]]]:
+        users: list[tuple[str | None, Any]] = [(None, self.answer)]
+        users += [(call.id, option.arguments) for call in self.calls for option in (call, *call.alternatives)]
+        uses: dict[str, dict[tuple[str | int, ...], frozenset[str | None]]] = {}
+        for user, value in users:
+            for ref in refs(value):
+                parts = uses.setdefault(ref.call, {})
+                parts[ref.path] = parts.get(ref.path, frozenset()) | {user}
+        return uses
 
 
 def refs(value: Any) -> Iterator[Ref]:

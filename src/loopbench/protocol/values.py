@@ -8,11 +8,14 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
 """A memory address as `<Thing object at 0x7f…>` has it; in prose ("fault at 0x10 -> exit") it is part of the result."""
+
+
+_CUT = "... (truncated, "
 
 
 class ToolArgumentError(ValueError):
@@ -42,7 +45,12 @@ def cap(text: str, max_chars: int) -> str:
     """Cut a text at `max_chars` characters and say that it is cut."""
     if len(text) <= max_chars:
         return text
-    return f"{text[:max_chars]}... (truncated, {len(text)} characters in all)"
+    return f"{text[:max_chars]}{_CUT}{len(text)} characters in all)"
+
+
+def uncapped(text: str) -> str:
+    """Return what a text that `cap` has cut begins with; any other text as it is."""
+    return text.rpartition(_CUT)[0] or text
 
 
 def error_text(error: BaseException) -> str:
@@ -71,6 +79,31 @@ def render_value(value: Any) -> str:
         raise
     except BaseException:  # a circular value, a key that JSON lacks, an error in a user's method
         return _text(value, _notation)
+
+
+def span_of(value: Any, path: Sequence[str | int]) -> tuple[int, int]:
+    """Return where in `render_value(value)` the part at `path` begins and ends.
+
+    All of it where the value has no such part, or is not rendered as JSON throughout.
+    """
+    whole = render_value(value)
+    start, part = 0, value
+    try:
+        for key in path:
+            start += 1
+            items = part.items() if isinstance(part, Mapping) else enumerate(part)
+            wanted = key if isinstance(part, Mapping) else range(len(part))[int(key)]
+            for name, item in items:
+                start += len(_JSON.encode(name)) + 2 if isinstance(part, Mapping) else 0
+                if name == wanted:
+                    break
+                start += len(_JSON.encode(item)) + 2
+            part = part[key]
+        text = legible(_JSON.encode(part))
+    except (KeyError, IndexError, TypeError, ValueError, RecursionError):
+        return 0, len(whole)
+    end = start + len(text)
+    return (start, end) if path and whole[start:end] == text else (0, len(whole))
 
 
 def _jsonable(value: Any) -> Any:

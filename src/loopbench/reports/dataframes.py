@@ -257,7 +257,7 @@ _TRIALS = {
     **dict.fromkeys(("cost_usd", "nominal_usd", "seconds", "wall_s", "simulated_s"), "float64"),
     "started_at": _TIME,
     **dict.fromkeys(("attempt", "seed"), "int64"),
-    **dict.fromkeys(("false_success", "abstained"), "bool"),
+    **dict.fromkeys(("false_success", "abstained", "answer_unseen"), "bool"),
     "confidence": "float64",
     **_FAULTS,
 }
@@ -267,6 +267,7 @@ _ARMS = {
     **_measured(*METRICS, "recovery"),
     "false_success.count": "int64",
     **_measured("false_success.rate"),
+    "right_unseen": "int64",
     **_FAULTS,
 }
 _PAIRS = {

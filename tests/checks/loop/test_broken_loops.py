@@ -10,6 +10,7 @@ import pytest
 from loopbench.checks.loop import LAWS, check_loop
 from loopbench.checks.loop.check import NOT_CHECKED
 from tests.checks.loop.altered_loops import Own, not_kept
+from tests.checks.loop.broken_honesty import Clairvoyant, Indexing, Stuttering
 from tests.checks.loop.broken_prompts import (
     Alike,
     Anonymous,
@@ -80,6 +81,9 @@ BROKEN: tuple[tuple[str, type[Own], str], ...] = (
     ("gold", Peeking, "a request holds the expected answer"),
     ("codecs", speaking(Stripping()), "came back as"),
     ("codecs", speaking(Careless()), "raised KeyError"),
+    ("formats", Stuttering, "it says the move twice"),
+    ("results", Indexing, "request 2 shows 1 receipts without what the tool gave"),
+    ("own words", Clairvoyant, "and the answer is '8', which is right; it comes from the model"),
     ("stops", Boaster, "declared and never reached .*: forced"),
     ("stops", Silent, "stopped as max_steps, which `stops` does not declare"),
     ("order", Doubling, "two requests of scope '' are in flight together"),

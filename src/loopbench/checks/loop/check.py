@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from loopbench.protocol import Loop, run_sync
 
-from . import codecs, contract, endings, interruption, prompts
+from . import codecs, contract, endings, honesty, interruption, prompts
 from .law import Broken, Finding, Law, NotApplicable
 from .scene import error_summary
 
@@ -26,6 +26,9 @@ LAWS: tuple[Law, ...] = (
     Law("cancellation", "run lets CancelledError through at once, and leaves no task or tool running", interruption.cancellation),
     Law("gold", "no request contains the expected answer", contract.gold),
     Law("codecs", "a codec parses what it renders, and reads any reply as a move or raises WireError", codecs.codecs),
+    Law("formats", "a model could write each format: the words of a move stand in it, once", honesty.formats),
+    Law("results", "where a request shows the receipt of a result, it shows the result", honesty.results),
+    Law("own words", "the answer is what the model says, also where that is wrong", honesty.own_words),
     Law("stops", "every declared stop can occur, and no other does", endings.stops),
     Law(
         "order",

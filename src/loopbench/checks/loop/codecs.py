@@ -38,12 +38,12 @@ async def codecs(loop: Loop) -> None:
 
     The scripted model replies through the codec, so a lossy format would be blamed on the design.
     """
-    for codec, replies in await _codecs_of(loop):
+    for codec, replies in await codecs_of(loop):
         _check_moves(codec, replies)
         _check_replies(codec, replies)
 
 
-async def _codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
+async def codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
     """Return the codecs of the requests, each with valid replies in its format."""
     scenes = [await scripted(task) for task in TASKS] + [policy_scene(policy) for policy in (busy, done)]
     by_codec: dict[tuple[str, Role], list[tuple[Codec, list[Reply]]]] = {}
@@ -74,13 +74,14 @@ def _codec_of(request: Request) -> Codec:
 def _check_moves(codec: Codec, replies: Sequence[Reply]) -> None:
     """Check the moves of the scripted model and many others."""
     rng = random.Random(f"moves {codec.name}")
-    read = sum(_check_round_trip(codec, move) for move in _parsed_moves(codec, replies))
+    read = sum(_check_round_trip(codec, move) for move in parsed_moves(codec, replies))
     require(read > 0, f"codec {codec.name}: it renders no move of the scripted model; it must render the moves of its role")
     for _ in range(MOVES):
         _check_round_trip(codec, any_move(rng))
 
 
-def _parsed_moves(codec: Codec, replies: Sequence[Reply]) -> list[Move]:
+def parsed_moves(codec: Codec, replies: Sequence[Reply]) -> list[Move]:
+    """Return the moves that a codec reads in replies."""
     moves = []
     for reply in replies[:MAX_SOUND]:
         with contextlib.suppress(Exception):  # an unreadable reply is not a move; the exceptions of parse are checked below

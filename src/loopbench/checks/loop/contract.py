@@ -242,7 +242,7 @@ async def finishing(loop: Loop) -> None:
             f"task {task.id!r}: the run stopped as {outcome.stop}; a clean one stops as finished",
         )
         answer = render_value(outcome.answer)[:100]
-        require(_is_right(outcome.answer, task.expected), f"task {task.id!r}: the answer is {answer!r}; {task.expected!r} is right")
+        require(is_right(outcome.answer, task.expected), f"task {task.id!r}: the answer is {answer!r}; {task.expected!r} is right")
         late = [call.name for call in finished.log.after_answer]
         require(not late, f"task {task.id!r}: {', '.join(late)} was called after the model had answered; no tool may be")
 
@@ -261,7 +261,7 @@ async def once(loop: Loop) -> None:
         require(calls <= planned, f"task {task.id!r}: the model decided on each call once, and {repeated} was run")
 
 
-def _is_right(answer: Any, expected: Any) -> bool:
+def is_right(answer: Any, expected: Any) -> bool:
     """Return whether an answer equals the expected value or its JSON text."""
     if answer == expected:
         return True

@@ -139,8 +139,13 @@ def _arms(arms: Sequence[ArmResult]) -> Table:
     return Table("Arms", tuple(columns[i] for i in used), tuple(tuple(row[i] for i in used) for row in rows))
 
 
+RIGHT_UNSEEN = "right though never shown"
+
+
 def _troubles(arms: Sequence[ArmResult]) -> Table:
-    columns = ("arm", "stops", "errors", "faults landed", "absorbed", "recovered", "recovery rate", "false success")
+    unseen = any(arm.summary.right_unseen for arm in arms)
+    of_faults = ("faults landed", "absorbed", "recovered", "recovery rate")
+    columns = ("arm", "stops", "errors", *of_faults, "false success", *((RIGHT_UNSEEN,) if unseen else ()))
     rows = []
     for arm in arms:
         summary, faults = arm.summary, arm.summary.faults
@@ -156,6 +161,7 @@ def _troubles(arms: Sequence[ArmResult]) -> Table:
                 ),
                 interval(summary.recovery, 2),
                 "–" if summary.false_success_rate is None else str(summary.false_success),
+                *((str(summary.right_unseen),) if unseen else ()),
             )
         )
     return Table("What happened", columns, tuple(rows))

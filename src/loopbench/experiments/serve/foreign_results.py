@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.datasets.validity import Replayed
-from loopbench.models.receipts import call_digest, sightings
+from loopbench.models.receipts import ReceiptEntry, call_digest, sightings
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Message, NativeCall, Reply, Request, WireError
 from loopbench.protocol.wire import from_json, read_call
@@ -29,8 +29,8 @@ class ForeignResults:
     tunnel: Tunnel
     calls: dict[str, list[NativeCall]] = field(default_factory=dict)
     """Id → calls of the model; a program that drops its history gets the same id again."""
-    receipts: dict[tuple[str, str], str] = field(default_factory=dict)
-    """(CALL, text) → its receipt, empty for an error."""
+    entries: dict[tuple[str, str], ReceiptEntry | None] = field(default_factory=dict)
+    """(CALL, text) → the result as it was signed, None for an error."""
     suite_calls: set[str] = field(default_factory=set)
     """CALL digests of calls of the suite's own tools, whose results already have receipts unless a fault replaced them."""
 
@@ -40,7 +40,7 @@ class ForeignResults:
             self.calls.setdefault(call.id, []).append(call)
 
     def with_receipts(self, request: Request, replayed: Mapping[str, Replayed]) -> Request:
-        """Return the request with receipts after its results; `replayed`: CALL digest → true result."""
+        """Return the request with its results between the marks of their receipts; `replayed`: CALL digest → true result."""
         named: dict[str, NativeCall] = {}
         messages = []
         for message in request.messages:
@@ -61,22 +61,27 @@ class ForeignResults:
         key = (call_digest(call.name, call.arguments), message.content)
         if key[0] in self.suite_calls:
             return message
-        if key not in self.receipts:
-            self.receipts[key] = self._receipt(*key, replayed.get(key[0]))
-        return replace(message, content=f"{message.content} {self.receipts[key]}") if self.receipts[key] else message
+        if key not in self.entries:
+            self.entries[key] = self._entry(*key, replayed.get(key[0]))
+        entry = self.entries[key]
+        return message if entry is None else replace(message, content=entry.around(message.content))
 
-    def _receipt(self, digest: str, text: str, truth: Replayed | None) -> str:
+    def _entry(self, digest: str, text: str, truth: Replayed | None) -> ReceiptEntry | None:
+        """Sign a result, and vouch that the program's words for it show all of it."""
         result, ledger = read_result(text), self.tunnel.ledger
         value = unwrapped(result)
+        is_same = truth is not None and (same_result(result, truth.value) or same_result(value, truth.value))
         if truth is not None and truth.failed:
             expected = is_error(text) or isinstance(value, str)  # in any wording
-            return ledger.sign(digest, truth.text if expected else text, None if expected else value, False).receipt
-        if is_error(text):
-            return ""
-        is_same = truth is not None and (same_result(result, truth.value) or same_result(value, truth.value))
-        if truth is not None and (is_same or text.strip() == truth.text.strip()):
-            return ledger.sign(digest, truth.text, truth.value, True).receipt
-        return ledger.sign(digest, text, value, True).receipt
+            entry = ledger.sign(digest, truth.text if expected else text, None if expected else value, False)
+        elif is_error(text):
+            return None
+        elif truth is not None and (is_same or text.strip() == truth.text.strip()):
+            entry = ledger.sign(digest, truth.text, truth.value, True)
+        else:
+            entry = ledger.sign(digest, text, value, True)
+        ledger.vouch(entry, text)
+        return entry
 
 
 _ERROR = re.compile(r"\W*(?:\w*error|\w*exception|traceback)\b", re.IGNORECASE)

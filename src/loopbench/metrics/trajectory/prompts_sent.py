@@ -37,9 +37,9 @@ def prompts(happened: Iterable[TraceEvent]) -> list[Prompt]:
 
 def shows(prompt: Prompt, text: str) -> bool:
     """Whether a prompt shows a text: by its receipt where it has one, else as it is, quoted, or nine in ten of its words."""
-    receipt = RECEIPT.search(text)
-    if receipt is not None:
-        return any(receipt[1] in message for message in prompt)
+    marks = [front or back for front, back in RECEIPT.findall(text)]
+    if marks:
+        return any(mark in message for message in prompt for mark in marks)
     plain = text.strip()
     quoted = json.dumps(plain, ensure_ascii=False)[1:-1]
     twice = json.dumps(quoted, ensure_ascii=False)[1:-1]

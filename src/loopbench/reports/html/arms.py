@@ -26,13 +26,15 @@ def arms_section(comparison: Comparison) -> PageSection:
 def arms_grid(arms: Sequence[ArmResult]) -> Grid:
     """Return a table with a row per arm, without columns in which nothing is known."""
     measures = in_table_order(METRICS)
-    columns = ("arm", *(measure.label for measure in measures.values()), "false success", "scored", "errored", "excluded")
+    told = ("false success", "right though never shown", "scored", "errored", "excluded")
+    columns = ("arm", *(measure.label for measure in measures.values()), *told)
     rows = []
     for arm in arms:
         summary = arm.summary
         numbers = (interval(summary.means[name], measure.digits) for name, measure in measures.items())
         false_success = UNKNOWN if summary.false_success_rate is None else summary.false_success
-        counts = (false_success, summary.scored, summary.errored, summary.excluded)
+        unseen = summary.right_unseen if any(each.summary.right_unseen for each in arms) else UNKNOWN
+        counts = (false_success, unseen, summary.scored, summary.errored, summary.excluded)
         rows.append((arm.info.arm, *numbers, *map(str, counts)))
     known = [index for index in range(len(columns)) if any(row[index] != UNKNOWN for row in rows)]
     cut = tuple(tuple(row[index] for index in known) for row in rows)

@@ -273,6 +273,7 @@ class _Run:
             repeated_calls=recorder.repeated_calls,
             gave_up=bool(self.outcome.gave_up),
             plan_unseen=plan_unseen,
+            answer_unseen=self._answer_unseen(),
             input_tokens=recorder.usage.input_tokens,
             output_tokens=recorder.usage.output_tokens,
             cached_tokens=recorder.usage.cached_tokens,
@@ -300,6 +301,13 @@ class _Run:
             attempt=trial.attempt,
         )
         return FinishedTrial(record, recorder.line(self._trace_head(record)))
+
+    def _answer_unseen(self) -> bool:
+        """Say whether the scripted model never knew what the planned answer rests on, or was never asked."""
+        plan = self.trial.task.plan
+        if self.tunnel is None or plan is None:
+            return False
+        return not self.recorder.calls or not plan.rests_on <= self.tunnel.ever_shown
 
     def _seconds(self, wall_s: float) -> float:
         """Return simulated time in the tunnel, else wall time without what a provider's failures and our limits cost, and with the

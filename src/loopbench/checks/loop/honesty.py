@@ -1,0 +1,86 @@
+"""The laws on what a design may know: what the model knows, from what its prompts show it, in words that it could write."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
+
+from loopbench.models.formats import unwritable
+from loopbench.models.legibility import bare
+from loopbench.models.receipts import Sighting, sightings
+from loopbench.models.tunnel import Tunnel
+from loopbench.protocol import Chunk, Inexpressible, Loop, Model, Reply, Request, WrappedModel, render_value
+
+from .codecs import codecs_of, parsed_moves
+from .contract import is_right, limited
+from .law import require
+from .random_moves import ANSWER_TEXT, done, say
+from .scene import CHAIN, NO_CALL, ONE_CALL, TASKS, Scene, play, scripted, text_of
+
+
+async def results(loop: Loop) -> None:
+    """Where a request shows the receipt of a result, it shows the result.
+
+    A receipt tells the scripted model which call a text came from. A real model sees none, so a design that shows receipts by
+    themselves shows nothing.
+    """
+    for task in TASKS:
+        finished = await play(limited(loop), await scripted(task))
+        for number, request in enumerate(finished.log.requests, 1):
+            alone = [call for call, seen in sightings(text_of(request)).items() if any(map(_is_alone, seen))]
+            where = f"task {task.id!r}: request {number} shows {len(alone)} receipts without what the tool gave"
+            require(not alone, f"{where}; a receipt goes where its result goes")
+
+
+def _is_alone(seen: Sighting) -> bool:
+    """Whether nothing stands between a receipt's marks, or beside the only one but marks of others."""
+    return not bare(seen.text).strip(".,;:|-*[]()")
+
+
+async def formats(loop: Loop) -> None:
+    """A model could write each format that it is asked for: the words of a move stand in it, once.
+
+    The scripted model writes whatever a codec renders. Digits in place of letters, or all of it twice, outlive a spoiled reply that
+    no design with a real format outlives.
+    """
+    for codec, replies in await codecs_of(loop):
+        for move in parsed_moves(codec, replies):
+            with contextlib.suppress(Inexpressible):
+                problem = unwritable(codec, move)
+                require(not problem, f"codec {codec.name}: {problem}; a model writes the words of its move, each once")
+
+
+async def own_words(loop: Loop) -> None:
+    """The answer is what the model says, also where that is wrong.
+
+    A design that knows the answer without the model, from the task's plan in the memory of the process say, is right in any air.
+    """
+    for task in (NO_CALL, ONE_CALL, CHAIN):
+        scene = await scripted(task)
+        finished = await play(limited(loop), replace(scene, model=partial(_mistaken, scene)))
+        where = f"task {task.id!r}: the model would have said {ANSWER_TEXT!r}"
+        require(bool(finished.log.requests), f"{where}, and was not asked; a run asks the model")
+        answer = render_value(finished.outcome.answer)[:100]
+        right = is_right(finished.outcome.answer, task.expected)
+        require(not right, f"{where}, and the answer is {answer!r}, which is right; it comes from the model")
+
+
+def _mistaken(scene: Scene, tunnel: Tunnel) -> Model:
+    return _Mistaken(scene.model(tunnel))
+
+
+class _Mistaken(WrappedModel):
+    """A model that says something else than the one within, which knows the plan."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.asked = 0
+
+    async def complete(self, request: Request) -> Reply:
+        self.asked += 1
+        return say(request.codec, done(request, self.asked))
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=await self.complete(request))

@@ -1,0 +1,273 @@
+"""What a model makes of a prompt: which planned calls it shows, and how far from its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from loopbench.protocol import Plan, PlannedCall, ToolCall, refs, render_value, resolve
+
+from .legibility import Path
+from .receipts import Form, Ledger, ReceiptEntry, Sighting, Truth, call_digest, sightings
+
+Uses = Mapping[Path, frozenset[str | None]]
+"""The parts of a result that are used, and by which calls; None stands for the answer."""
+
+
+class Known(NamedTuple):
+    """A planned call whose result the prompt shows."""
+
+    call: ToolCall
+    entry: ReceiptEntry
+    parts: tuple[Path, ...]
+    """The parts that are used and can be read, and the empty path if all of it can."""
+    distance: float
+    """How far from the prompt's end what is used of it stands, 0 to 1."""
+
+    @property
+    def value(self) -> Any:
+        return self.entry.value
+
+
+class Met(NamedTuple):
+    """A planned call whose receipt the prompt shows."""
+
+    form: Form
+    entry: ReceiptEntry
+    uses: Uses
+    places: Mapping[Path, float]
+    """The parts that can be read, with the distance from the prompt's end of each, where it stands nearest; the empty path: all."""
+    distance: float
+    """The distance of the nearest mark."""
+    is_whole: bool
+    """All that is used can be read."""
+
+    def is_shown_to(self, user: str) -> bool:
+        """Whether a call can be made from what the prompt shows of the result."""
+        return self.is_whole or all(path in self.places for path, users in self.uses.items() if user in users)
+
+    def is_enough(self, done: set[str | None]) -> bool:
+        """Whether all can be read that is used by others than the calls that are done."""
+        return self.is_whole or all(path in self.places or users <= done for path, users in self.uses.items())
+
+    def is_misled(self, truth: Truth | None) -> bool:
+        """Whether the result differs from what the tool would truly give."""
+        return self.form.option == 0 and truth is not None and truth.content != self.entry.content
+
+    def known(self) -> Known:
+        used = [self.places[path] for path in self.uses if path in self.places]
+        distance = max(used) if used else self.places.get((), self.distance)
+        return Known(self.form.call, self.entry, tuple(self.places), distance)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptView:
+    """What the model makes of one prompt."""
+
+    plan: Plan
+    text: str
+    """All that the request shows."""
+    tools: Collection[str]
+    """Tools offered natively; others are usable iff the text names them."""
+    known: Mapping[str, Known] = field(default_factory=dict)
+    misled: bool = False
+    """A result differs from what the tool would truly give: what depends on it comes out wrong."""
+    stuck: bool = False
+    """The model is at a loss: the prompt does not show what is asked, or a call that should work has been seen to fail for good,
+    and so have all that might stand in for it."""
+
+    forms: Mapping[str, Sequence[Form]] = field(default_factory=dict)
+    """Planned id → the calls that it has stood for so far in this trial, the latest first."""
+    bluff: Any = None
+    """What the model answers that makes it all up; None: a wrong value of the planned answer's shape."""
+    says: Callable[[Any], Any] | None = None
+    """The form in which the model states an answer; None: as it is."""
+    overlooked: Collection[str] = ()
+    """Goals that the model sees no call for."""
+
+    def without(self, forgotten: Collection[str]) -> PromptView:
+        """Return the same prompt with some results overlooked."""
+        return replace(self, known={name: item for name, item in self.known.items() if name not in forgotten})
+
+    @property
+    def unknown(self) -> list[PlannedCall]:
+        return [call for call in self.plan.calls if call.id not in self.known]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {name: item.value for name, item in self.known.items()}
+
+    def shows_tool(self, name: str) -> bool:
+        """Return whether a tool is offered, or its name is a word of its own in the text ("address" does not name "add")."""
+        return name in self.tools or _has_word(self.text, name)
+
+    def ready(self) -> list[PlannedCall]:
+        """Return unknown calls whose dependencies are known, in the plan's order."""
+        needs = self.plan.dependencies
+        return [call for call in self.unknown if needs[call.id] <= self.known.keys()]
+
+
+def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, tools: Collection[str] = ()) -> PromptView:
+    """Read which planned calls the prompt shows. `oracle`: the truth of each planned call.
+
+    A call is known iff its receipt is legible, and of its result every part that the answer or a call that is not known refers to.
+    """
+    seen = sightings(text)
+    met: dict[str, Met] = {}
+    stuck = False
+    values: dict[str, Any] = {}
+    refers = plan.answer is None or any(refs(plan.answer))
+    given: tuple[object, ...] = ()
+    for planned in plan.calls if seen else ():
+        failed = 0
+        is_due = _may_be_made(planned, met, plan)
+        for form in _forms(planned, values, given, ledger) if is_due else ledger.forms.get(planned.id, ()):
+            sighted = seen.get(form.digest, ())
+            entry = _latest(sighted, form, ledger, ok=not planned.fails)
+            if entry is None:
+                continue
+            if entry.ok is planned.fails:
+                failed += not planned.fails
+                continue
+            uses = plan.uses.get(planned.id, {}) if refers else _uses_by_value(plan, planned.id, entry, ledger)
+            met[planned.id] = _met(form, entry, sighted, uses, ledger)
+            values[planned.id] = entry.value
+            given += (planned.id, id(entry.value))
+            break
+        else:
+            stuck = stuck or failed > len(planned.alternatives)
+    known = _known(plan, met)
+    misled = any(met[name].is_misled(oracle.get(name)) for name in known)
+    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms)
+
+
+def _may_be_made(planned: PlannedCall, met: Mapping[str, Met], plan: Plan) -> bool:
+    """Whether the prompt shows all that a call is made from."""
+    return all(name in met and met[name].is_shown_to(planned.id) for name in plan.dependencies[planned.id])
+
+
+def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Met:
+    paths = tuple(uses) if () in uses else (*uses, ())
+    places: dict[Path, float] = {}
+    nearest = 1.0
+    for one in seen:
+        if one.content != entry.content:
+            continue
+        nearest = one.distance()  # the last one counts
+        for path, share in ledger.shown(entry, one, paths).items():
+            place = one.distance(share)
+            if path not in places or place < places[path]:
+                places[path] = place
+    return Met(form, entry, uses, places, nearest, uses.keys() <= places.keys())
+
+
+def _known(plan: Plan, met: Mapping[str, Met]) -> dict[str, Known]:
+    """Return the calls of which all can be read that is still to be used: what has served calls that are known is done with."""
+    done: set[str | None] = set()
+    for planned in reversed(plan.calls):
+        if planned.id in met and met[planned.id].is_enough(done):
+            done.add(planned.id)
+    return {name: item.known() for name, item in met.items() if name in done}
+
+
+def _uses_by_value(plan: Plan, call: str, entry: ReceiptEntry, ledger: Ledger) -> Uses:
+    """Return the parts of a result that are used where the plan states the answer without a reference.
+
+    Such an answer rests on the results' values that are equal to one of its own.
+    """
+    key = (id(plan), call, entry.content)
+    if key not in ledger.rests_on:
+        wanted = {render_value(value) for _, value in _leaves(plan.answer, ())}
+        uses = dict(plan.uses.get(call, {}))
+        for path, value in _leaves(entry.value, ()) if entry.ok else ():
+            if render_value(value) in wanted:
+                uses[path] = uses.get(path, frozenset()) | {None}
+        ledger.rests_on[key] = uses
+    return ledger.rests_on[key]
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield the values of no parts within a value, each with its path."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _leaves(item, (*path, name))
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            yield from _leaves(item, (*path, place))
+    else:
+        yield path, value
+
+
+def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> ReceiptEntry | None:
+    """The latest result of a call that the prompt shows; one that came out as planned before any other.
+
+    A repeat that is refused, such as booking a second time, does not undo what the model has seen to succeed.
+    """
+    latest: ReceiptEntry | None = None
+    for one in reversed(seen):
+        entry = ledger.find(form.digest, one.content)
+        if entry is not None and entry.ok is ok:
+            return entry
+        latest = latest or entry
+    return latest
+
+
+def _forms(planned: PlannedCall, values: Mapping[str, Any], given: tuple[object, ...], ledger: Ledger) -> list[Form]:
+    """Return the call that a planned one stands for, given the results so far, then its alternatives.
+
+    `given`: names and identities of the results, in order. Each form is noted down: where a prompt shows a result but no longer
+    those that it came from, it is known by its receipt.
+    """
+    place = (id(planned), *given)
+    forms = ledger.listed.get(place)
+    if forms is not None:
+        return forms
+    forms = ledger.listed[place] = []
+    for number, option in enumerate((planned, *planned.alternatives)):
+        key = (id(option), *given)
+        if key not in ledger.filled:
+            call = concrete(option, values)
+            form = None if call is None else Form(call, call_digest(call.name, call.arguments), number)
+            ledger.filled[key] = form
+            if form is not None:
+                ledger.forms.setdefault(planned.id, []).insert(0, form)
+        if (known := ledger.filled[key]) is not None:
+            forms.append(known)
+    return forms
+
+
+def shows_text(prompt: str, text: str) -> bool:
+    """Whether a prompt shows a text: as it is, or at least nine in ten of its words, however quoted, escaped or laid out."""
+    if text in prompt:
+        return True
+    words = set(_WORD.findall(text))
+    shown = set(_WORD.findall(prompt.replace("\\n", " ")))  # as JSON writes a line's end
+    return 10 * len(words & shown) >= 9 * len(words)
+
+
+_WORD = re.compile(r"\w+")
+
+
+def _has_word(text: str, word: str) -> bool:
+    """Whether a word stands in a text by itself. A search by `str.find`: regular expressions take ten times as long here."""
+    start = text.find(word)
+    while start >= 0:
+        end = start + len(word)
+        if not (_is_word_char(text[start - 1 : start]) or _is_word_char(text[end : end + 1])):
+            return True
+        start = text.find(word, start + 1)
+    return False
+
+
+def _is_word_char(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def concrete(planned: PlannedCall, values: Mapping[str, Any]) -> ToolCall | None:
+    """A planned call with its references filled in; None where a result does not have the part that is referred to."""
+    try:
+        return ToolCall(planned.tool, resolve(planned.arguments, values))
+    except (KeyError, IndexError, TypeError):
+        return None

@@ -1,0 +1,83 @@
+"""Loops that know, beside what the model knows, one thing each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loopbench.checks.loop.template_loop import ObjectCodec
+from loopbench.protocol import (
+    SILENT,
+    Act,
+    Answer,
+    Message,
+    Model,
+    Move,
+    Observer,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+    resolve,
+)
+from tests.checks.loop.altered_loops import Changed, Own
+from tests.checks.loop.cheats import plan_of, receipts_in
+
+
+class Indexing(Own):
+    """Puts an index of receipts at the end of what it asks."""
+
+    def model(self, model: Model) -> Model:
+        return Changed(model, _with_index)
+
+
+def _with_index(request: Request) -> Request:
+    found = " ".join(receipts_in(request))
+    return replace(request, messages=(*request.messages, Message("user", f"Index: {found}"))) if found else request
+
+
+@dataclass(frozen=True)
+class Doubled(ObjectCodec):
+    """Writes everything twice."""
+
+    def render(self, move: Move) -> Reply:
+        reply = super().render(move)
+        return replace(reply, text=f"{reply.text}\n{reply.text}")
+
+    def parse(self, reply: Reply) -> Act | Answer:
+        return super().parse(_halved(reply))
+
+
+def _halved(reply: Reply) -> Reply:
+    half, _, again = reply.text.partition("\n")
+    return replace(reply, text=half) if half == again else reply
+
+
+class _Stuttering(Changed):
+    async def complete(self, request: Request) -> Reply:
+        return _halved(await super().complete(request))
+
+
+class Stuttering(Own):
+    """Has its model write everything twice."""
+
+    def model(self, model: Model) -> Model:
+        return _Stuttering(model, lambda request: replace(request, codec=Doubled()))
+
+
+class Clairvoyant(Own):
+    """Answers what the plan says, whatever the model said."""
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        outcome = await super().run(query, tools, model, observer)
+        plan = plan_of(query) if outcome.stop is StopReason.FINISHED else None
+        if plan is None or any(call.fails for call in plan.calls):
+            return outcome
+        results: dict[str, Any] = {}
+        for call in plan.calls:
+            tool = tools.get(call.tool)
+            assert tool is not None
+            results[call.id] = tool.function(**resolve(call.arguments, results))
+        return replace(outcome, answer=resolve(plan.answer, results))

@@ -1,0 +1,75 @@
+"""Cheats in the tunnel: each breaks a law of `check loop`, and what it gains in a comparison is nothing, or told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
+from loopbench.protocol import Loop
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+
+from .altered_loops import not_kept
+from .cheats import BARE, FromMemory, ReceiptsOnly, Relisting, Unwritable
+
+HERE = "tests.checks.loop.cheats"
+HONEST = ("bare", "finish", "phased", "react_extract", "stateless", "microcompact(loop=bare)")
+
+
+@pytest.mark.parametrize(
+    ("cheat", "law", "said"),
+    [
+        (ReceiptsOnly(), "results", "shows 1 receipts without what the tool gave"),
+        (Relisting(), "results", "shows 1 receipts without what the tool gave"),
+        (Unwritable(), "formats", "it does not show the move's own words"),
+        (FromMemory(), "own words", "was not asked; a run asks the model"),
+        (FromMemory(asks=True), "own words", "the answer is '8', which is right; it comes from the model"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_cheat_breaks_a_law(cheat: Loop, law: str, said: str) -> None:
+    assert said in not_kept(cheat)[law]
+    assert law not in not_kept(BARE)
+
+
+def compared(runs: Path, loops: tuple[str, ...], profiles: tuple[str, ...] = ("clean",), tasks: int = 40) -> dict[str, Any]:
+    """What a comparison on `events` says of these loops."""
+    experiment = prepare(CompareConfig(suite="events", loops=loops, profiles=profiles, tasks=tasks, runs=runs, mlflow=False))
+    assert run(experiment, Unwatched()) == ""
+    return results(experiment.folder).to_json()
+
+
+def accuracies(found: dict[str, Any]) -> dict[str, float]:
+    return {arm["arm"].removeprefix(f"{HERE}:"): arm["accuracy"]["value"] for arm in found["arms"]}
+
+
+def test_receipts_without_their_values_are_worth_nothing(tmp_path: Path) -> None:
+    found = accuracies(compared(tmp_path, ("bare", f"{HERE}:ReceiptsOnly")))
+    assert found["bare/clean"] == 1
+    assert found["ReceiptsOnly/clean"] < 0.2  # tasks without an answer, and those whose results nobody uses
+
+
+def test_receipts_that_are_listed_again_help_against_no_forgetting(tmp_path: Path) -> None:
+    found = accuracies(compared(tmp_path, ("bare", f"{HERE}:Relisting"), ("forgetful",), tasks=120))
+    assert found["Relisting/forgetful"] <= found["bare/forgetful"] + 0.05
+
+
+def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> None:
+    found = compared(tmp_path, ("bare", f"{HERE}:FromMemory", f"{HERE}:FromMemory(asks=true)"))
+    counts = {arm["loop"].removeprefix(f"{HERE}:"): arm["right_unseen"] for arm in found["arms"]}
+    assert counts["bare"] == 0
+    told = [warning for warning in found["warnings"] if "right though never shown" in warning]
+    assert len(told) == 2
+    assert all("no verdict on this arm holds" in warning for warning in told)
+    assert all("FromMemory" in warning for warning in told)
+
+
+def test_honest_loops_are_hardly_ever_right_though_never_shown(tmp_path: Path) -> None:
+    found = compared(tmp_path, HONEST, ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn"), tasks=20)
+    assert sum(arm["right_unseen"] for arm in found["arms"]) <= 0.01 * sum(arm["scored"] for arm in found["arms"])
+    assert not any("right though never shown" in warning for warning in found["warnings"])
