@@ -1,7 +1,8 @@
 """Arms against each other: paired differences with intervals, tests and verdicts.
 
 Arms are paired within one suite and one profile: a loop under faults against another in clean air answers no question. For each
-metric all pairs are one family (Holm); accuracy is the primary one. Intervals are not adjusted.
+metric all pairs are one family (see `families`); accuracy is the primary one. A pair's interval is at the level that its
+family leaves it, and so never contradicts the verdict.
 """
 
 from __future__ import annotations
@@ -15,19 +16,14 @@ from typing import Any, Literal
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
-from .permutation import sign_flip
+from .families import judge_family
+from .paired import SCORES, PairedFlip
 from .power import Needed, needed, spread
 from .record import RECORDING, Record
 from .statistics import (
     ALPHA,
     Interval,
     Verdict,
-    holm,
-    mean_difference,
-    mean_equivalence,
-    score_difference,
-    score_equivalence,
-    unit_count,
     verdict,
 )
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, dollars, summarize, task_values
@@ -100,7 +96,7 @@ class Pair:
     b: str
     metric: str
     difference: Interval
-    """a minus b, in the metric's unit."""
+    """a minus b, in the metric's unit, at confidence 1 - `level`."""
     units: int
     """Units of inference: clusters of tasks where templates are shared, else tasks."""
     p: float
@@ -108,6 +104,8 @@ class Pair:
     margin: float
     """In the metric's unit."""
     verdict: Verdict
+    level: float
+    """At which the family tested this pair: alpha where it is the only one. `difference` holds 0 iff p_holm >= alpha."""
     needed: Needed | None = None
     """What would decide accuracy, where it is undecided. None too where no number of tasks is likely to."""
 
@@ -126,6 +124,7 @@ class Pair:
             "units": self.units,
             "p": self.p,
             "p_holm": self.p_holm,
+            "level": self.level,
             "margin": self.margin,
             "verdict": self.verdict.word,
             "within_margin": self.verdict.within_margin,
@@ -179,7 +178,7 @@ def compare(
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
-        tests = {names: paired_test(metric, values[names[0]], values[names[1]], alpha, margin) for names in matched}
+        tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = family(metric, tests, alpha)
         pairs.extend(_with_needed(found, scores, by_arm, alpha) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in records)
@@ -194,43 +193,38 @@ def compare(
 class PairTest:
     """A pair before its family is known."""
 
-    difference: Interval
-    units: int
-    p: float
-    p_equivalence: float
+    flip: PairedFlip
     margin: float
     """In the metric's unit."""
 
 
-def paired_test(metric: str, a: TaskValues, b: TaskValues, alpha: float, margin: float) -> PairTest | None:
-    """Test one pair, a minus b; None where no task has a known value in both arms."""
+def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, reach: float = SCORES) -> PairTest | None:
+    """Pair two arms, a minus b; None where no task has a known value in both. `reach`: of scores, how far two can lie apart."""
     means_a, means_b = a.means, b.means
     tasks = [task for task in means_a if task in means_b]
     if not tasks:
         return None
     d = [means_a[task] - means_b[task] for task in tasks]
     clusters = [a.clusters[task] for task in tasks]
-    p, units = sign_flip(d, clusters), unit_count(clusters)
     if metric in _SCORES:
-        return PairTest(score_difference(d, clusters, alpha), units, p, score_equivalence(d, margin, clusters), margin)
-    bound = margin * sum(means_a[task] + means_b[task] for task in tasks) / (2 * len(tasks))
-    return PairTest(mean_difference(d, clusters, alpha), units, p, mean_equivalence(d, bound, clusters), bound)
+        return PairTest(PairedFlip(d, clusters, reach=reach), margin)
+    mean = sum(means_a[task] + means_b[task] for task in tasks) / (2 * len(tasks))
+    return PairTest(PairedFlip(d, clusters, reach=None), margin * mean)
 
 
 def family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float) -> list[Pair]:
-    """The pairs of one metric, their p values adjusted for each other; without those that could not be tested."""
+    """The pairs of one metric, decided together; without those that could not be tested."""
     return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha)
 
 
 def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float) -> list[Pair]:
     """The same where two arms may meet more than once."""
-    p_holm = holm([test.p for _, test in tests])
-    p_equivalence_holm = holm([test.p_equivalence for _, test in tests])
+    judgements = judge_family([(test.flip, test.margin) for _, test in tests], alpha)
     pairs = []
-    for (names, test), p, p_equivalence in zip(tests, p_holm, p_equivalence_holm, strict=True):
-        advantage = test.difference.value if metric in _SCORES else -test.difference.value
-        found = verdict(advantage, p, p_equivalence, alpha)
-        pairs.append(Pair(*names, metric, test.difference, test.units, test.p, p, test.margin, found))
+    for (names, test), own in zip(tests, judgements, strict=True):
+        advantage = own.difference.value if metric in _SCORES else -own.difference.value
+        found = verdict(advantage, own.p_holm, own.p_within_holm, alpha)
+        pairs.append(Pair(*names, metric, own.difference, test.flip.units, own.p, own.p_holm, test.margin, found, own.level))
     return pairs
 
 

@@ -2,10 +2,10 @@
 
 An effect is paired per task and turned so that positive is good: of accuracy the difference run - baseline, of any other metric
 log(baseline / run). In this order: `identical` where every trial's outcome is that of the baseline; `pass` where the lower
-one-sided bound lies above -margin; `regression` where the upper one lies below 0, at the Holm-adjusted level over all lines, and
-the sign-flip test agrees; else `undecided`. All lines must pass for the whole to pass (intersection-union test, Berger 1982, which
-needs no adjustment): so a false alarm of the whole gate is no more frequent than alpha, and neither is a pass that hides a
-worsening beyond a margin.
+one-sided bound lies above -margin; `regression` where the sign-flip test, adjusted over all lines (Holm), shows the run worse,
+and so its upper bound lies below 0; else `undecided`. All lines must pass for the whole to pass (intersection-union test, Berger
+1982, which needs no adjustment): so a false alarm of the whole gate is no more frequent than alpha, and neither is a pass that
+hides a worsening beyond a margin.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .permutation import sign_flip
+from .families import HolmStep, holm_steps
+from .paired import PairedFlip
 from .power import Needed, needed_for_gate, spread
-from .statistics import ALPHA, Floats, holm, log_ratios, mean_bounds, mean_exceeds, score_bounds, score_exceeds, unit_count
+from .statistics import ALPHA, Floats, log_ratios
 from .summary import METRICS, PRIMARY, TaskValues
 
 LineOutcome = Literal["identical", "pass", "regression", "undecided"]
@@ -126,12 +127,9 @@ def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, .
 def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
     """Judge as `judge_lines` does, without what it would take."""
     check_level(alpha)
-    tested = [_tested(item, alpha) for item in held]
-    lines = []
-    for item, line, p_holm in zip(held, tested, holm([line.p_worse for line in tested]), strict=True):
-        worse = p_holm < alpha
-        lines.append(replace(line, p_holm=p_holm, outcome=_outcome(item.identical, line.p_beyond < alpha, worse), worse=worse))
-    return tuple(lines)
+    found = [_paired(item) for item in held]
+    adjusted = holm_steps([pair.p(0.0, "less") for pair in found], alpha)
+    return tuple(_line(item, pair, step, alpha) for item, pair, step in zip(held, found, adjusted, strict=True))
 
 
 def overall(lines: Sequence[GateLine]) -> LineOutcome:
@@ -166,65 +164,58 @@ def check_margin(metric: str, margin: float) -> None:
         raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric == PRIMARY)}, got {margin!r}")
 
 
-def _tested(held: Held, alpha: float) -> GateLine:
-    """A line that does not know yet of the others."""
+def _paired(held: Held) -> PairedFlip:
+    """The advantage of the run over the baseline, task by task. Raises ValueError for a bad margin, or no task in common."""
     check_margin(held.metric, held.margin)
-    tasks = [task for task in held.run.values if task in held.baseline.values]
-    if not tasks:
-        raise ValueError(f"{held.arm}: no task whose {held.metric} is known on both sides")
-    before, after = _task_means(held, tasks)
-    clusters = [held.run.clusters[task] for task in tasks]
-    test = _score_test if held.metric == PRIMARY else _ratio_test
-    effect, p_worse, p_beyond = test(before, after, clusters, held.margin, alpha)
+    before, after = _task_means(held)
+    clusters = [held.run.clusters[task] for task in _tasks(held)]
+    if held.metric == PRIMARY:
+        return PairedFlip(after - before, clusters)
+    return PairedFlip(log_ratios(before, after), clusters, reach=None)
+
+
+def _line(held: Held, pair: PairedFlip, step: HolmStep, alpha: float) -> GateLine:
+    """A bound is drawn at the level of the test that it shows: the lower one at alpha, the upper one at what the family leaves."""
+    is_score = held.metric == PRIMARY
+    before, after = _task_means(held)
+    effect = Bounds(pair.value, pair.bounds(alpha)[0], pair.bounds(step.level)[1])
+    p_beyond = pair.p(-held.margin if is_score else -math.log1p(held.margin), "greater")
+    worse = step.p_holm < alpha
     return GateLine(
-        held.arm,
-        held.metric,
-        float(before.mean()),
-        float(after.mean()),
-        effect,
-        held.margin,
-        len(tasks),
-        unit_count(clusters),
-        p_worse,
-        p_worse,
-        p_beyond,
-        "undecided",
-        False,
+        arm=held.arm,
+        metric=held.metric,
+        baseline=float(before.mean()),
+        run=float(after.mean()),
+        effect=effect if is_score else Bounds(_exp(-effect.value), _exp(-effect.high), _exp(-effect.low)),
+        margin=held.margin,
+        tasks=pair.tasks,
+        units=pair.units,
+        p_worse=pair.p(0.0, "less"),
+        p_holm=step.p_holm,
+        p_beyond=p_beyond,
+        outcome=_outcome(held.identical, p_beyond < alpha, worse),
+        worse=worse,
     )
 
 
-def _task_means(held: Held, tasks: Sequence[str]) -> tuple[Floats, Floats]:
+def _tasks(held: Held) -> list[str]:
+    """Those known on both sides."""
+    tasks = [task for task in held.run.values if task in held.baseline.values]
+    if not tasks:
+        raise ValueError(f"{held.arm}: no task whose {held.metric} is known on both sides")
+    return tasks
+
+
+def _task_means(held: Held) -> tuple[Floats, Floats]:
     """Of baseline and run. For a ratio of both as many trials as the side with fewer has: the logarithm of a mean grows with their
     number (Jensen), and a run of more repeats would look dearer.
     """
-    old, new = ([side.values[task] for task in tasks] for side in (held.baseline, held.run))
+    old, new = ([side.values[task] for task in _tasks(held)] for side in (held.baseline, held.run))
     if held.metric != PRIMARY:
         sizes = [min(len(before), len(after)) for before, after in zip(old, new, strict=True)]
         old, new = ([values[:size] for values, size in zip(side, sizes, strict=True)] for side in (old, new))
     before, after = (np.array([math.fsum(values) / len(values) for values in side]) for side in (old, new))
     return before, after
-
-
-def _score_test(before: Floats, after: Floats, clusters: Sequence[str], margin: float, alpha: float) -> tuple[Bounds, float, float]:
-    """Return the effect, the p that it is not worse, and the p that it is worse by the margin or more."""
-    d = after - before
-    low, high = score_bounds(d, clusters, alpha)
-    p_worse = _confirmed(score_exceeds(-d, 0.0, clusters), d, clusters)
-    return Bounds(float(d.mean()), low, high), p_worse, score_exceeds(d, -margin, clusters)
-
-
-def _ratio_test(before: Floats, after: Floats, clusters: Sequence[str], margin: float, alpha: float) -> tuple[Bounds, float, float]:
-    d = log_ratios(before, after)
-    low, high = mean_bounds(d, clusters, alpha)
-    p_worse = _confirmed(mean_exceeds(-d, 0.0, clusters), d, clusters)
-    return Bounds(_exp(-float(d.mean())), _exp(-high), _exp(-low)), p_worse, mean_exceeds(d, -math.log1p(margin), clusters)
-
-
-def _confirmed(p_worse: float, d: Floats, clusters: Sequence[str]) -> float:
-    """With the sign-flip test's one-sided p, which is exact where run and baseline are alike: of few tasks that differ, a bound
-    is too sure. That p is at most one half where the run is worse.
-    """
-    return p_worse if p_worse >= 0.5 else max(p_worse, sign_flip(d, clusters) / 2)
 
 
 def _exp(value: float) -> float:

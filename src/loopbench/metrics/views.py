@@ -270,7 +270,7 @@ def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtB
     tests: dict[tuple[float, str, str], PairTest] = {}
     for quartile in budgets:
         for a, b in combinations(group.arms, 2) if len(group.arms) <= MAX_PAIRED else ():
-            test = paired_test(AT_BUDGET, within[quartile, a], within[quartile, b], alpha, margin)
+            test = paired_test(AT_BUDGET, within[quartile, a], within[quartile, b], margin)
             if test is not None:
                 tests[quartile, a, b] = test
     pairs = judged(AT_BUDGET, [((a, b), test) for (_, a, b), test in tests.items()], alpha)

@@ -209,7 +209,7 @@ def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) 
     if not both:
         return 0.0, 1.0
     d = [after[task] - before[task] for task in both]
-    return math.fsum(d) / len(d), sign_flip(d, [one.clusters[task] for task in both])
+    return math.fsum(d) / len(d), sign_flip(d, [one.clusters[task] for task in both]).two_sided
 
 
 def _price(arms: Sequence[Sequence[Record]]) -> TrialCost:
