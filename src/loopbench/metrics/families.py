@@ -28,7 +28,7 @@ def holm_steps(p_values: Sequence[float], alpha: float = ALPHA) -> list[HolmStep
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class PairDecision:
     """What a family leaves of one pair's two tests."""
 
     difference: Interval
@@ -43,7 +43,7 @@ class Judgement:
     """At which the family tested for a difference; alpha where it has one pair."""
 
 
-def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA) -> list[Judgement]:
+def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA) -> list[PairDecision]:
     """Decide for all pairs together whether they differ, and whether they lie within their margins; `tests`: pair, margin.
 
     Holm's steps (1979) over both tests of all pairs, with as many true nulls as there can be (Shaffer 1986): a difference cannot be
@@ -52,7 +52,7 @@ def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA
     """
     p_values = [(pair.p_difference, pair.p_within(margin)) for pair, margin in tests]
     return [
-        Judgement(pair.interval(step.level), p, step.p_holm, within.p_holm, step.level)
+        PairDecision(pair.interval(step.level), p, step.p_holm, within.p_holm, step.level)
         for (pair, _), (p, _), (step, within) in zip(tests, p_values, _steps(p_values, alpha), strict=True)
     ]
 

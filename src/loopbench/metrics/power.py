@@ -380,7 +380,7 @@ def _least_mean(units: int, margin: float, alpha: float) -> float:
         return 1 - margin - alpha ** (1 / units)
 
     def beyond(lost: float) -> float:
-        return float(special.betainc(units - lost, lost + 1, 1 - margin)) - alpha
+        return float(special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
 
     return -float(optimize.brentq(beyond, 0.0, units * margin, xtol=1e-9)) / units
 
