@@ -2,8 +2,8 @@
 
 Whether there is a difference at all is decided by the exact sign-flip test (`permutation`), whose null is that two arms are alike.
 That null says nothing of a bound other than 0. There scores are judged by an adaptive normal law and by the binomial law of units
-lost whole, and quantities without an upper end by Student's t. All of it makes one p value, which falls as the bound moves away
-from the mean; an interval is the set of the bounds that it does not reject. So an interval holds 0 if and only if the sign-flip
+lost whole, and quantities without an upper end by a law that minds their skewness (`amounts`). All of it makes one p value, which
+falls as the bound moves away from the mean; an interval is the set of the bounds that it does not reject. So an interval holds 0 if and only if the sign-flip
 test does not reject at that level, and lies within ±margin if and only if both one-sided tests against the margin do.
 """
 
@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from .amounts import AmountLaw
 from .permutation import FlipTails, sign_flip
-from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, student_quantile, unit_values, z_quantile
+from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, unit_values, z_quantile
 
 Side = Literal["greater", "less"]
 SCORES = 1.0
@@ -36,8 +37,8 @@ class PairedFlip:
         units = unit_values(values, clusters)
         self.tasks, self.units, self.value = len(values), len(units), float(values.mean())
         self._flip: FlipTails = sign_flip(values, clusters)
-        self._sides: dict[Side, _Scores | _Amounts] = (
-            {"greater": _Amounts(units), "less": _Amounts(-units)}
+        self._sides: dict[Side, _Scores | AmountLaw] = (
+            {"greater": AmountLaw(units), "less": AmountLaw(-units)}
             if reach is None
             else {"greater": _Scores(units, reach), "less": _Scores(-units, reach)}
         )
@@ -73,7 +74,7 @@ class PairedFlip:
     def interval(self, alpha: float = ALPHA) -> Interval:
         """The values that no one-sided test at alpha/2 rejects.
 
-        Where an unbounded quantity has too few units for any test at that level, the ends are Student's t, and 0 lies between.
+        Where an unbounded quantity has too few units for any test at that level, the ends are by its spread, and 0 lies between.
         """
         low, high = self.bounds(alpha / 2)
         if math.isinf(low):
@@ -131,28 +132,3 @@ class _Scores:
         if lost <= 0:
             return float(1.0 - self._gained - alpha ** (1 / self._n))
         return float(special.betaincinv(lost + 1, self._n - lost, 1 - alpha)) if lost < self._n else 1.0
-
-
-class _Amounts:
-    """Lower-sided Student's t of the mean of n units; never surer than 2⁻ⁿ, the sign test's smallest p: a few units that happen
-    to agree would make t all too sure."""
-
-    def __init__(self, units: Floats) -> None:
-        self._n, self._mean = len(units), float(units.mean())
-        self._error = float(np.std(units, ddof=1)) / math.sqrt(self._n) if self._n > 1 else 0.0
-        self._largest = float(np.abs(units).max())
-
-    def p(self, bound: float) -> float:
-        """Of the null that the mean is at most `bound`."""
-        rounding = NO_SPREAD * max(abs(bound), self._largest)
-        if self._error <= rounding:
-            return 0.5**self._n if self._mean - bound > rounding else 1.0
-        return max(float(special.stdtr(self._n - 1, (bound - self._mean) / self._error)), 0.5**self._n)
-
-    def low(self, alpha: float) -> float:
-        """The bound at which p is alpha; infinite where none is."""
-        return -math.inf if 0.5**self._n > alpha else self.spread_low(alpha)
-
-    def spread_low(self, alpha: float) -> float:
-        """The same without the least p."""
-        return self._mean - student_quantile(alpha, self._n - 1) * self._error if self._n > 1 else self._mean

@@ -107,16 +107,6 @@ def _effective_number(units: Floats, value: float) -> float:
     return len(units) * mean * (1 - mean) / variance
 
 
-def mean_interval(means: Sequence[float], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
-    """Mean over tasks of a quantity that is never negative, with Student's t; low is cut at 0.
-
-    One task, or tasks that are all equal, show no spread: then low = value = high. Raises ValueError for no tasks.
-    """
-    values = as_array(means)
-    value, half = _t_interval(values, clusters, alpha)
-    return Interval(value, max(value - half, min(value, 0.0)), value + half, len(values))
-
-
 def standard_error(values: ArrayLike) -> float:
     """√(Σ(x - x̄)²/(n(n-1))), the error of a mean of independent values (Miller 2024, arXiv:2411.00640, §2); 0 for one value."""
     return _error(as_array(values))
@@ -249,12 +239,3 @@ def unit_values(values: Floats, clusters: Clusters) -> Floats:
 
 def _error(units: Floats) -> float:
     return float(np.std(units, ddof=1)) / math.sqrt(len(units)) if len(units) > 1 else 0.0
-
-
-def _t_interval(values: Floats, clusters: Clusters, alpha: float) -> tuple[float, float]:
-    """Mean and half width; the width is 0 for one unit."""
-    units = unit_values(values, clusters)
-    value = float(values.mean())
-    if len(units) == 1:
-        return value, 0.0
-    return value, student_quantile(alpha / 2, len(units) - 1) * _error(units)

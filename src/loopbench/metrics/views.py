@@ -15,12 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .amounts import mean_interval
 from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
 from .comparison import AT_BUDGET, MARGIN, ArmInfo, Pair, PairTest, judged, paired_test
 from .record import Record
 from .reliability import Reliability, reliability
-from .statistics import ALPHA, Floats, Interval, accuracy_interval, mean_interval
+from .statistics import ALPHA, Floats, Interval, accuracy_interval
 from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, dollars, task_values
 
 DRAWS = 1_999
