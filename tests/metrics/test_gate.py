@@ -152,7 +152,7 @@ def test_worse_within_the_margin_passes_and_says_so():
 
 
 def test_a_regression_needs_the_sign_flip_test_too():
-    """Seven of seven differing tasks in one direction are 1 in 128, three of three are 1 in 8, whatever a normal bound says."""
+    """Seven of seven differing tasks in one direction are 1 in 128, three of three are 1 in 8, and the bound says the same."""
     made = line([10.0] * 100, [20.0] * 3 + [10.0] * 97, "steps", 0.0)
     assert made.effect.low == 1
     assert made.p_worse >= 1 / 8

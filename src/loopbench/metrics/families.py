@@ -29,7 +29,7 @@ def holm_steps(p_values: Sequence[float], alpha: float = ALPHA) -> list[HolmStep
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class PairDecision:
     """What a family leaves of one pair's two tests."""
 
     difference: Interval
@@ -44,7 +44,7 @@ class Judgement:
     """At which the family tested for a difference; where it has one pair and is looked at once, alpha."""
 
 
-def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA, look: LookLevel = ONCE) -> list[Judgement]:
+def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA, look: LookLevel = ONCE) -> list[PairDecision]:
     """Decide for all pairs together whether they differ, and whether they lie within their margins; `tests`: pair, margin.
 
     Holm's steps (1979) over both tests of all pairs, with as many true nulls as there can be (Shaffer 1986): a difference cannot be
@@ -57,7 +57,7 @@ def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA
     p_values = [(pair.p_difference, pair.p_within(margin)) for pair, margin in tests]
     steps = _steps([(look.overall(p), look.overall(within)) for p, within in p_values], alpha)
     return [
-        Judgement(pair.interval(level := look.nominal(step.level)), p, step.p_holm, within.p_holm, level)
+        PairDecision(pair.interval(level := look.nominal(step.level)), p, step.p_holm, within.p_holm, level)
         for (pair, _), (p, _), (step, within) in zip(tests, p_values, steps, strict=True)
     ]
 

@@ -42,7 +42,7 @@ class PairedFlip:
             if reach is None
             else {"greater": _Scores(units, reach), "less": _Scores(-units, reach)}
         )
-        self._reach = math.inf if reach is None else reach
+        self.reach = math.inf if reach is None else reach
 
     @property
     def p_difference(self) -> float:
@@ -69,7 +69,7 @@ class PairedFlip:
         """
         low = _apart(self._sides["greater"].low(alpha), self._flip.greater < alpha)
         high = -_apart(self._sides["less"].low(alpha), self._flip.less < alpha)
-        return max(low, -self._reach), min(high, self._reach)
+        return max(low, -self.reach), min(high, self.reach)
 
     def interval(self, alpha: float = ALPHA) -> Interval:
         """The values that no one-sided test at alpha/2 rejects.
@@ -91,8 +91,8 @@ class _Scores:
     """Lower-sided law of the mean of n units, each within ±reach.
 
     The normal one after a unit of each sign is added, as Bonett & Price (2012) do. Theirs differ by all that two scores can; here
-    by the root mean square of the units that differ and one of full reach. So with one trial per task they are theirs, and hardly larger
-    than what was seen where repeats leave small differences. Against a bound below 0 the larger p of that and the exact
+    by the root mean square of the units that differ and one of full reach. So with one trial per task they are theirs, and hardly
+    larger than what was seen where repeats leave small differences. Against a bound below 0 the larger p of that and the exact
     binomial one of units lost by that size each (Clopper & Pearson 1934): where hardly any differ the units show too little
     spread, and the normal law alone would call 100 units that all agree a proof that fewer than 2 % are lost.
     """

@@ -52,7 +52,7 @@ def sign_flip(d: ArrayLike, clusters: Clusters = None) -> FlipTails:
     groups = unit_groups(clusters, len(values))
     sums = values if groups is None else np.asarray(np.bincount(groups, weights=values), dtype=np.float64)
     largest = float(np.abs(sums).max())
-    sums = sums[np.abs(sums) > NO_SPREAD * largest]
+    sums = sums[np.abs(sums) > max(NO_SPREAD * largest, float(np.finfo(np.float64).tiny))]
     if not len(sums):
         return FlipTails(1.0, 1.0)
     steps = _steps(sums)
@@ -94,7 +94,7 @@ def _coins(n: int) -> Floats:
 
 def _steps(sums: Floats) -> NDArray[np.int64] | None:
     """The sums as whole numbers of steps: of their common fraction, else of a grid; None where either takes too much work."""
-    total, n = float(np.abs(sums).sum()), len(sums)
+    n = len(sums)
     per_mean = min(max(_GRID_WORK // n**2, 16), _MAX_PER_MEAN)
     denominator = _denominator(sums)
     if denominator:
@@ -105,7 +105,8 @@ def _steps(sums: Floats) -> NDArray[np.int64] | None:
             return np.asarray(whole, dtype=np.int64)
     if n > MAX_UNITS:
         return None
-    return np.asarray(np.rint(sums * (per_mean * n / total)), dtype=np.int64)
+    shares = sums / np.abs(sums).max()
+    return np.asarray(np.rint(shares * (per_mean * n / np.abs(shares).sum())), dtype=np.int64)
 
 
 def _denominator(sums: Floats) -> int:
@@ -114,13 +115,14 @@ def _denominator(sums: Floats) -> int:
         return 0
     candidates = np.arange(1, MAX_DENOMINATOR + 1)
     for first in sums[:8]:
-        multiples = first * candidates
-        candidates = candidates[np.abs(multiples - np.rint(multiples)) < _NEAR * np.maximum(1.0, np.abs(multiples) * 1e-3)]
-    for candidate in candidates:
-        multiples = sums * candidate
-        if (np.abs(multiples - np.rint(multiples)) < _NEAR * np.maximum(1.0, np.abs(multiples) * 1e-3)).all():
-            return int(candidate)
-    return 0
+        candidates = candidates[_is_whole(first * candidates)]
+    return next((int(candidate) for candidate in candidates if _is_whole(sums * candidate).all()), 0)
+
+
+def _is_whole(values: Floats) -> NDArray[np.bool_]:
+    """Of each value whether it is a whole number other than 0, but for rounding."""
+    size = np.abs(values)
+    return np.asarray((size > 0.5) & (np.abs(values - np.rint(values)) < _NEAR * np.maximum(1.0, size * 1e-3)), dtype=np.bool_)
 
 
 def _saddlepoint(sums: Floats) -> float:

@@ -57,39 +57,54 @@ def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, flo
     return min(max(float(low), 0.0), share), max(min(float(high), 1.0), share)
 
 
+def clopper_pearson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, float]:
+    """Exact interval of a proportion (Clopper & Pearson 1934), (low, high); both counts may be real-valued, as effective sizes are.
+
+    Raises ValueError unless 0 <= successes <= n and n > 0.
+    """
+    if not (n > 0 and 0 <= successes <= n):
+        raise ValueError(f"{successes!r} successes of {n!r}")
+    low = float(special.betaincinv(successes, n - successes + 1, alpha / 2)) if successes > 0 else 0.0
+    high = float(special.betaincinv(successes + 1, n - successes, 1 - alpha / 2)) if successes < n else 1.0
+    share = successes / n
+    return min(low, share), max(high, share)
+
+
 def event_rate(events: int, n: int, alpha: float = ALPHA) -> Interval | None:
-    """Return the share of independent events with Wilson's interval; None for no events."""
+    """Return the share of independent events with Clopper and Pearson's interval; None for no events."""
     if n == 0:
         return None
-    low, high = wilson(events, n, alpha)
+    low, high = clopper_pearson(events, n, alpha)
     return Interval(events / n, low, high, n)
 
 
 def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
     """Mean over tasks of scores in [0, 1], `scores[task][repeat]`; never of zero width.
 
-    0/1 scores, one per task, no cluster shared: Wilson on tasks. Otherwise Wilson on n_eff = p(1-p)/SE², of 0/1 scores at most the
-    number of trials, and the number of tasks where SE = 0, since no score in [0, 1] varies more than a 0/1 score of the same mean.
-    SE is clustered (`clustered_error`). Few clusters cost degrees of freedom, and so do few tasks where SE is not bound to p, as of
-    graded scores: n_eff x (z/t)² (Korn & Graubard 1998).
+    Clopper & Pearson's interval (1934) on the effective number of tasks, as Korn & Graubard (1998) do. For one 0/1 score per task
+    that is their number; else n p(1-p)/s², of 0/1 scores at most the number of trials, where n units (tasks, or clusters that share
+    a template) have the variance s². A unit that goes wholly the rarer way is added for it: near the ceiling the few that failed do
+    not show how unlike units are.
     Raises ValueError for no tasks, a task without score, or scores outside of [0, 1].
     """
     means, flat = _task_means(scores), np.concatenate([np.asarray(task, float) for task in scores])
     if flat.min() < 0 or flat.max() > 1:
         raise ValueError("scores must lie in [0, 1]")
-    n, value = len(means), float(np.clip(means.mean(), 0.0, 1.0))
-    units = unit_values(means, clusters)
-    error = _error(units)
-    binary = bool(np.isin(flat, (0.0, 1.0)).all())
-    effective = float(n)
-    if error >= NO_SPREAD and not (binary and len(flat) == len(units)):
-        effective = value * (1 - value) / error**2
-        if len(units) < n or not binary:
-            effective *= (z_quantile(alpha / 2) / student_quantile(alpha / 2, len(units) - 1)) ** 2
-        if binary:
-            effective = min(effective, float(len(flat)))
-    low, high = wilson(value * effective, effective, alpha)
-    return Interval(value, low, high, n)
+    value = float(np.clip(means.mean(), 0.0, 1.0))
+    effective = _effective_number(unit_values(means, clusters), value)
+    if np.isin(flat, (0.0, 1.0)).all():
+        effective = min(effective, float(len(flat)))
+    low, high = clopper_pearson(value * effective, effective, alpha)
+    return Interval(value, low, high, len(means))
+
+
+def _effective_number(units: Floats, value: float) -> float:
+    """How many 0/1 scores say as much of their mean as these units do."""
+    rare = 1 - units if value > 0.5 else units
+    n = len(rare) + 1
+    mean = (float(rare.sum()) + 1) / n
+    variance = (float((rare**2).sum()) + 1) / n - mean**2
+    return len(units) * mean * (1 - mean) / variance
 
 
 def standard_error(values: ArrayLike) -> float:
