@@ -81,7 +81,7 @@ def test_values_with_commas_stand_in_quotes(loopbench):
 
 def effect(term: str, low: float, value: float, high: float, word: str = "undecided") -> Effect:
     verdict = Verdict(word, False)  # type: ignore[arg-type]
-    return Effect(term, "main", ("a",), "accuracy", "clean", Interval(value, low, high, 9), 0.5, 0.5, 0.02, verdict, None)
+    return Effect(term, "main", ("a",), "accuracy", "clean", Interval(value, low, high, 9), 0.5, 0.5, 0.05, 0.02, verdict, None)
 
 
 def test_intervals_stand_over_one_axis():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from loopbench.metrics.permutation import sign_flip
+from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.power import (
     MAX_UNITS,
     Levels,
@@ -28,7 +28,7 @@ from loopbench.metrics.power import (
     smallest,
     spread,
 )
-from loopbench.metrics.statistics import clustered_error, score_bounds, score_equivalence, standard_error
+from loopbench.metrics.statistics import clustered_error, standard_error
 from loopbench.metrics.summary import TaskValues
 
 LEVEL = st.floats(0.001, 0.2)
@@ -130,11 +130,12 @@ def test_where_the_middle_falls_on_its_bound_the_power_is_about_a_half(only_a, o
     """The formula's interval is the real one: of data whose variance is the planned one, the decision is the likelier one."""
     d = np.array([1.0] * only_a + [-1.0] * only_b + [0.0] * ties)
     planned = (len(d), float(d.mean()), float(d.var()), margin, alpha)
-    low, high = score_bounds(d, None, alpha)
+    pair = PairedFlip(d)
+    low, high = pair.bounds(alpha)
     if abs(low + margin) > 1e-6:
         assert (pass_power(*planned) > 0.5) == (low > -margin)
-    assert (equivalence_power(*planned) > 0.5) <= (score_equivalence(d, margin) < alpha)
-    if high < 0 and low <= -margin and sign_flip(d) / 2 < alpha / 2:
+    assert (equivalence_power(*planned) > 0.5) <= (pair.p_within(margin) < alpha)
+    if high < 0 and low <= -margin and pair.p(0.0, "less") < alpha / 2:
         assert regression_power(*planned[:4], Levels(alpha, alpha)) > 0.3
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.statistics import Interval, wilson
+from loopbench.metrics.statistics import Interval, clopper_pearson
 from loopbench.metrics.summary import METRICS, ArmSummary, false_success, summarize
 from loopbench.protocol import StopReason
 
@@ -111,7 +111,7 @@ def test_repeats_are_reduced_to_task_means():
 def test_values():
     summary = summarize([record("t1", 1.0), record("t2", 1.0, steps=4, seconds=1.5, cost_usd=0.25)])
     assert summary.accuracy is not None
-    assert (summary.accuracy.low, summary.accuracy.high) == pytest.approx(wilson(2, 2))
+    assert (summary.accuracy.low, summary.accuracy.high) == pytest.approx(clopper_pearson(2, 2))
     for name, value in {"steps": 3, "lm_calls": 3, "tokens": 110, "seconds": 1.0, "cost_usd": 0.25}.items():
         assert mean_of(summary, name).value == value
     assert summary.means["cost_usd"] is not None

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from .permutation import DRAWS
 from .statistics import ALPHA, Clusters, Floats, Interval, unit_groups
 
+DRAWS = 9_999
+"""Draws of a bootstrap, of few units."""
 Statistic = Callable[[Floats], Floats]
 """counts[draw, unit], how often each unit was drawn, to one estimate per draw; NaN where a draw allows none."""
 

@@ -1,7 +1,8 @@
 """Arms against each other: paired differences with intervals, tests and verdicts.
 
 Arms are paired within one suite and one profile: a loop under faults against another in clean air answers no question. For each
-metric all pairs are one family (Holm); accuracy is the primary one. Intervals are not adjusted.
+metric all pairs are one family (see `families`); accuracy is the primary one. A pair's interval is at the level that its
+family leaves it, and so never contradicts the verdict.
 """
 
 from __future__ import annotations
@@ -16,21 +17,12 @@ from typing import Any, Literal
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
-from .permutation import sign_flip
+from .families import judge_family
+from .paired import SCORES, PairedFlip
 from .power import Needed, needed, spread
 from .record import RECORDING, Record
-from .statistics import (
-    ALPHA,
-    Interval,
-    Verdict,
-    holm,
-    mean_difference,
-    mean_equivalence,
-    score_difference,
-    score_equivalence,
-    unit_count,
-    verdict,
-)
+from .spending import ONCE, LookLevel
+from .statistics import ALPHA, Interval, Verdict, verdict
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
@@ -109,7 +101,7 @@ class Pair:
     b: str
     metric: str
     difference: Interval
-    """a minus b, in the metric's unit."""
+    """a minus b, in the metric's unit, at confidence 1 - `level`."""
     units: int
     """Units of inference: clusters of tasks where templates are shared, else tasks."""
     p: float
@@ -117,8 +109,13 @@ class Pair:
     margin: float
     """In the metric's unit."""
     verdict: Verdict
+    level: float
+    """At which the family tested this pair: alpha where it is the only one, and the run is looked at once. `difference` holds 0 iff
+    p_holm >= alpha."""
     needed: Needed | None = None
     """What would decide accuracy, where it is undecided. None too where no number of tasks is likely to."""
+    look: int | None = None
+    """The look at the run that decided it, whose numbers these are; None in a run without looks, and where it is undecided."""
 
     @property
     def family(self) -> Literal["primary", "secondary"]:
@@ -135,10 +132,12 @@ class Pair:
             "units": self.units,
             "p": self.p,
             "p_holm": self.p_holm,
+            "level": self.level,
             "margin": self.margin,
             "verdict": self.verdict.word,
             "within_margin": self.verdict.within_margin,
             "needed": None if self.needed is None else self.needed.to_json(),
+            "look": self.look,
         }
 
 
@@ -154,6 +153,7 @@ class Comparison:
     """Faults did not land as scheduled, an arm ran and no trial of it could be scored, or a recording lacked what was asked: no
     verdict of this run holds."""
     alpha: float
+    """Of each family, over all looks."""
     margin: float
     remarks: tuple[str, ...] = ()
     """What else a reader has to know, such as the look at which a run was stopped."""
@@ -174,26 +174,34 @@ class Comparison:
 
 
 def compare(
-    records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN, paired: bool = True
+    records: Sequence[Record],
+    arms: Sequence[ArmInfo],
+    *,
+    alpha: float = ALPHA,
+    margin: float = MARGIN,
+    paired: bool = True,
+    look: LookLevel = ONCE,
 ) -> Comparison:
     """Compare arms from one record per trial; without `paired` no pairs, whose number grows with the square of the arms'.
+
+    `look`: at which of several looks at the run; verdicts are at alpha over all looks, intervals at this look's level.
 
     Raises ValueError for two arms of one name, a record of an arm that is not listed, or arms of one suite whose records come from
     different versions of it.
     """
-    by_arm = _by_arm(records, arms)
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], alpha)) for info in arms)
+    by_arm, level = _by_arm(records, arms), look.nominal(alpha)
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], level)) for info in arms)
     matched = [(a.arm, b.arm) for a, b in combinations(arms, 2) if paired and _comparable(a, b)]
     pairs: list[Pair] = []
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
-        tests = {names: paired_test(metric, values[names[0]], values[names[1]], alpha, margin) for names in matched}
-        found = family(metric, tests, alpha)
-        pairs.extend(_with_needed(found, scores, by_arm, alpha) if metric == PRIMARY else found)
+        tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
+        found = family(metric, tests, alpha, look)
+        pairs.extend(_with_needed(found, scores, by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in records)
     lacking = [f"{unrecorded} trials asked what the recording does not have; the run is invalid."] if unrecorded else []
-    warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, alpha)]
+    warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, level)]
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
     invalid = short or bool(unrecorded)
     return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin)
@@ -203,43 +211,38 @@ def compare(
 class PairTest:
     """A pair before its family is known."""
 
-    difference: Interval
-    units: int
-    p: float
-    p_equivalence: float
+    flip: PairedFlip
     margin: float
     """In the metric's unit."""
 
 
-def paired_test(metric: str, a: TaskValues, b: TaskValues, alpha: float, margin: float) -> PairTest | None:
-    """Test one pair, a minus b; None where no task has a known value in both arms."""
+def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, reach: float = SCORES) -> PairTest | None:
+    """Pair two arms, a minus b; None where no task has a known value in both. `reach`: of scores, how far two can lie apart."""
     means_a, means_b = a.means, b.means
     tasks = [task for task in means_a if task in means_b]
     if not tasks:
         return None
     d = [means_a[task] - means_b[task] for task in tasks]
     clusters = [a.clusters[task] for task in tasks]
-    p, units = sign_flip(d, clusters), unit_count(clusters)
     if metric in _SCORES:
-        return PairTest(score_difference(d, clusters, alpha), units, p, score_equivalence(d, margin, clusters), margin)
-    bound = margin * sum(means_a[task] + means_b[task] for task in tasks) / (2 * len(tasks))
-    return PairTest(mean_difference(d, clusters, alpha), units, p, mean_equivalence(d, bound, clusters), bound)
+        return PairTest(PairedFlip(d, clusters, reach=reach), margin)
+    mean = sum(means_a[task] + means_b[task] for task in tasks) / (2 * len(tasks))
+    return PairTest(PairedFlip(d, clusters, reach=None), margin * mean)
 
 
-def family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float) -> list[Pair]:
-    """The pairs of one metric, their p values adjusted for each other; without those that could not be tested."""
-    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha)
+def family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float, look: LookLevel = ONCE) -> list[Pair]:
+    """The pairs of one metric, decided together; without those that could not be tested."""
+    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha, look)
 
 
-def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float) -> list[Pair]:
+def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float, look: LookLevel = ONCE) -> list[Pair]:
     """The same where two arms may meet more than once."""
-    p_holm = holm([test.p for _, test in tests])
-    p_equivalence_holm = holm([test.p_equivalence for _, test in tests])
+    judgements = judge_family([(test.flip, test.margin) for _, test in tests], alpha, look)
     pairs = []
-    for (names, test), p, p_equivalence in zip(tests, p_holm, p_equivalence_holm, strict=True):
-        advantage = test.difference.value if metric in _SCORES else -test.difference.value
-        found = verdict(advantage, p, p_equivalence, alpha)
-        pairs.append(Pair(*names, metric, test.difference, test.units, test.p, p, test.margin, found))
+    for (names, test), own in zip(tests, judgements, strict=True):
+        advantage = own.difference.value if metric in _SCORES else -own.difference.value
+        found = verdict(advantage, own.p_holm, own.p_within_holm, alpha)
+        pairs.append(Pair(*names, metric, own.difference, test.flip.units, own.p, own.p_holm, test.margin, found, own.level))
     return pairs
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
-from .comparison import Comparison, Pair, PairTest, family, paired_test
+from .comparison import Comparison, Pair, family, paired_test
+from .paired import SCORES
 from .record import Record
 from .statistics import Interval
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
@@ -43,7 +44,7 @@ class Gain:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; None for what is not known."""
-        tested = ("difference", "units", "p", "p_holm", "margin", "verdict", "within_margin")
+        tested = ("difference", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin")
         found: dict[str, Any] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
         return {
             "before": None if self.before is None else self.before.as_dict(),
@@ -174,13 +175,13 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     values = _values(records)
     before = {design.design: values.get(design.before, NOTHING) for design in designs}
     after = {design.design: values.get(design.after, NOTHING) for design in designs}
-    tests = {(d.after, d.before): paired_test(PRIMARY, after[d.design], before[d.design], alpha, margin) for d in designs}
+    tests = {(d.after, d.before): paired_test(PRIMARY, after[d.design], before[d.design], margin) for d in designs}
     tested = {(pair.a, pair.b): pair for pair in family(PRIMARY, tests, alpha)}
     return Gains(
         tuple(Gain(d.design, accuracy[d.before], accuracy[d.after], tested.get((d.after, d.before))) for d in designs),
         _ranking({d.design: accuracy[d.before] for d in designs}, before, alpha, margin),
         _ranking({d.design: accuracy[d.after] for d in designs}, after, alpha, margin),
-        tuple(_interactions({name: _halved_gains(before[name], after[name]) for name in before}, alpha, margin)),
+        tuple(_interactions({name: _gains_by_task(before[name], after[name]) for name in before}, alpha, margin)),
         alpha,
     )
 
@@ -197,7 +198,7 @@ def _values(records: Sequence[Record]) -> dict[str, TaskValues]:
 
 def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskValues], alpha: float, margin: float) -> Ranking:
     known = {name: found for name, found in accuracy.items() if found is not None}
-    tests = {(a, b): paired_test(PRIMARY, values[a], values[b], alpha, margin) for a, b in combinations(known, 2)}
+    tests = {(a, b): paired_test(PRIMARY, values[a], values[b], margin) for a, b in combinations(known, 2)}
     pairs = tuple(family(PRIMARY, tests, alpha))
     apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
     means = {name: round(found.value, 9) for name, found in known.items()}  # sums of equal scores differ with their order
@@ -210,22 +211,16 @@ def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskV
     return Ranking(tuple(ranked), pairs)
 
 
-def _halved_gains(before: TaskValues, after: TaskValues) -> TaskValues:
-    """Half the gain of each task scored in both arms: then a difference between two is one of scores, within [-1, 1]."""
+def _gains_by_task(before: TaskValues, after: TaskValues) -> TaskValues:
+    """What each task gained that was scored in both arms, within [-1, 1]."""
     old, new = before.means, after.means
-    return TaskValues({task: [(new[task] - old[task]) / 2] for task in old if task in new}, before.clusters)
+    return TaskValues({task: [new[task] - old[task]] for task in old if task in new}, before.clusters)
 
 
-def _interactions(halves: Mapping[str, TaskValues], alpha: float, margin: float) -> list[Pair]:
-    pairs = combinations(halves, 2)
-    tests = {(a, b): paired_test(PRIMARY, halves[a], halves[b], alpha, margin / 2) for a, b in pairs}
-    return family(PRIMARY, {names: None if test is None else _doubled(test) for names, test in tests.items()}, alpha)
-
-
-def _doubled(test: PairTest) -> PairTest:
-    """In points of accuracy again."""
-    found = test.difference
-    return replace(test, difference=Interval(2 * found.value, 2 * found.low, 2 * found.high, found.n), margin=2 * test.margin)
+def _interactions(by_design: Mapping[str, TaskValues], alpha: float, margin: float) -> list[Pair]:
+    pairs = combinations(by_design, 2)
+    tests = {(a, b): paired_test(PRIMARY, by_design[a], by_design[b], margin, reach=2 * SCORES) for a, b in pairs}
+    return family(PRIMARY, tests, alpha)
 
 
 def _turned(pair: Pair) -> Pair:

@@ -1,11 +1,11 @@
 """The gate's decision: is a new run worse than a baseline? Per arm and metric one line, one outcome over all of them.
 
-An effect is paired per task and turned so that positive is good: of accuracy the difference run - baseline, of any other metric
-log(baseline / run). In this order: `identical` where every trial's outcome is that of the baseline; `pass` where the lower
-one-sided bound lies above -margin; `regression` where the upper one lies below 0, at the Holm-adjusted level over all lines, and
-the sign-flip test agrees; else `undecided`. All lines must pass for the whole to pass (intersection-union test, Berger 1982, which
-needs no adjustment): so a false alarm of the whole gate is no more frequent than alpha, and neither is a pass that hides a
-worsening beyond a margin.
+An effect is paired per task: of accuracy the difference run - baseline, of any other metric the ratio of what all tasks together
+took, since that is what is paid. In this order: `identical` where every trial's outcome is that of the baseline; `pass` where the
+one-sided bound toward worse lies within the margin; `regression` where the sign-flip test, adjusted over all lines (Holm), shows
+the run worse, and so the other bound lies beyond no change; else `undecided`. All lines must pass for the whole to pass
+(intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole gate is no more frequent than
+alpha, and neither is a pass that hides a worsening beyond a margin.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .permutation import sign_flip
+from .families import HolmStep, holm_steps
+from .paired import PairedFlip
 from .power import Needed, needed_for_gate, spread
-from .statistics import ALPHA, Floats, holm, log_ratios, mean_bounds, mean_exceeds, score_bounds, score_exceeds, unit_count
+from .statistics import ALPHA, log_ratios
 from .summary import METRICS, PRIMARY, TaskValues
+from .sums import MAX_LOG, PairedSums
 
 LineOutcome = Literal["identical", "pass", "regression", "undecided"]
 
@@ -70,7 +72,7 @@ class GateLine:
     """Mean over tasks."""
     run: float
     effect: Bounds
-    """For accuracy run - baseline; for any other metric run / baseline, the mean ratio over tasks (geometric)."""
+    """For accuracy run - baseline; for any other metric run / baseline, of the sums over tasks."""
     margin: float
     tasks: int
     units: int
@@ -86,6 +88,8 @@ class GateLine:
     """Shown to be worse, be it within the margin."""
     needed: Needed | None = None
     """What it would take, were what was seen the truth; None where it is decided, or that cannot be said."""
+    typical: float | None = None
+    """How many times as much a typical task takes: the geometric mean over tasks of run / baseline. None for accuracy."""
 
     @property
     def is_ratio(self) -> bool:
@@ -100,6 +104,7 @@ class GateLine:
             "baseline": self.baseline,
             "run": self.run,
             "effect": self.effect.to_json(),
+            "typical": self.typical,
             "ratio": self.is_ratio,
             "margin": self.margin,
             "tasks": self.tasks,
@@ -126,12 +131,9 @@ def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, .
 def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
     """Judge as `judge_lines` does, without what it would take."""
     check_level(alpha)
-    tested = [_tested(item, alpha) for item in held]
-    lines = []
-    for item, line, p_holm in zip(held, tested, holm([line.p_worse for line in tested]), strict=True):
-        worse = p_holm < alpha
-        lines.append(replace(line, p_holm=p_holm, outcome=_outcome(item.identical, line.p_beyond < alpha, worse), worse=worse))
-    return tuple(lines)
+    found = [_change(item) for item in held]
+    adjusted = holm_steps([change.p_worse for change in found], alpha)
+    return tuple(_line(item, change, step, alpha) for item, change, step in zip(held, found, adjusted, strict=True))
 
 
 def overall(lines: Sequence[GateLine]) -> LineOutcome:
@@ -166,73 +168,69 @@ def check_margin(metric: str, margin: float) -> None:
         raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric == PRIMARY)}, got {margin!r}")
 
 
-def _tested(held: Held, alpha: float) -> GateLine:
-    """A line that does not know yet of the others."""
+class _Change(NamedTuple):
+    """The run against the baseline, before the other lines are known."""
+
+    baseline: float
+    run: float
+    effect: PairedFlip | PairedSums
+    p_worse: float
+    p_beyond: float
+
+
+def _change(held: Held) -> _Change:
+    """Pair the run with the baseline, task by task. Raises ValueError for a bad margin, or no task in common."""
     check_margin(held.metric, held.margin)
-    tasks = [task for task in held.run.values if task in held.baseline.values]
-    if not tasks:
-        raise ValueError(f"{held.arm}: no task whose {held.metric} is known on both sides")
-    before, after = _task_means(held, tasks)
-    clusters = [held.run.clusters[task] for task in tasks]
-    test = _score_test if held.metric == PRIMARY else _ratio_test
-    effect, p_worse, p_beyond = test(before, after, clusters, held.margin, alpha)
+    tasks = _tasks(held)
+    before, after = (np.array([side.means[task] for task in tasks]) for side in (held.baseline, held.run))
+    means, clusters = (float(before.mean()), float(after.mean())), [held.run.clusters[task] for task in tasks]
+    if held.metric == PRIMARY:
+        pair = PairedFlip(after - before, clusters)
+        return _Change(*means, pair, pair.p(0.0, "less"), pair.p(-held.margin, "greater"))
+    sums = PairedSums(after, before, clusters)
+    return _Change(*means, sums, sums.p(1.0, "greater"), sums.p(1 + held.margin, "less"))
+
+
+def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine:
+    """A bound is drawn at the level of the test that it shows: toward worse at alpha, the other one at what the family leaves."""
+    pair, worse, is_score = change.effect, step.p_holm < alpha, held.metric == PRIMARY
+    toward, other = pair.bounds(alpha), pair.bounds(step.level)
     return GateLine(
-        held.arm,
-        held.metric,
-        float(before.mean()),
-        float(after.mean()),
-        effect,
-        held.margin,
-        len(tasks),
-        unit_count(clusters),
-        p_worse,
-        p_worse,
-        p_beyond,
-        "undecided",
-        False,
+        arm=held.arm,
+        metric=held.metric,
+        baseline=change.baseline,
+        run=change.run,
+        effect=Bounds(pair.value, toward[0], other[1]) if is_score else Bounds(pair.value, other[0], toward[1]),
+        margin=held.margin,
+        tasks=pair.tasks,
+        units=pair.units,
+        p_worse=change.p_worse,
+        p_holm=step.p_holm,
+        p_beyond=change.p_beyond,
+        outcome=_outcome(held.identical, change.p_beyond < alpha, worse),
+        worse=worse,
+        typical=None if is_score else _typical(held),
     )
 
 
-def _task_means(held: Held, tasks: Sequence[str]) -> tuple[Floats, Floats]:
-    """Of baseline and run. For a ratio of both as many trials as the side with fewer has: the logarithm of a mean grows with their
-    number (Jensen), and a run of more repeats would look dearer.
+def _tasks(held: Held) -> list[str]:
+    """Those known on both sides."""
+    tasks = [task for task in held.run.values if task in held.baseline.values]
+    if not tasks:
+        raise ValueError(f"{held.arm}: no task whose {held.metric} is known on both sides")
+    return tasks
+
+
+def _typical(held: Held) -> float:
+    """Geometric mean over tasks of run / baseline. Of both as many trials are taken as the side with fewer has: the logarithm of a
+    mean grows with their number (Jensen), and a run of more repeats would look dearer.
     """
+    tasks = _tasks(held)
     old, new = ([side.values[task] for task in tasks] for side in (held.baseline, held.run))
-    if held.metric != PRIMARY:
-        sizes = [min(len(before), len(after)) for before, after in zip(old, new, strict=True)]
-        old, new = ([values[:size] for values, size in zip(side, sizes, strict=True)] for side in (old, new))
-    before, after = (np.array([math.fsum(values) / len(values) for values in side]) for side in (old, new))
-    return before, after
-
-
-def _score_test(before: Floats, after: Floats, clusters: Sequence[str], margin: float, alpha: float) -> tuple[Bounds, float, float]:
-    """Return the effect, the p that it is not worse, and the p that it is worse by the margin or more."""
-    d = after - before
-    low, high = score_bounds(d, clusters, alpha)
-    p_worse = _confirmed(score_exceeds(-d, 0.0, clusters), d, clusters)
-    return Bounds(float(d.mean()), low, high), p_worse, score_exceeds(d, -margin, clusters)
-
-
-def _ratio_test(before: Floats, after: Floats, clusters: Sequence[str], margin: float, alpha: float) -> tuple[Bounds, float, float]:
-    d = log_ratios(before, after)
-    low, high = mean_bounds(d, clusters, alpha)
-    p_worse = _confirmed(mean_exceeds(-d, 0.0, clusters), d, clusters)
-    return Bounds(_exp(-float(d.mean())), _exp(-high), _exp(-low)), p_worse, mean_exceeds(d, -math.log1p(margin), clusters)
-
-
-def _confirmed(p_worse: float, d: Floats, clusters: Sequence[str]) -> float:
-    """With the sign-flip test's one-sided p, which is exact where run and baseline are alike: of few tasks that differ, a bound
-    is too sure. That p is at most one half where the run is worse.
-    """
-    return p_worse if p_worse >= 0.5 else max(p_worse, sign_flip(d, clusters) / 2)
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < _MAX_LOG else math.inf
-
-
-_MAX_LOG = 700.0
-"""e to the power of more has no floating point number."""
+    sizes = [min(len(before), len(after)) for before, after in zip(old, new, strict=True)]
+    after, before = ([math.fsum(v[:n]) / n for v, n in zip(side, sizes, strict=True)] for side in (new, old))
+    mean = float(log_ratios(after, before).mean())
+    return math.exp(mean) if mean < MAX_LOG else math.inf
 
 
 def _needed(held: Held, alpha: float, lines: int) -> Needed | None:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import special  # its distribution functions; the classes of scipy.stats take 50 µs per call
+from scipy import optimize, special  # its distribution functions; the classes of scipy.stats take 50 µs per call
 
 from .statistics import ALPHA, clustered_error, standard_error, unit_count
 from .summary import TaskValues
@@ -368,11 +368,21 @@ def _interval(units: int, difference: float, variance: float, alpha: float, scor
 
 
 def _passing(units: int, half: float, margin: float, alpha: float, scores: bool) -> float:
-    """How high the middle has to lie for the lower bound to lie above -margin; of scores for Wilson too, see `score_exceeds`."""
+    """How high the middle has to lie for the lower bound to lie above -margin; of scores for units lost whole too, see `paired`."""
     if not scores or margin >= 1:
         return half - margin
-    lost = _z(alpha) * math.sqrt(margin * (1 - margin) / units) - margin
-    return max(half - margin, lost * units / (units + PSEUDO_UNITS))
+    return max(half - margin, _least_mean(units, margin, alpha) * units / (units + PSEUDO_UNITS))
+
+
+def _least_mean(units: int, margin: float, alpha: float) -> float:
+    """The mean difference from which on so few units are lost that a loss of the margin is refuted."""
+    if (1 - margin) ** units >= alpha:
+        return 1 - margin - alpha ** (1 / units)
+
+    def beyond(lost: float) -> float:
+        return float(special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
+
+    return -float(optimize.brentq(beyond, 0.0, units * margin, xtol=1e-9)) / units
 
 
 def _below(limit: float, center: float, deviation: float) -> float:

@@ -11,9 +11,10 @@ from typing import Literal
 
 from loopbench.protocol import StopReason
 
+from .amounts import mean_interval
 from .measure import measures
 from .record import FaultRecord, Record
-from .statistics import ALPHA, Interval, accuracy_interval, event_rate, mean_interval
+from .statistics import ALPHA, Interval, accuracy_interval, event_rate
 
 PRIMARY = "accuracy"
 MAX_VALUE = 1e100

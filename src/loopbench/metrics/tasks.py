@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .amounts import mean_interval
 from .comparison import ArmInfo
 from .record import Record
-from .statistics import ALPHA, Interval, accuracy_interval, mean_interval
+from .statistics import ALPHA, Interval, accuracy_interval
 
 Kind = Literal["unsolved", "solved by one arm", "flaky", "false success"]
 

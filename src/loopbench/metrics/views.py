@@ -15,12 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .amounts import mean_interval
 from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
 from .comparison import AT_BUDGET, MARGIN, ArmInfo, Pair, PairTest, judged, paired_test
 from .record import Record
 from .reliability import Reliability, reliability
-from .statistics import ALPHA, Floats, Interval, accuracy_interval, mean_interval
+from .statistics import ALPHA, Floats, Interval, accuracy_interval
 from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, dollars, task_values
 
 DRAWS = 1_999
@@ -270,7 +271,7 @@ def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtB
     tests: dict[tuple[float, str, str], PairTest] = {}
     for quartile in budgets:
         for a, b in combinations(group.arms, 2) if len(group.arms) <= MAX_PAIRED else ():
-            test = paired_test(AT_BUDGET, within[quartile, a], within[quartile, b], alpha, margin)
+            test = paired_test(AT_BUDGET, within[quartile, a], within[quartile, b], margin)
             if test is not None:
                 tests[quartile, a, b] = test
     pairs = judged(AT_BUDGET, [((a, b), test) for (_, a, b), test in tests.items()], alpha)

@@ -274,7 +274,7 @@ _PAIRS = {
     **dict.fromkeys(("a", "b", "metric", "family"), "string"),
     **_measured("difference"),
     "units": "int64",
-    **dict.fromkeys(("p", "p_holm", "margin"), "float64"),
+    **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
     "verdict": "string",
     "within_margin": "bool",
     **dict.fromkeys(("needed.tasks", "needed.repeats", "needed.trials"), "Int64"),
@@ -284,7 +284,7 @@ _PAIRS = {
 _EFFECTS = {
     **dict.fromkeys(("term", "kind", "metric", "profile"), "string"),
     **_measured("difference"),
-    **dict.fromkeys(("p", "p_holm", "margin"), "float64"),
+    **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
     "verdict": "string",
     "within_margin": "bool",
     **_measured("odds_ratio"),

@@ -330,7 +330,7 @@ def test_the_nearest_plans_come_first_and_many_are_counted(compared):
 
 
 def made_pair(word: str, difference: float, within: bool = False) -> Pair:
-    return Pair("a", "b", "accuracy", Interval(difference, -1, 1, 9), 9, 0.5, 0.5, 0.02, Verdict(word, within))  # type: ignore[arg-type]
+    return Pair("a", "b", "accuracy", Interval(difference, -1, 1, 9), 9, 0.5, 0.5, 0.02, Verdict(word, within), 0.05)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

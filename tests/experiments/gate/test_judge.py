@@ -125,7 +125,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"}
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
-        "worse", "needed",
+        "worse", "needed", "typical",
     }  # fmt: skip
     assert set(made["tasks"][0]) == {"arm", "task", "became", "was", "now", "repeat", "step", "cause", "detail", "command"}
 

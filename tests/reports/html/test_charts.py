@@ -243,7 +243,7 @@ def test_a_label_goes_where_there_is_room():
 
 def effect(term: str, metric: str = "accuracy", word: str = "better") -> Effect:
     judged = Verdict(word, within_margin=False)  # type: ignore[arg-type]
-    return Effect(term, "main", ("f",), metric, "p", Interval(0.3, 0.1, 0.4, 9), 0.01, 0.02, 0.02, judged, None)
+    return Effect(term, "main", ("f",), metric, "p", Interval(0.3, 0.1, 0.4, 9), 0.01, 0.02, 0.05, 0.02, judged, None)
 
 
 def test_effects_have_a_row_each():

@@ -10,7 +10,6 @@ import pytest
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.several_runs import SeveralRuns, collect, tables, to_markdown, verdicts
-from loopbench.metrics.statistics import holm
 from loopbench.reports.html.document import Grid
 from loopbench.reports.html.overview import overview_section
 from loopbench.reports.html.page import collection_html
@@ -42,10 +41,11 @@ def test_p_is_adjusted_over_all_pairs_of_all_runs(breeze, tmp_path):
     found = collect([breeze, copied(breeze, tmp_path / "again")])
     pairs = [pair for column in found.columns for pair in column.pairs]
     single = [pair for pair in breeze.comparison.pairs if pair.metric == "accuracy"]
-    assert [(pair.a, pair.b, pair.p, pair.difference) for pair in pairs] == 2 * [
-        (pair.a, pair.b, pair.p, pair.difference) for pair in single
+    assert [(pair.a, pair.b, pair.p, pair.difference.value) for pair in pairs] == 2 * [
+        (pair.a, pair.b, pair.p, pair.difference.value) for pair in single
     ]
-    assert [pair.p_holm for pair in pairs] == pytest.approx(holm([pair.p for pair in pairs]))
+    assert all(pair.p <= pair.p_holm <= len(pairs) * pair.p + 1e-12 for pair in pairs)
+    assert all(together.level <= alone.level for together, alone in zip(pairs, single, strict=False))
     assert all(together.p_holm >= alone.p_holm for together, alone in zip(pairs, single, strict=False))
     assert [found.title_of(column) for column in found.columns[::2]] == [
         f"arithmetic, flaky-format ({breeze.folder.name})",

@@ -89,12 +89,12 @@ def collect(runs: Sequence[Results]) -> SeveralRuns:
     names = [run.folder.resolve() for run in runs]
     if len(set(names)) < len(names):
         raise RunError(f"{next(name for name in names if names.count(name) > 1)}: is a duplicate")
-    settings = {(run.comparison.alpha, run.comparison.margin) for run in runs}
+    settings = {(run.level, run.comparison.margin) for run in runs}
     if len(settings) != 1:
-        levels = "; ".join(f"{run_name(run.folder)}: {run.comparison.alpha:g}, {run.comparison.margin:g}" for run in runs)
+        levels = "; ".join(f"{run_name(run.folder)}: {run.level:g}, {run.comparison.margin:g}" for run in runs)
         raise RunError(f"runs of different levels or margins cannot be read together: {levels}")
     ((alpha, margin),) = settings
-    tests = [(key, test) for place, run in enumerate(runs) for key, test in _tests(place, run, alpha, margin)]
+    tests = [(key, test) for place, run in enumerate(runs) for key, test in _tests(place, run, margin)]
     pairs = judged(PRIMARY, [((a, b), test) for (_, a, b), test in tests], alpha)
     by_run: dict[int, list[Pair]] = {}
     for ((place, _, _), _), pair in zip(tests, pairs, strict=True):
@@ -103,12 +103,12 @@ def collect(runs: Sequence[Results]) -> SeveralRuns:
     return SeveralRuns(tuple(runs), columns, alpha, margin)
 
 
-def _tests(place: int, run: Results, alpha: float, margin: float) -> Iterator[tuple[tuple[int, str, str], PairTest]]:
+def _tests(place: int, run: Results, margin: float) -> Iterator[tuple[tuple[int, str, str], PairTest]]:
     """Yield a test for each pair that the run compares."""
     values = {arm.info.arm: _values(run, arm.info.arm) for arm in run.comparison.arms}
     for pair in run.comparison.pairs:
         if pair.metric == PRIMARY:
-            test = paired_test(PRIMARY, values[pair.a], values[pair.b], alpha, margin)
+            test = paired_test(PRIMARY, values[pair.a], values[pair.b], margin)
             if test is not None:
                 yield (place, pair.a, pair.b), test
 

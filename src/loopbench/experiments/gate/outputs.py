@@ -31,7 +31,8 @@ MAX_NAMED = 4
 """Maximum number of arms and metrics in a headline."""
 MAX_CHARS = 300
 """Maximum length of a detail."""
-COLUMNS = ("arm", "metric", "baseline", "run", "change", "margin", "tasks", "p (Holm)", "outcome")
+TYPICAL = "typical task"
+COLUMNS = ("arm", "metric", "baseline", "run", "change", TYPICAL, "margin", "tasks", "p (Holm)", "outcome")
 
 _COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
 """Prefixes of `##[…]` and `##vso[…]`, which GitHub and Azure treat as commands anywhere in a line."""
@@ -47,7 +48,12 @@ def headline(result: GateResult) -> str:
 def table(result: GateResult) -> Table:
     """Return a table with a row per arm and metric."""
     level = f"{100 * (1 - result.alpha):g} %"
-    return Table(f"Run against baseline (bounds: one-sided, {level} each)", COLUMNS, tuple(map(_row, result.lines)))
+    rows, place = [_row(line) for line in result.lines], COLUMNS.index(TYPICAL)
+    known = [at for at in range(len(COLUMNS)) if at != place or any(row[place] for row in rows)]
+    columns = tuple(COLUMNS[at] for at in known)
+    return Table(
+        f"Run against baseline (bounds: one-sided, {level} each)", columns, tuple(tuple(row[at] for at in known) for row in rows)
+    )
 
 
 def paragraphs(result: GateResult) -> list[str]:
@@ -66,7 +72,8 @@ def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
 
 def text(result: GateResult) -> str:
     """Return the whole result as plain text for a log."""
-    rows = ["  ".join(row) for row in (COLUMNS, *table(result).rows)] if result.lines else []
+    shown = table(result)
+    rows = ["  ".join(row) for row in (shown.columns, *shown.rows)] if result.lines else []
     return "\n".join([headline(result), *rows, *paragraphs(result), *task_lines(result)])
 
 
@@ -187,6 +194,7 @@ def _row(line: GateLine) -> tuple[str, ...]:
         f"{line.baseline:.{digits}f}",
         f"{line.run:.{digits}f}",
         _change(line),
+        "" if line.typical is None else f"×{_number(line, line.typical, sign=False)}",
         _margin(line),
         str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {line.units} templates",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",

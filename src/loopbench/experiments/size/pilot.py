@@ -209,7 +209,7 @@ def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) 
     if not shared:
         return 0.0, 1.0
     d = [new[task] - old[task] for task in shared]
-    return math.fsum(d) / len(d), sign_flip(d, [a.clusters[task] for task in shared])
+    return math.fsum(d) / len(d), sign_flip(d, [a.clusters[task] for task in shared]).two_sided
 
 
 def _price(arms: Sequence[Sequence[Record]]) -> TrialCost:

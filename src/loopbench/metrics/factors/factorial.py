@@ -14,9 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from ..comparison import MARGIN
-from ..permutation import sign_flip
+from ..families import judge_family
+from ..paired import PairedFlip
 from ..record import Record
-from ..statistics import ALPHA, Clusters, Floats, Interval, Verdict, holm, mean_difference, mean_equivalence, unit_groups, verdict
+from ..statistics import ALPHA, Floats, Interval, Verdict, verdict
 from ..summary import METRICS, PRIMARY, task_values
 from .layout import Cell, Contrast, Factor, Layout
 from .odds import NoOdds, odds_ratios
@@ -60,6 +61,8 @@ class Effect:
     """The p of the paired sign-flip test on the tasks' contrasts."""
     p_holm: float
     """Adjusted over all effects on this metric."""
+    level: float
+    """At which the family tested this effect; `difference` holds 0 iff p_holm >= alpha."""
     margin: float
     """In the metric's unit."""
     verdict: Verdict
@@ -82,6 +85,7 @@ class Effect:
             "difference": self.difference.as_dict(),
             "p": self.p,
             "p_holm": self.p_holm,
+            "level": self.level,
             "margin": self.margin,
             "verdict": self.verdict.word,
             "within_margin": self.verdict.within_margin,
@@ -173,9 +177,7 @@ class _Tested:
     contrast: Contrast
     metric: str
     profile: str
-    difference: Interval
-    p: float
-    p_equivalence: float
+    flip: PairedFlip
     margin: float
     odds_ratio: Interval | None
     conditional: tuple[Interval, ...]
@@ -184,23 +186,14 @@ class _Tested:
 def _test(
     metric: str, profile: str, found: _Observed, contrast: Contrast, odds_ratio: Interval | None, alpha: float, margin: float
 ) -> _Tested:
-    means, clusters = found.means, found.clusters
-    d = _contrasts(means, contrast.weights)
-    if metric == PRIMARY:
-        bound, equivalent = margin, mean_equivalence(_with_pseudo_units(d, _reach(contrast.weights), clusters), margin)
-    else:
-        bound = margin * float(means.mean())
-        equivalent = mean_equivalence(d, bound, clusters)
-    interval, *conditional = (
-        _interval(metric, means, weights, clusters, alpha)
-        for weights in (contrast.weights, *(given.weights for given in contrast.conditional))
-    )
-    return _Tested(contrast, metric, profile, interval, sign_flip(d, clusters), equivalent, bound, odds_ratio, tuple(conditional))
+    means = found.means
+    bound = margin if metric == PRIMARY else margin * float(means.mean())
+    conditional = tuple(_flip(metric, found, given.weights).interval(alpha) for given in contrast.conditional)
+    return _Tested(contrast, metric, profile, _flip(metric, found, contrast.weights), bound, odds_ratio, conditional)
 
 
-def _interval(metric: str, means: Floats, weights: Floats, clusters: Clusters, alpha: float) -> Interval:
-    d = _contrasts(means, weights)
-    return contrast_interval(d, _reach(weights), clusters, alpha) if metric == PRIMARY else mean_difference(d, clusters, alpha)
+def _flip(metric: str, found: _Observed, weights: Floats) -> PairedFlip:
+    return PairedFlip(_contrasts(found.means, weights), found.clusters, reach=_reach(weights) if metric == PRIMARY else None)
 
 
 def _contrasts(means: Floats, weights: Floats) -> Floats:
@@ -214,34 +207,11 @@ def _reach(weights: Floats) -> float:
     return float(np.abs(weights).sum()) / 2
 
 
-def contrast_interval(d: Floats, reach: float, clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
-    """Mean of one contrast of scores per task, each within ±reach; never of zero width.
-
-    Student's t after a pseudo-unit of each sign is added, as Bonett & Price (2012) do for a pair. Theirs is as large as the scale
-    reaches; averages over many cells are far smaller, so that here it is the geometric mean of that and the largest contrast seen
-    (of the scale's end alone where all are 0). Coverage is simulated in docs/ablate.md. `value` stays the plain mean.
-    """
-    padded = mean_difference(_with_pseudo_units(d, reach, clusters), None, alpha)
-    value = float(d.mean())
-    low, high = max(padded.low, -reach), min(padded.high, reach)
-    return Interval(value, min(low, value), max(high, value), len(d))
-
-
-def _with_pseudo_units(d: Floats, reach: float, clusters: Clusters) -> Floats:
-    """One value per unit of inference, as in `statistics`, and two more."""
-    groups, mean = unit_groups(clusters, len(d)), float(d.mean())
-    units = d if groups is None else mean + np.bincount(groups, weights=d - mean) * (int(groups.max()) + 1) / len(d)
-    size = math.sqrt(reach * (min(float(np.abs(units).max()), reach) or reach))
-    return np.append(units, (size, -size))
-
-
 def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) -> list[Effect]:
     """The effects on one metric, their p values adjusted for each other."""
-    p_holm = holm([test.p for test in tested])
-    p_equivalence = holm([test.p_equivalence for test in tested])
     made = []
-    for test, p, equivalent in zip(tested, p_holm, p_equivalence, strict=True):
-        advantage = test.difference.value if test.metric == PRIMARY else -test.difference.value
+    for test, own in zip(tested, judge_family([(test.flip, test.margin) for test in tested], alpha), strict=True):
+        advantage = own.difference.value if test.metric == PRIMARY else -own.difference.value
         made.append(
             Effect(
                 test.contrast.term(factors),
@@ -249,11 +219,12 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
                 tuple(factors[change.factor].name for change in test.contrast.changes),
                 test.metric,
                 test.profile,
-                test.difference,
-                test.p,
-                p,
+                own.difference,
+                own.p,
+                own.p_holm,
+                own.level,
                 test.margin,
-                verdict(advantage, p, equivalent, alpha),
+                verdict(advantage, own.p_holm, own.p_within_holm, alpha),
                 test.odds_ratio,
                 test.contrast.aliases,
                 tuple(

@@ -1,0 +1,195 @@
+"""Paired differences: interval and test never contradict each other, and both keep what they promise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from loopbench.metrics.paired import PairedFlip
+from loopbench.metrics.statistics import clustered_error, unit_count
+
+LATTICE = st.integers(1, 10).flatmap(lambda k: st.lists(st.integers(-k, k).map(lambda x: x / k), min_size=1, max_size=40))
+DIFFERENCES = LATTICE | st.lists(st.sampled_from([-1.0, 0.0, 1.0]) | st.floats(-1, 1), min_size=1, max_size=40)
+ALPHA = st.sampled_from([0.005, 0.01, 0.05, 0.1, 0.2])
+REACH = st.sampled_from([1.0, 2.0, None])
+
+
+def clustered(values: Sequence[float], data: st.DataObject) -> list[str]:
+    return data.draw(st.lists(st.sampled_from(["", "", "a", "b", "c"]), min_size=len(values), max_size=len(values)))
+
+
+@given(d=DIFFERENCES, alpha=ALPHA, reach=REACH, data=st.data())
+@settings(deadline=None)
+def test_an_interval_holds_0_unless_the_test_rejects_at_its_level(d, alpha, reach, data):
+    pair = PairedFlip(d, clustered(d, data), reach=reach)
+    interval = pair.interval(alpha)
+    assert interval.low <= interval.value <= interval.high
+    assert (pair.p_difference < alpha) == (not interval.low <= 0 <= interval.high)
+    if pair.p_difference < alpha:
+        assert (interval.low > 0) == (interval.value > 0)
+
+
+@given(d=DIFFERENCES, alpha=ALPHA, margin=st.floats(0.001, 1.5), reach=REACH, data=st.data())
+@settings(deadline=None)
+def test_equivalence_is_both_bounds_within_the_margin(d, alpha, margin, reach, data):
+    pair = PairedFlip(d, clustered(d, data), reach=reach)
+    low, high = pair.bounds(alpha)
+    found = pair.p_within(margin)
+    assume(abs(found - alpha) > 1e-9 and min(abs(low + margin), abs(high - margin)) > 1e-9 and margin < pair.reach)
+    assert (found < alpha) == (-margin < low and high < margin)
+    if 0.5**pair.units < alpha:
+        interval = pair.interval(2 * alpha)
+        assert (found < alpha) == (-margin < interval.low and interval.high < margin)
+
+
+@given(d=DIFFERENCES, alpha=ALPHA, bound=st.floats(-0.9, 0.9), reach=REACH, data=st.data())
+@settings(deadline=None)
+def test_a_one_sided_bound_passes_where_its_test_rejects(d, alpha, bound, reach, data):
+    pair = PairedFlip(d, clustered(d, data), reach=reach)
+    low, high = pair.bounds(alpha)
+    above, below = pair.p(bound, "greater"), pair.p(bound, "less")
+    assume(min(abs(above - alpha), abs(below - alpha)) > 1e-9 and min(abs(low - bound), abs(high - bound)) > 1e-9)
+    assert low <= high
+    assert (above < alpha) == (low > bound)
+    assert (below < alpha) == (high < bound)
+
+
+@given(d=DIFFERENCES, reach=REACH, bounds=st.tuples(st.floats(-0.9, 0.9), st.floats(-0.9, 0.9)), data=st.data())
+@settings(deadline=None)
+def test_p_falls_as_the_bound_moves_away(d, reach, bounds, data):
+    pair = PairedFlip(d, clustered(d, data), reach=reach)
+    low, high = sorted(bounds)
+    assert 0 <= pair.p(low, "greater") <= pair.p(high, "greater") <= 1
+    assert 0 <= pair.p(high, "less") <= pair.p(low, "less") <= 1
+
+
+@given(d=DIFFERENCES, reach=REACH, data=st.data())
+@settings(deadline=None)
+def test_turning_the_arms_turns_the_interval(d, reach, data):
+    clusters = clustered(d, data)
+    there, back = PairedFlip(d, clusters, reach=reach), PairedFlip([-x for x in d], clusters, reach=reach)
+    one, other = there.interval(), back.interval()
+    assert (other.value, other.low, other.high) == pytest.approx((-one.value, -one.high, -one.low), abs=1e-9)
+    assert there.p_difference == pytest.approx(back.p_difference)
+    assert there.p_within(0.1) == pytest.approx(back.p_within(0.1))
+
+
+@given(d=st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), min_size=2, max_size=20), copies=st.integers(2, 4))
+def test_a_template_filled_in_several_times_counts_once(d, copies):
+    values, clusters = np.repeat(d, copies), [f"c{place}" for place in range(len(d)) for _ in range(copies)]
+    one, many = PairedFlip(d).interval(), PairedFlip(values, clusters).interval()
+    assert (many.value, many.low, many.high) == pytest.approx((one.value, one.low, one.high), abs=1e-9)
+
+
+@given(d=DIFFERENCES)
+def test_a_difference_of_scores_has_width_and_stays_on_the_scale(d):
+    interval = PairedFlip(d).interval()
+    assert -1 <= interval.low < interval.high <= 1
+    assert interval.value == pytest.approx(np.mean(d))
+
+
+# By hand.
+
+
+def test_single_0_1_scores_have_bonett_and_prices_interval():
+    """n = 40 with 16 tasks for a and 4 for b: p12 = 17/42, p21 = 5/42, variance (p12 + p21 - (p12 - p21)²) / 42."""
+    center, half = 12 / 42, 1.959964 * math.sqrt((22 / 42 - (12 / 42) ** 2) / 42)
+    interval = PairedFlip([1.0] * 16 + [-1.0] * 4 + [0.0] * 20).interval()
+    assert (interval.low, interval.high) == pytest.approx((center - half, center + half), abs=1e-6)
+
+
+def test_the_interval_ends_at_0_where_only_the_exact_test_keeps_it_there():
+    """3 of 10 better, none worse: p = 2/8, and the normal interval alone is [0.012, 0.488] at 80 %."""
+    assert PairedFlip([1.0] * 3 + [0.0] * 7).interval(0.2).low == 0
+
+
+def test_repeats_make_the_unit_not_seen_smaller():
+    """Of four units that differ by 1/2, and one of 1: the root of (4 x 1/4 + 1)/5."""
+    d = [0.5, 0.5, 0.5, -0.5] + [0.0] * 26
+    size, center = math.sqrt(2 / 5), 1 / 32
+    half = 1.959964 * math.sqrt(((1 + 2 * size**2) / 32 - center**2) / 32)
+    more_lost = size * (1 - 1 / 30 / size - 0.025 ** (1 / 30))
+    more_gained = size * float(stats.beta.ppf(0.975, 1 / size + 1, 30 - 1 / size))
+    interval = PairedFlip(d).interval()
+    expected = (min(center - half, -more_lost), max(center + half, more_gained))
+    assert (interval.low, interval.high) == pytest.approx(expected, abs=1e-6)
+
+
+@given(values=st.lists(st.floats(-10, 10), min_size=12, max_size=30), data=st.data())
+@settings(deadline=None)
+def test_amounts_have_students_interval_of_the_clustered_error(values, data):
+    clusters = clustered(values, data)
+    assume(5 < unit_count(clusters) < len(values))
+    pair = PairedFlip(values, clusters, reach=None)
+    half = stats.t.ppf(0.975, unit_count(clusters) - 1) * clustered_error(values, clusters, "CR1")
+    low, high = pair.interval().low, pair.interval().high
+    assert low == pytest.approx(pair.value - half, abs=1e-9) or abs(low) <= 1e-12
+    assert high == pytest.approx(pair.value + half, abs=1e-9) or abs(high) <= 1e-12
+
+
+def test_amounts_that_do_not_vary_are_as_sure_as_a_sign_test():
+    assert PairedFlip([0.0] * 4, reach=None).p_within(0.1) == 0.0625
+    assert PairedFlip([0.0] * 5, reach=None).p_within(0.1) == 0.03125
+    assert PairedFlip([0.2] * 50, reach=None).p_within(0.1) == pytest.approx(1.0)
+    assert PairedFlip([1.0] * 8, reach=None).p(0.0, "greater") == pytest.approx(0.5**8)
+
+
+def test_too_few_units_of_an_amount_have_no_bound_and_an_interval_that_holds_0():
+    pair = PairedFlip([3.0, 3.1, 3.2], reach=None)
+    assert pair.bounds(0.05) == (-math.inf, math.inf)
+    interval = pair.interval()
+    assert interval.low == 0 < interval.value < interval.high < math.inf
+
+
+# What is lost whole.
+
+
+@given(lost=st.integers(0, 40), n=st.integers(1, 400), alpha=ALPHA)
+def test_what_is_lost_one_way_is_bounded_as_clopper_and_pearson_bound_a_share(lost, n, alpha):
+    assume(lost <= n)
+    low, _ = PairedFlip([-1.0] * lost + [0.0] * (n - lost)).bounds(alpha)
+    upper = 1.0 if lost == n else float(stats.beta.ppf(1 - alpha, lost + 1, n - lost))
+    assert low <= -upper + 1e-9
+
+
+@pytest.mark.parametrize("margin", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("alpha", [0.05, 0.005])
+def test_a_loss_of_the_margin_in_single_tasks_is_called_equivalent_no_more_often_than_alpha(margin, alpha):
+    """Exactly, for every number of tasks: the chance that so few are lost that all looks well."""
+    for n in range(20, 600, 19):
+        counts = range(min(n, 60))
+        called = [k for k in counts if PairedFlip([-1.0] * k + [0.0] * (n - k)).p_within(margin) < alpha]
+        assert sum(stats.binom.pmf(k, n, margin) for k in called) <= alpha
+
+
+def test_many_gains_outweigh_what_a_few_tasks_might_lose():
+    """Twenty of a hundred better: nobody asks for the 149 tasks that would show equality."""
+    assert PairedFlip([1.0] * 20 + [0.0] * 80).p(-0.02, "greater") < 0.001
+    assert PairedFlip([0.0] * 148).p_within(0.02) > 0.05 > PairedFlip([0.0] * 149).p_within(0.02)
+
+
+@pytest.mark.parametrize(
+    ("n", "repeats", "mean", "spread", "apart"),
+    [
+        (10, 10, 0.7, 20.0, 0.0),
+        (30, 3, 0.9, 2.0, 0.1),
+        (30, 3, 0.5, 2.0, 0.02),
+        (50, 1, 0.7, 0.05, 0.1),
+        (120, 10, 0.98, 0.5, 0.02),
+    ],
+)
+def test_intervals_cover(n, repeats, mean, spread, apart):
+    generator = np.random.default_rng(5)
+    runs, held = 600, 0
+    for _ in range(runs):
+        rates = generator.beta(mean * spread, (1 - mean) * spread, n)
+        d = (generator.binomial(repeats, rates) - generator.binomial(repeats, rates * (1 - apart / mean))) / repeats
+        interval = PairedFlip(d).interval()
+        held += interval.low <= apart <= interval.high
+    assert held / runs >= 0.94 - 2 * math.sqrt(0.05 * 0.95 / runs)
