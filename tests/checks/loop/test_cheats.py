@@ -69,6 +69,7 @@ def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> Non
     assert all("FromMemory" in warning for warning in told)
 
 
+@pytest.mark.thorough
 def test_honest_loops_are_hardly_ever_right_though_never_shown(tmp_path: Path) -> None:
     found = compared(tmp_path, HONEST, ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn"), tasks=20)
     assert sum(arm["right_unseen"] for arm in found["arms"]) <= 0.01 * sum(arm["scored"] for arm in found["arms"])
