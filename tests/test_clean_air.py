@@ -17,7 +17,7 @@ from loopbench.runs.registry import generated_suites
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 WHOLE = "stateless(history_as=messages, max_history_length=none)"
 BULKY = {"ecommerce", "long_haul"}
-"""Suites where values stand beyond the first 200 characters of a result, all that `stateless` goes on showing itself (row B0-28)."""
+"""Suites where used values stand beyond the first 200 characters of a result, all that `stateless` keeps of it (row B0-28)."""
 NAMES = sorted(generated_suites())
 
 

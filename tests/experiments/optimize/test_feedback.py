@@ -24,7 +24,10 @@ Event = dict[str, Any]
 RATE = PlannedCall("c1", "rate", {"currency": "SEK"}, "Find the rate.")
 PAY = PlannedCall("c2", "pay", {"amount": Ref("c1", ("value",)), "to": "Ann"}, "Pay it.")
 TASK = Task("t1", Query("Pay Ann."), 42, "numeric", Plan((RATE, PAY), Ref("c2")))
-RATED, PAID = ("rate", {"currency": "SEK"}, '[r:0a1b2c.3d4e] {"value": 7} [0a1b2c.3d4e:r]'), ("pay", {"amount": 7, "to": "Ann"}, "42")
+RATED, PAID = (
+    ("rate", {"currency": "SEK"}, '[r:0a1b2c.3d4e] {"value": 7} [0a1b2c.3d4e:r]'),
+    ("pay", {"amount": 7, "to": "Ann"}, "42"),
+)
 
 
 def record(accuracy: float = 0.0, **changes: Any) -> Record:

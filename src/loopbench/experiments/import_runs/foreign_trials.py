@@ -19,7 +19,7 @@ TrialKey = tuple[str, str, int]
 
 MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cached_tokens", "seconds")
 """What a tool may measure of a trial."""
-OURS_ALONE = ("false_success", "repeated_calls")
+OURS_ALONE = ("false_success", "repeated_calls", "answer_unseen")
 """What our harness measures and no other tool does."""
 _SAME_IN_RECORD = (
     *("arm", "task", "repeat", "status", "reason", "stop"),
