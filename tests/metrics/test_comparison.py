@@ -259,6 +259,16 @@ def test_faults_that_did_not_land_make_the_run_invalid():
     assert comparison.warnings == ("a: only 9 of 10 scheduled faults landed; the run is invalid.",)
 
 
+@pytest.mark.parametrize(("right", "wrong", "is_told"), [(5, 9, False), (6, 9, True), (1, 0, False), (0, 99, False)])
+def test_answers_that_no_prompt_showed_are_warned_of_beyond_chance(right: int, wrong: int, is_told: bool) -> None:
+    """Only those that are right count: one that is wrong gains nothing."""
+    shown = 100 - right - wrong if right > 1 else 0
+    kinds = [(1.0, True)] * right + [(0.0, True)] * wrong + [(1.0, False)] * shown
+    comparison = compare([record("a", task, score, answer_unseen=unseen) for task, (score, unseen) in enumerate(kinds)], [arm("a")])
+    assert comparison.arms[0].summary.right_unseen == comparison.to_json()["arms"][0]["right_unseen"] == right
+    assert any("right though never shown" in warning for warning in comparison.warnings) is is_told
+
+
 def test_arms_without_common_tasks_are_warned_of_and_not_paired():
     comparison = compare([record("a", 0), record("b", 1, status="excluded")], [arm("a"), arm("b")])
     assert comparison.pairs == ()

@@ -395,7 +395,7 @@ def test_what_was_stuck_last_counts_not_what_was_overcome():
 
 def test_a_scripted_model_without_an_answer_is_no_parse_failure():
     """It forgot, reached the limit, and had nothing that fits the form it was asked for at the end."""
-    talk = begun().call("mul", fault="decision.forget", **MUL).ran("12 [r:0123ab.4567]").unreadable(role="answer")
+    talk = begun().call("mul", fault="decision.forget", **MUL).ran("[r:0123ab.4567] 12 [0123ab.4567:r]").unreadable(role="answer")
     loss = cause_of(read(talk.ends(None, "parse_failed")), record(landed("decision.forget", "decide:c1", recovered=True)))
     assert loss.cause == "lost observation"
 
@@ -415,7 +415,7 @@ def test_branches_that_failed_once_are_blamed_though_others_went_on():
             "fault": "wire.malformed",
         },
         {"event": "ask", "role": "select", "scope": "c2", "same": 0, "messages": [], "reply": "", "move": act},
-        {"event": "tool", "tool": "add", "arguments": ADD, "status": "success", "data": "14 [r:0123ab.4567]"},
+        {"event": "tool", "tool": "add", "arguments": ADD, "status": "success", "data": "[r:0123ab.4567] 14 [0123ab.4567:r]"},
     ]
     lost = {"query": "", "events": events, "answer": None, "stop": "forced"}
     loss = cause_of(read(lost), record(landed("wire.malformed", "select:c1")))

@@ -17,8 +17,8 @@ from loopbench.metrics.trajectory.prompts_sent import says_more, shows
         (["abc"], "12", False),
         (["a b c d e f g h i and so on"], "a b c d e f g h i j", True),
         (["a b c d"], "a b c d e f g h i j", False),
-        (["12 [r:0123ab.4567]"], "12 [r:0123ab.4567]", True),
-        (["12 [r:0123ab.9999]"], "12 [r:0123ab.4567]", False),
+        (["[r:0123ab.4567] 12 [0123ab.4567:r]"], "12 [r:0123ab.4567]", True),
+        (["[r:0123ab.9999] 12 [0123ab.9999:r]"], "[r:0123ab.4567] 12 [0123ab.4567:r]", False),
         ([], "12", False),
     ],
 )

@@ -63,6 +63,7 @@ async def one_trial(loop: str, task: Task, suite: Suite, profile: Profile, casse
             FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered) for fault in tunnel.faults
         ],
         "unknown": tunnel.unknown,
+        "shown": tunnel.ever_shown,
         "simulated_s": tunnel.simulated_s,
     }
 

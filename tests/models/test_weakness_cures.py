@@ -179,7 +179,7 @@ def test_a_result_that_happens_to_be_said_elsewhere_is_no_number_of_the_question
     texts = [
         Message("user", "What is 50 times 6, and its square?"),
         Message("assistant", "", (NativeCall("1", "times", '{"a": 0.5, "b": 0.06}'),)),
-        Message("tool", "0.03 [r:aaaaaa.bbbb]", call_id="1"),
+        Message("tool", "[r:aaaaaa.bbbb] 0.03 [aaaaaa.bbbb:r]", call_id="1"),
         Message("assistant", "", (NativeCall("2", "times", '{"a": 0.03, "b": 0.03}'),)),
         Message("user", "What is 0.03 less than 2?"),
     ]

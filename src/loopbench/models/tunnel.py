@@ -49,10 +49,10 @@ class ReplyEffects:
     injected: bool = False
     """In the place of a reply came a failure that is the treatment, no infrastructure's."""
     unknown: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
-    """Planned calls whose results the request showed."""
     faults: tuple[FaultState, ...] = ()
     """The faults that came up or changed."""
+    shown: tuple[str, ...] = ()
+    """Planned calls whose results the request showed."""
 
 
 class Tunnel:
@@ -73,7 +73,7 @@ class Tunnel:
         """Those of the last prompt."""
         self.told: dict[str, Observation] = {}
         """CALL digest → what the last run of the call gave the loop."""
-        self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[str, ...], tuple[FaultState, ...]]] = {}
+        self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...], tuple[str, ...]]] = {}
         """Fields of ReplyEffects by scope: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
         self._struck: dict[str, str] = {}
@@ -157,7 +157,7 @@ class Tunnel:
         after = self.book()
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         struck = self._struck.get(request.scope)
-        self._effects[request.scope] = (seconds, struck, injected, self.unknown, self._shown, changed)
+        self._effects[request.scope] = (seconds, struck, injected, self.unknown, changed, self._shown)
 
     def effects(self, scope: str) -> ReplyEffects | None:
         """Return the effects of the scope's last reply; None from its next request until the reply to that."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loopbench.checks.loop import LAWS
+from loopbench.checks.loop.law import Broken
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
-from loopbench.protocol import Loop
+from loopbench.protocol import Loop, run_sync
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 
-from .altered_loops import not_kept
 from .cheats import BARE, FromMemory, ReceiptsOnly, Relisting, Unwritable
 
 HERE = "tests.checks.loop.cheats"
@@ -33,8 +36,14 @@ HONEST = ("bare", "finish", "phased", "react_extract", "stateless", "microcompac
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_a_cheat_breaks_a_law(cheat: Loop, law: str, said: str) -> None:
-    assert said in not_kept(cheat)[law]
-    assert law not in not_kept(BARE)
+    check = next(item.check for item in LAWS if item.name == law)
+    with pytest.raises(Broken, match=re.escape(said)):
+        run_sync(_checked(check, cheat))
+    run_sync(_checked(check, BARE))
+
+
+async def _checked(check: Callable[[Loop], Awaitable[None]], loop: Loop) -> None:
+    await check(loop)
 
 
 def compared(runs: Path, loops: tuple[str, ...], profiles: tuple[str, ...] = ("clean",), tasks: int = 40) -> dict[str, Any]:
@@ -69,6 +78,7 @@ def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> Non
     assert all("FromMemory" in warning for warning in told)
 
 
+@pytest.mark.thorough
 def test_honest_loops_are_hardly_ever_right_though_never_shown(tmp_path: Path) -> None:
     found = compared(tmp_path, HONEST, ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn"), tasks=20)
     assert sum(arm["right_unseen"] for arm in found["arms"]) <= 0.01 * sum(arm["scored"] for arm in found["arms"])

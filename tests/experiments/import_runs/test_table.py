@@ -133,7 +133,7 @@ def test_a_row_can_say_everything(kit):
     assert (record.steps, record.lm_calls, record.tool_calls, record.tokens, record.input_tokens) == (3, 4, 2, 107, 100)
     assert (record.cost_usd, record.seconds, record.confidence, record.cluster, record.suite) == (0.5, 1.5, 0.9, "k", "sums")
     assert found.comparison.arms[0].info.model == "gpt"
-    assert set(record.unknown) == {"cached_tokens", "false_success", "repeated_calls"}
+    assert set(record.unknown) == {"cached_tokens", "false_success", "repeated_calls", "answer_unseen"}
 
 
 def test_a_table_without_arms_is_one(kit):

@@ -230,7 +230,7 @@ def test_nothing_refers_to_a_result_that_was_cut_or_redacted(text):
 
 
 def test_receipts_of_the_tunnel_are_no_part_of_a_result():
-    assert last(ASK, event("a", '{"id": "item-17"} [r:12ab34.cd56]'), ASK, event("b", "ok", id="item-17"))[0] == {
+    assert last(ASK, event("a", '[r:12ab34.cd56] {"id": "item-17"} [12ab34.cd56:r]'), ASK, event("b", "ok", id="item-17"))[0] == {
         "id": Ref("c1", ("id",))
     }
 

@@ -19,7 +19,7 @@ TrialKey = tuple[str, str, int]
 
 MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cached_tokens", "seconds")
 """Measurements of a trial that a tool may report."""
-ONLY_OURS = ("false_success", "repeated_calls")
+ONLY_OURS = ("false_success", "repeated_calls", "answer_unseen")
 """Measurements that only this harness reports."""
 _SAME_IN_RECORD = (
     *("arm", "task", "repeat", "status", "reason", "stop"),
