@@ -35,7 +35,7 @@ from loopbench.metrics.power import (
     tasks_of,
     units_to_pass,
 )
-from loopbench.metrics.sequential import levels
+from loopbench.metrics.spending import LookLevel
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import TaskValues
 
@@ -106,6 +106,11 @@ TEMPLATES = Population("mixed, 5 to a template", mixed, template=5)
 LENGTHS = Population("steps", lengths, ratio=True)
 
 
+def weakened(chances: Chances, drop: float) -> Chances:
+    """Each task is solved less often in proportion, so that the mean falls by `drop`."""
+    return np.asarray(chances * (1 - drop / float(chances.mean())), dtype=np.float64)
+
+
 def harmed(rng: np.random.Generator, chances: Chances, drop: float, template: int) -> Chances:
     """Some tasks (templates) are lost altogether, so that the mean falls by `drop`."""
     lost = rng.random(-(-len(chances) // template)) < drop / float(chances.mean())
@@ -123,6 +128,8 @@ class Case:
     decision: str
     repeats: int
     margin: float
+    whole: bool = True
+    """What is lost is whole tasks; else each is solved a little less often."""
 
     @property
     def bound(self) -> float:
@@ -141,6 +148,7 @@ CASES = [
     *(Case(MIXED, decision, 3, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
     *(Case(EVEN, decision, 2, 0.03) for decision in ("difference", "equivalence", "pass", "regression")),
     *(Case(TEMPLATES, decision, 1, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
+    *(Case(population, "difference", repeats, 0.05, whole=False) for population in (MIXED, EVEN) for repeats in (1, 3)),
     Case(LENGTHS, "pass", 1, 0.1),
     Case(LENGTHS, "pass", 3, 0.05),
 ]
@@ -148,24 +156,32 @@ CASES = [
 
 def power_of(case: Case, varies: Spread) -> Callable[[int], float]:
     """What is promised of so many units."""
-    k, margin, step = case.repeats, case.bound, varies.step(case.repeats)
-    variance = varies.variance(k, case.shift)
-    return {
-        "difference": lambda n: difference_power(n, case.shift, variance, step=step),
-        "equivalence": lambda n: equivalence_power(n, 0.0, variance, margin, scores=varies.scores),
-        "pass": lambda n: pass_power(n, 0.0, variance, margin, scores=varies.scores),
-        "regression": lambda n: regression_power(n, -case.shift, variance, margin, scores=varies.scores, step=step),
-    }[case.decision]
+    margin, step, scores = case.bound, varies.step(case.repeats), varies.scores
+    ways: dict[str, Callable[[int, float], float]] = {
+        "difference": lambda n, variance: difference_power(n, case.shift, variance, step=step),
+        "equivalence": lambda n, variance: equivalence_power(n, 0.0, variance, margin, scores=scores),
+        "pass": lambda n, variance: pass_power(n, 0.0, variance, margin, scores=scores),
+        "regression": lambda n, variance: regression_power(n, -case.shift, variance, margin, scores=scores, step=step),
+    }
+    variances = varies.plausible(varies.variance(case.repeats, case.shift)).tolist()
+    return lambda n: math.fsum(ways[case.decision](n, variance) for variance in variances) / len(variances)
+
+
+def changed(case: Case, rng: np.random.Generator, chances: Chances) -> Chances:
+    """What becomes of the tasks' chances."""
+    if not case.shift:
+        return chances
+    return harmed(rng, chances, case.shift, case.population.template) if case.whole else weakened(chances, case.shift)
 
 
 def observed(case: Case, rng: np.random.Generator, tasks: int) -> Spread:
-    """How a pilot of so many tasks varies: of two equal designs, or of one loop where a gate is planned."""
+    """How a pilot of so many tasks varies: of two designs as they are, or of one loop where a gate is planned."""
     chances = case.population.chances(rng, tasks)
     a = case.population.values(rng, chances, max(case.repeats, 2))
     if case.decision in ("pass", "regression"):
         found = same_loop(_logged(a) if case.population.ratio else a, scores=not case.population.ratio)
     else:
-        found = spread(a, case.population.values(rng, chances, max(case.repeats, 2)))
+        found = spread(a, case.population.values(rng, changed(case, rng, chances), max(case.repeats, 2)))
     assert found is not None
     return found
 
@@ -178,13 +194,13 @@ def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:
     """One run of so many tasks, judged by what judges real ones."""
     population = case.population
     before = population.chances(rng, tasks)
-    after = harmed(rng, before, case.shift, population.template) if case.shift else before
+    after = changed(case, rng, before)
     a, b = (population.values(rng, chances, case.repeats) for chances in (before, after))
     if case.decision in ("pass", "regression"):
         metric = "steps" if population.ratio else "accuracy"
         (line,) = gate.judge_lines([gate.Held("arm", metric, a, b, case.margin)], ALPHA)
         return line.outcome == case.decision
-    test = paired_test("accuracy", a, b, ALPHA, case.margin)
+    test = paired_test("accuracy", a, b, case.margin)
     (pair,) = family("accuracy", {("a", "b"): test}, ALPHA)
     return pair.verdict.word == ("better" if case.decision == "difference" else "equivalent")
 
@@ -208,7 +224,8 @@ def power_row(case: Case, runs: int = RUNS, runs_of_pilots: int = RUNS_OF_PILOTS
     promised = power_of(case, true)(tasks // case.population.template)
     simulated = sum(decided(case, rng, tasks) for _ in range(runs)) / runs
     from_pilots = sum(decided(case, rng, planned(case, observed(case, rng, PILOT))) for _ in range(runs_of_pilots)) / runs_of_pilots
-    cells = (case.population.name, case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
+    name = case.population.name + ("" if case.whole else ", each less often")
+    cells = (name, case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
     return f"| {' | '.join(map(str, cells))} | {promised:.2f} | {simulated:.2f} | {from_pilots:.2f} |"
 
 
@@ -264,14 +281,15 @@ def run_course(course: Course, rng: np.random.Generator) -> Ended:
     shared, own = mixed(rng, n), [mixed(rng, n) for _ in course.drops]
     arms = [MIXED.values(rng, harmed(rng, (shared + luck) / 2, drop, 1), 1) for drop, luck in zip(course.drops, own, strict=True)]
     shares = [look / course.looks for look in range(1, course.looks + 1)]
-    for share, level in zip(shares, levels(shares), strict=True):
+    words: dict[tuple[int, int], str] = {}
+    for look, share in enumerate(shares, 1):
         seen = [_first(arm, round(share * n)) for arm in arms]
         tests = {
-            (str(a), str(b)): paired_test("accuracy", seen[a], seen[b], level, course.margin)
-            for a, b in combinations(range(len(seen)), 2)
+            (str(a), str(b)): paired_test("accuracy", seen[a], seen[b], course.margin) for a, b in combinations(range(len(seen)), 2)
         }
-        pairs = family("accuracy", tests, level)
-        words = {(int(pair.a), int(pair.b)): pair.verdict.word for pair in pairs}
+        pairs = family("accuracy", tests, ALPHA, LookLevel(tuple(shares[:look])))
+        kept = {names: word for names, word in words.items() if word != "undecided"}
+        words = {(int(pair.a), int(pair.b)): pair.verdict.word for pair in pairs} | kept
         if "undecided" not in words.values() or share == 1:
             wrong = any(course.is_wrong(a, b, word) for (a, b), word in words.items())
             return Ended(wrong, "undecided" not in words.values(), share)
