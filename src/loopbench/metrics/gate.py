@@ -2,10 +2,10 @@
 
 An effect is paired per task: of accuracy the difference run - baseline, of any other metric the ratio of what all tasks together
 took, since that is what is paid. In this order: `identical` where every trial's outcome is that of the baseline; `pass` where the
-one-sided bound toward worse lies within the margin; `regression` where the sign-flip test, adjusted over all lines (Holm), shows the
-run worse, and so the other bound lies beyond no change; else `undecided`. All lines must pass for the whole to pass
-(intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole gate is no more frequent than alpha,
-and neither is a pass that hides a worsening beyond a margin.
+one-sided bound toward worse lies within the margin; `regression` where the sign-flip test, adjusted over all lines (Holm), shows
+the run worse, and so the other bound lies beyond no change; else `undecided`. All lines must pass for the whole to pass
+(intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole gate is no more frequent than
+alpha, and neither is a pass that hides a worsening beyond a margin.
 """
 
 from __future__ import annotations
