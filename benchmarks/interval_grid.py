@@ -1,6 +1,6 @@
 """The intervals of scores on grids of many cells: how often they hold the truth, at what width; Markdown to stdout.
 
-python benchmarks/interval_grid.py [--share S] [--write]
+python benchmarks/interval_grid.py [--share S] [--only TABLE] [--write]
 
 Pairs: 10 to 500 tasks, 1 to 10 repeats, tasks alike or not, arms equal or 2 or 10 points apart. One arm: accuracies of 0.5 to 0.995
 (those below are their mirror image), single trials, repeats, graded scores and 5 to 45 templates. Gate: a drop of 10 points on 120
@@ -127,8 +127,9 @@ def pairs(runs: int) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for name, cells in PAIRS.items():
         found = [one.found(runs) for one in cells]
-        widths = [f"{np.median([one.relative_width for one in found if one.differ >= least]):.2f}" for least in (0, 5)]
-        yield f"| {name} | {len(found)} | {coverage(found)} | {' | '.join(widths)} |"
+        widths = [[one.relative_width for one in found if one.differ >= least] for least in (0, 5)]
+        medians = [f"{np.median(known):.2f}" if known else "–" for known in widths]
+        yield f"| {name} | {len(found)} | {coverage(found)} | {' | '.join(medians)} |"
 
 
 def coverage(found: Sequence[Found]) -> str:
@@ -279,9 +280,11 @@ def block(name: str) -> re.Pattern[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--only", choices=TABLES, help="one of the tables")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    for name, (made, runs) in TABLES.items():
+    for name in [given.only] if given.only else TABLES:
+        made, runs = TABLES[name]
         lines = []
         for line in made(round(given.share * runs)):
             print(line, flush=True)
