@@ -15,11 +15,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize, special
 
 from loopbench.metrics import gate
 from loopbench.metrics.comparison import family, paired_test
@@ -35,13 +36,13 @@ from loopbench.metrics.power import (
     tasks_of,
     units_to_pass,
 )
-from loopbench.metrics.spending import LookLevel
+from loopbench.metrics.spending import LookLevel, levels, spent
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import TaskValues
 
 PAGE = Path(__file__).parents[1] / "docs" / "size.md"
 POWER = 0.8
-RUNS, RUNS_OF_PILOTS, LOOKED_AT = 1_000, 500, 1_000
+RUNS, RUNS_OF_PILOTS, LOOKED_AT = 300, 150, 400
 PILOT = 120
 MANY = 20_000
 """Tasks that stand for all there are."""
@@ -309,6 +310,30 @@ def looks_row(course: Course, runs: int = LOOKED_AT) -> str:
     return f"| {' | '.join(map(str, cells))} | {wrong:.3f} | {all_decided:.2f} | {share:.2f} |"
 
 
+def price_row(looks: int) -> str:
+    """How many times the tasks, at most, a power of 0.8 takes at so many looks; one path of normal statistics for all sizes."""
+    shares = [look / looks for look in range(1, looks + 1)]
+    steps = np.random.default_rng(looks).normal(size=(PATHS, looks)) / math.sqrt(looks)
+    paths = np.cumsum(steps, axis=1) / np.sqrt(shares)
+    sums = [0.0, *(spent(share) for share in shares)]
+    parts = [after - before for before, after in pairwise(sums)]
+
+    def times(used: Sequence[float]) -> float:
+        heights = special.ndtri(1 - np.array(used) / 2)
+
+        def power(size: float) -> float:
+            return float((paths + math.sqrt(size) * DRIFT * np.sqrt(shares) > heights).any(axis=1).mean()) - POWER
+
+        return float(optimize.brentq(power, 0.9, 2.0, xtol=1e-3))
+
+    exact = levels(tuple(shares))
+    return f"| {looks} | {exact[-1]:.4f} | {times(exact):.2f} | {parts[-1]:.4f} | {times(parts):.2f} |"
+
+
+PATHS = 100_000
+DRIFT = float(special.ndtri(1 - ALPHA / 2) + special.ndtri(POWER))
+
+
 # --- the page ---
 
 
@@ -326,9 +351,11 @@ def told(rows: Iterator[str]) -> Iterator[str]:
 def tables() -> dict[str, Sequence[str]]:
     """The lines of the tables, by the block that they stand in."""
     power = head("tasks are", "decision", "repeats", "margin", "tasks", "promised", "simulated", "planned from pilots")
+    price = head("looks", "last level, exact", "tasks", "last level, parts of alpha", "tasks then")
     looks = head("designs are", "tasks", "margin", "looks", "wrong verdicts", "all decided", "share of trials")
     return {
         "power": [*power, *told(power_row(case) for case in CASES)],
+        "price of looks": [*price, *told(price_row(looks) for looks in (2, 4, 10))],
         "looks": [*looks, *told(looks_row(course) for course in COURSES)],
     }
 

@@ -336,7 +336,7 @@ def _passing(units: int, half: float, margin: float, alpha: float, scores: bool)
 def _least_mean(units: int, margin: float, alpha: float) -> float:
     """The mean difference from which on so few units are lost that a loss of the margin is refuted."""
     if (1 - margin) ** units >= alpha:
-        return float(1 - margin - alpha ** (1 / units))
+        return 1 - margin - float(alpha ** (1 / units))
 
     def beyond(lost: float) -> float:
         return float(special.betainc(units - lost, lost + 1, 1 - margin) - alpha)

@@ -195,7 +195,8 @@ def notes(found: SeveralRuns) -> list[str]:
     pairs = sum(len(column.pairs) for column in found.columns)
     said.append(
         f"p is a paired sign-flip test on task means, adjusted over all {pairs} pairs of all {len(found.runs)} runs (Holm); "
-        f"brackets are {100 * (1 - found.alpha):.4g} % intervals, not adjusted; equivalent means within {found.margin:g}."
+        f"brackets of an arm are {100 * (1 - found.alpha):.4g} % intervals, those of a difference at the level that this leaves "
+        f"it; equivalent means within {found.margin:g}."
     )
     return said
 

@@ -96,9 +96,10 @@ def notes(comparison: Comparison) -> list[str]:
     said += comparison.remarks
     level = f"{100 * (1 - comparison.alpha):.4g} %"
     said.append(
-        f"Brackets are {level} intervals, each for itself; p is a paired sign-flip test on task means. Verdicts are adjusted over "
-        f"all pairs of a metric (Holm); equivalent means within {comparison.margin:g} (accuracy), or within that share of the mean "
-        "(the rest, which are secondary)."
+        f"Brackets of an arm are {level} intervals; p is a paired sign-flip test on task means. Verdicts are adjusted over all "
+        "pairs of a metric (Holm), and a difference's brackets are at the level that this leaves it, so that they hold 0 unless "
+        f"the verdict is better or worse; equivalent means within {comparison.margin:g} (accuracy), or within that share of the "
+        "mean (the rest, which are secondary)."
     )
     for arm in comparison.arms:
         found = arm.summary
