@@ -206,6 +206,10 @@ def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:
     return pair.verdict.word == ("better" if case.decision == "difference" else "equivalent")
 
 
+def name_of(case: Case) -> str:
+    return case.population.name + ("" if case.whole else ", each less often")
+
+
 def planned(case: Case, varies: Spread) -> int:
     """Tasks."""
     units = (
@@ -225,8 +229,7 @@ def power_row(case: Case, runs: int = RUNS, runs_of_pilots: int = RUNS_OF_PILOTS
     promised = power_of(case, true)(tasks // case.population.template)
     simulated = sum(decided(case, rng, tasks) for _ in range(runs)) / runs
     from_pilots = sum(decided(case, rng, planned(case, observed(case, rng, PILOT))) for _ in range(runs_of_pilots)) / runs_of_pilots
-    name = case.population.name + ("" if case.whole else ", each less often")
-    cells = (name, case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
+    cells = (name_of(case), case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
     return f"| {' | '.join(map(str, cells))} | {promised:.2f} | {simulated:.2f} | {from_pilots:.2f} |"
 
 
