@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
+from loopbench.experiments.size.pilot import as_shares
 from loopbench.metrics import gate
 from loopbench.metrics.comparison import family, paired_test
 from loopbench.metrics.power import (
@@ -180,15 +181,11 @@ def observed(case: Case, rng: np.random.Generator, tasks: int) -> Spread:
     chances = case.population.chances(rng, tasks)
     a = case.population.values(rng, chances, max(case.repeats, 2))
     if case.decision in ("pass", "regression"):
-        found = same_loop(_logged(a) if case.population.ratio else a, scores=not case.population.ratio)
+        found = same_loop(as_shares(a) if case.population.ratio else a, scores=not case.population.ratio)
     else:
         found = spread(a, case.population.values(rng, changed(case, rng, chances), max(case.repeats, 2)))
     assert found is not None
     return found
-
-
-def _logged(values: TaskValues) -> TaskValues:
-    return TaskValues({task: [math.log(value) for value in found] for task, found in values.values.items()}, values.clusters)
 
 
 def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:

@@ -134,7 +134,7 @@ def read_pilot(found: Results, request: SizeRequest, again: Results | None) -> P
         raise RunError(f"{found.folder}: {request.metric} is not known for any trial")
     if not scores and not any(any(known.means.values()) for known in values.values()):
         raise RunError(f"{found.folder}: {request.metric} is 0 in every trial, and ratios of 0 say nothing")
-    loops = {arm: same_loop(known if scores else logged(known), scores=scores) for arm, known in values.items()}
+    loops = {arm: same_loop(known if scores else as_shares(known), scores=scores) for arm, known in values.items()}
     known_loops = {arm: varies for arm, varies in loops.items() if varies is not None}
     if not known_loops:
         raise RunError(f"{found.folder}: a pilot needs at least two scored tasks, and this run has one")
@@ -154,18 +154,12 @@ def read_pilot(found: Results, request: SizeRequest, again: Results | None) -> P
     )
 
 
-def logged(values: TaskValues) -> TaskValues:
-    """Amounts as the gate takes them: around the logarithm of their task's mean, by their share of it (delta method).
-
-    A mean of 0 counts as half the smallest positive one.
+def as_shares(values: TaskValues, mean: float | None = None) -> TaskValues:
+    """Amounts as the gate takes them: as shares of the mean over tasks. A difference is then nearly the logarithm of the ratio of the
+    sums (delta method). `mean`: another one than their own.
     """
-    means = values.means
-    least = min((mean for mean in means.values() if mean > 0), default=2.0) / 2
-    made = {}
-    for task, found in values.values.items():
-        mean = max(means[task], least)
-        made[task] = [math.log(mean) + (value - means[task]) / mean for value in found]
-    return TaskValues(made, values.clusters)
+    whole = mean or _mean([*values.means.values()]) or 1.0
+    return TaskValues({task: [value / whole for value in found] for task, found in values.values.items()}, values.clusters)
 
 
 def _pairs(found: Results, values: Mapping[str, TaskValues], scores: bool) -> dict[tuple[str, str], Spread]:
@@ -203,7 +197,8 @@ def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) 
     """By what a second run differs, over the tasks that both scored, and the p that it is chance."""
     one, other = (task_values(records, METRICS[metric]) for records in (first, second))
     if metric != PRIMARY:
-        one, other = logged(one), logged(other)
+        whole = _mean([*one.means.values(), *other.means.values()])
+        one, other = as_shares(one, whole), as_shares(other, whole)
     before, after = one.means, other.means
     both = [task for task in before if task in after]
     if not both:
