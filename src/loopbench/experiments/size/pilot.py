@@ -155,8 +155,8 @@ def read_pilot(found: Results, request: SizeRequest, again: Results | None) -> P
 
 
 def as_shares(values: TaskValues, mean: float | None = None) -> TaskValues:
-    """Amounts as the gate takes them: as shares of the mean over tasks. A difference is then nearly the logarithm of the ratio of the
-    sums (delta method). `mean`: another one than their own.
+    """Amounts as the gate takes them: as shares of the mean over tasks. A difference is then nearly the logarithm of the ratio of
+    the sums (delta method). `mean`: another one than their own.
     """
     whole = mean or _mean([*values.means.values()]) or 1.0
     return TaskValues({task: [value / whole for value in found] for task, found in values.values.items()}, values.clusters)
