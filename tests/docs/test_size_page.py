@@ -59,17 +59,23 @@ def rows(name: str) -> list[list[str]]:
 
 def test_every_case_has_its_row(power_check):
     found = [tuple(row[:4]) for row in rows("power")]
-    assert found == [(c.population.name, c.decision, str(c.repeats), f"{c.margin:g}") for c in power_check.CASES]
+    assert found == [(power_check.name_of(c), c.decision, str(c.repeats), f"{c.margin:g}") for c in power_check.CASES]
     courses = [(row[0], row[1], row[3]) for row in rows("looks")]
     assert courses == [(c.name, f"{c.tasks:,}", str(c.looks)) for c in power_check.COURSES]
 
 
 def test_what_was_promised_came_about():
     """Within what 1,000 runs can tell, and 5 points; pilots of 120 tasks, within 10."""
+    """A regression is simulated at the size at which a harmless change passes, which may be more than it takes."""
     for *case, promised, simulated, from_pilots in rows("power"):
         assert float(promised) >= 0.8, case
-        assert float(simulated) >= float(promised) - 0.05, case
-        assert float(from_pilots) >= 0.7, case
+        assert abs(float(simulated) - float(promised)) <= 0.07, case
+        assert 0.7 <= float(from_pilots) <= (1.0 if case[1] == "regression" or "template" in case[0] else 0.95), case
+
+
+def test_exact_boundaries_cost_far_less_than_parts_of_alpha():
+    for looks, _, times, _, in_parts in rows("price of looks"):
+        assert 1.0 <= float(times) <= 1.06 < float(in_parts) or (looks == "2" and float(times) <= float(in_parts))
 
 
 def test_alpha_is_kept_at_any_number_of_looks():

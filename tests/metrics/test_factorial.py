@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from loopbench.metrics.factors.factorial import Effect, FactorEffects, effects
 from loopbench.metrics.factors.fractional import full_factorial
 from loopbench.metrics.factors.layout import Cell, Factor, Layout, layout
+from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
@@ -239,6 +240,18 @@ def test_trials_written_twice_change_no_estimate(experiment):
     for one, other in zip(found(sizes, scores).effects, found(sizes, doubled).effects, strict=True):
         assert one.difference.as_dict() == pytest.approx(other.difference.as_dict(), abs=1e-9)
         assert one.p == other.p
+
+
+@given(scores=st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=30))
+@settings(deadline=None)
+def test_one_factor_of_two_values_has_the_interval_of_the_two_arms(scores):
+    before, after = zip(*scores, strict=True)
+    made = found((2,), {(0,): [[score] for score in before], (1,): [[score] for score in after]})
+    pair = PairedFlip(np.subtract(after, before))
+    (effect,) = made.effects
+    assert effect.difference.as_dict() == pytest.approx(pair.interval().as_dict())
+    assert effect.p == pytest.approx(pair.p_difference)
+    assert effect.level == 0.05
 
 
 # What counts.

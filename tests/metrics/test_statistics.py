@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from loopbench.metrics.amounts import mean_interval
 from loopbench.metrics.statistics import (
     Interval,
     accuracy_interval,
@@ -17,7 +18,6 @@ from loopbench.metrics.statistics import (
     clustered_error,
     event_rate,
     log_ratios,
-    mean_interval,
     standard_error,
     unit_count,
     unit_groups,

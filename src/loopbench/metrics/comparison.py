@@ -18,8 +18,9 @@ from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
 from .families import judge_family
+from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip
-from .power import Needed, needed, spread
+from .power import spread
 from .record import RECORDING, Record
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, verdict
@@ -112,8 +113,8 @@ class Pair:
     level: float
     """At which the family tested this pair: alpha where it is the only one, and the run is looked at once. `difference` holds 0 iff
     p_holm >= alpha."""
-    needed: Needed | None = None
-    """What would decide accuracy, where it is undecided. None too where no number of tasks is likely to."""
+    outlook: Outlook | None = None
+    """What more tasks are likely to decide of accuracy, where it is undecided. None too where too many would be needed."""
     look: int | None = None
     """The look at the run that decided it, whose numbers these are; None in a run without looks, and where it is undecided."""
 
@@ -136,7 +137,7 @@ class Pair:
             "margin": self.margin,
             "verdict": self.verdict.word,
             "within_margin": self.verdict.within_margin,
-            "needed": None if self.needed is None else self.needed.to_json(),
+            "outlook": None if self.outlook is None else self.outlook.to_json(),
             "look": self.look,
         }
 
@@ -198,7 +199,7 @@ def compare(
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = family(metric, tests, alpha, look)
-        pairs.extend(_with_needed(found, scores, by_arm, level) if metric == PRIMARY else found)
+        pairs.extend(_with_outlook(found, scores, by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in records)
     lacking = [f"{unrecorded} trials asked what the recording does not have; the run is invalid."] if unrecorded else []
     warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, level)]
@@ -248,7 +249,7 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
 
 def undecided(pair: Pair) -> Pair:
     """The same, nothing being decided yet."""
-    return replace(pair, verdict=Verdict("undecided", within_margin=False), needed=None)
+    return replace(pair, verdict=Verdict("undecided", within_margin=False), outlook=None)
 
 
 def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, list[Record]]:
@@ -271,10 +272,10 @@ def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
     return (a.suite, a.profile) == (b.suite, b.profile)
 
 
-def _with_needed(
+def _with_outlook(
     pairs: Sequence[Pair], scores: Mapping[str, TaskValues], by_arm: Mapping[str, Sequence[Record]], alpha: float
 ) -> list[Pair]:
-    """Undecided pairs with what would decide them, at the level that the family leaves the first of them for sure (alpha/m)."""
+    """Undecided pairs with what may decide them, at the level that the family leaves the first of them for sure (alpha/m)."""
     prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
     made = []
     for pair in pairs:
@@ -282,7 +283,7 @@ def _with_needed(
         if varies is not None:
             a, b = prices[pair.a], prices[pair.b]
             price = None if a is None or b is None else (a + b) / 2
-            pair = replace(pair, needed=needed(varies, margin=pair.margin, alpha=alpha / len(pairs), cost_usd=price))
+            pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha / len(pairs), cost_usd=price))
         made.append(pair)
     return made
 

@@ -3,8 +3,9 @@
 Whether there is a difference at all is decided by the exact sign-flip test (`permutation`), whose null is that two arms are alike.
 That null says nothing of a bound other than 0. There scores are judged by an adaptive normal law and by the binomial law of units
 lost whole, and quantities without an upper end by a law that minds their skewness (`amounts`). All of it makes one p value, which
-falls as the bound moves away from the mean; an interval is the set of the bounds that it does not reject. So an interval holds 0 if and only if the sign-flip
-test does not reject at that level, and lies within ±margin if and only if both one-sided tests against the margin do.
+falls as the bound moves away from the mean; an interval is the set of the bounds that it does not reject. So an interval holds 0 if
+and only if the sign-flip test does not reject at that level, and lies within ±margin if and only if both one-sided tests against
+the margin do.
 """
 
 from __future__ import annotations

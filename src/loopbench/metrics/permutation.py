@@ -65,7 +65,7 @@ def _flip_steps(steps: NDArray[np.int64]) -> FlipTails:
     """The test of whole numbers: a sum of signs x sizes is twice the sum of those with a plus, less the sum of all."""
     law = _subset_sums(np.abs(steps))
     positive = int(steps[steps > 0].sum())
-    return FlipTails(min(1.0, math.fsum(law[positive:])), min(1.0, math.fsum(law[: positive + 1])))
+    return FlipTails(min(1.0, float(law[positive:].sum())), min(1.0, float(law[: positive + 1].sum())))
 
 
 def _subset_sums(sizes: NDArray[np.int64]) -> Floats:

@@ -135,7 +135,8 @@ def compare_at_looks(
 ) -> Comparison:
     """Compare all that there is.
 
-    A pair that a look has decided keeps that verdict and its numbers; no other has a verdict between looks. A look at which the run was invalid has decided nothing. Raises as `compare` does.
+    A pair that a look has decided keeps that verdict and its numbers; no other has a verdict between looks. A look at which the run
+    was invalid has decided nothing. Raises as `compare` does.
     """
     decided: dict[tuple[str, str, str], Pair] = {}
     for look in range(1, at.reached + 1):

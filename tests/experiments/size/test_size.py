@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.size import SizeRequest, size
 from loopbench.experiments.size import tables as report
-from loopbench.experiments.size.pilot import logged
+from loopbench.experiments.size.pilot import as_shares
 from loopbench.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
 from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import log_ratios
 from loopbench.metrics.summary import METRICS, TaskValues, task_values
+from loopbench.metrics.sums import PairedSums
 from loopbench.runs.store.files import RunError
 from tests.experiments.size.made_up_pilots import Draw, often, plan, replaced, sized, solves
 
@@ -30,12 +30,13 @@ def test_the_sizes_have_the_power_that_was_wanted(pilot):
     pair = spread(values["a"], values["b"])
     assert pair is not None
     for one in plan(made, "compare").sizes:
-        variance, supposed = pair.variance(one.repeats), pair.variance(one.repeats, 0.05)
-        assert equivalence_power(one.tasks, 0.0, variance, 0.05) >= 0.9
-        assert difference_power(one.tasks, 0.05, supposed, step=1 / one.repeats) >= 0.9
-        fewer = one.tasks - 1
-        enough = equivalence_power(fewer, 0.0, variance, 0.05) >= 0.9
-        assert not (enough and difference_power(fewer, 0.05, supposed, step=1 / one.repeats) >= 0.9)
+        equal, apart = (pair.plausible(pair.variance(one.repeats, shift)).tolist() for shift in (0.0, 0.05))
+        enough = []
+        for tasks in (one.tasks, one.tasks - 1):
+            within = [equivalence_power(tasks, 0.0, variance, 0.05) for variance in equal]
+            shown = [difference_power(tasks, 0.05, variance, step=1 / one.repeats) for variance in apart]
+            enough.append(min(sum(within) / len(within), sum(shown) / len(shown)) >= 0.9)
+        assert enough == [True, False]
     loops = [same_loop(values[arm]) for arm in "ab"]
     for one in plan(made, "gate").sizes:
         powers = [pass_power(one.tasks, 0.0, loop.variance(one.repeats), 0.05) for loop in loops if loop is not None]
@@ -170,15 +171,16 @@ def test_amounts_that_vary_twice_as_much_take_four_times_as_many_tasks(pilot):
     assert tasks[1] / tasks[0] == pytest.approx(4, rel=0.1)
 
 
-@given(amounts=st.lists(st.lists(st.floats(0, 1e6), min_size=2, max_size=2), min_size=2, max_size=20), data=st.data())
-def test_logarithms_are_those_that_the_gate_takes(amounts, data):
-    """Of the means; a 0 counts as half the smallest one of its arm, which the gate takes of both."""
-    others = [data.draw(st.permutations(task)) for task in amounts]
-    a, b = (TaskValues({str(i): t for i, t in enumerate(arm)}, {str(i): "" for i in range(len(arm))}) for arm in (amounts, others))
-    first, second = logged(a).means, logged(b).means
-    d = [first[task] - second[task] for task in first]
-    expected = log_ratios([*a.means.values()], [*b.means.values()])
-    assert d == pytest.approx([*expected], abs=1e-6)
+@given(amounts=st.lists(st.lists(st.floats(1, 1e6), min_size=2, max_size=2), min_size=2, max_size=20), more=st.floats(0.98, 1.02))
+def test_shares_differ_by_the_ratio_of_the_sums_that_the_gate_takes(amounts, more):
+    """Nearly by its logarithm."""
+    names = [str(place) for place in range(len(amounts))]
+    a = TaskValues(dict(zip(names, amounts, strict=True)), dict.fromkeys(names, ""))
+    b = TaskValues({task: [more * value for value in found] for task, found in a.values.items()}, a.clusters)
+    whole = sum(a.means.values()) / len(names)
+    d = sum(as_shares(b, whole).means.values()) / len(names) - sum(as_shares(a).means.values()) / len(names)
+    ratio = PairedSums([*b.means.values()], [*a.means.values()]).value
+    assert d == pytest.approx(math.log(ratio), abs=3e-4)
 
 
 def test_a_metric_that_is_0_throughout_is_told(pilot):

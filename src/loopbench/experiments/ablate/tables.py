@@ -59,11 +59,10 @@ def notes(result: AblationResult) -> list[str]:
     texts += result.effects.notes
     texts += _design(result)
     texts.append(
-        f"Brackets are {100 * (1 - compared.alpha):g} % intervals, paired by task; p is a sign-flip test on the tasks' contrasts, "
-        f"adjusted over all effects on a metric (Holm); equivalent means within {compared.margin:g}."
+        "p is a sign-flip test on the tasks' contrasts, adjusted over all effects on a metric (Holm); brackets are intervals at "
+        "the level that this leaves the effect, so that they hold 0 unless a difference is shown; equivalent means within "
+        f"{compared.margin:g}."
     )
-    if any(is_shown(effect) and effect.difference.low < 0 < effect.difference.high for effect in result.effects.effects):
-        texts.append("p asks whether a change does anything at all; an interval over 0 beside a small p allows for tasks not seen.")
     if ablation.default is not None:
         texts.append(f"* is {ablation.loop} with nothing varied.")
     if len(compared.arms) > MAX_PAIRED:

@@ -197,7 +197,8 @@ def notes(result: SeveralRuns) -> list[str]:
     pairs = sum(len(column.pairs) for column in result.columns)
     lines.append(
         f"p is a paired sign-flip test on task means, adjusted over all {pairs} pairs of all {len(result.runs)} runs (Holm); "
-        f"brackets are {100 * (1 - result.alpha):.4g} % intervals, not adjusted; equivalent means within {result.margin:g}."
+        f"brackets of an arm are {100 * (1 - result.alpha):.4g} % intervals, those of a difference at the level that this leaves "
+        f"it; equivalent means within {result.margin:g}."
     )
     return lines
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
-from loopbench.metrics.power import Needed
+from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
@@ -57,19 +57,28 @@ def verdicts(comparison: Comparison) -> list[str]:
 
 
 def _undecided(pairs: Sequence[tuple[str, Pair]], best: str) -> list[str]:
-    """Return the sizes that would decide the undecided pairs of an arm, the smallest first."""
-    plans = sorted(((pair.needed, name) for name, pair in pairs if pair.needed is not None), key=lambda plan: plan[0].tasks)
-    lines = [f"Undecided between {best} and {name}: {needed_in_words(needed)}" for needed, name in plans[:MAX_PLANS]]
+    """Return what is likely to decide the undecided pairs of an arm, the nearest to a decision first."""
+    plans = sorted(((pair.outlook, name) for name, pair in pairs if pair.outlook is not None), key=lambda plan: plan[0].fewer.tasks)
+    lines = [f"Undecided between {best} and {name}: {outlook_in_words(outlook)}" for outlook, name in plans[:MAX_PLANS]]
     omitted = len(plans) - MAX_PLANS
-    return [*lines, f"Undecided between {best} and {omitted} others: more than that"] if omitted > 0 else lines
+    return [*lines, f"Undecided between {best} and {omitted} others: they take more tasks than that"] if omitted > 0 else lines
 
 
-def needed_in_words(needed: Needed) -> str:
-    """Return `a run of 480 tasks × 1 repeat (960 trials, about $3.10) would be enough to show a difference this large`."""
-    cost = "" if needed.cost_usd is None else f", about ${dollars(needed.cost_usd)}"
-    aim = "a difference this large" if needed.to_show == "difference" else "that they are equivalent"
-    repeats = f"{needed.repeats} repeat" + ("" if needed.repeats == 1 else "s")
-    return f"a run of {needed.tasks:,} tasks × {repeats} ({needed.trials:,} trials{cost}) would be enough to show {aim}"
+def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
+    """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
+    fewer, more = outlook.fewer, outlook.more
+    repeats = f"{outlook.repeats} repeat{'' if outlook.repeats == 1 else 's'}"
+    words = f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {_chance(fewer)}"
+    return words if more == fewer else f"{words}; with {more.tasks:,} tasks ({_spent(more)}), about {_chance(more)}"
+
+
+def _spent(size: Chance) -> str:
+    return f"{size.trials:,} trials{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
+
+
+def _chance(size: Chance) -> str:
+    """Return a chance to the nearest twentieth, at most 95 %."""
+    return f"{min(5 * round(20 * size.chance), 95)} %"
 
 
 def _short_list(names: Sequence[str]) -> str:
@@ -88,9 +97,10 @@ def notes(comparison: Comparison) -> list[str]:
     lines += comparison.remarks
     level = f"{100 * (1 - comparison.alpha):.4g} %"
     lines.append(
-        f"Brackets are {level} intervals, each for itself; p is a paired sign-flip test on task means. Verdicts are adjusted over "
-        f"all pairs of a metric (Holm); equivalent means within {comparison.margin:g} (accuracy), or within that share of the mean "
-        "(the rest, which are secondary)."
+        f"Brackets of an arm are {level} intervals; p is a paired sign-flip test on task means. Verdicts are adjusted over all "
+        "pairs of a metric (Holm), and a difference's brackets are at the level that this leaves it, so that they hold 0 unless "
+        f"the verdict is better or worse; equivalent means within {comparison.margin:g} (accuracy), or within that share of the "
+        "mean (the rest, which are secondary)."
     )
     for arm in comparison.arms:
         summary = arm.summary

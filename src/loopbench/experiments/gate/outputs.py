@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
+from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine
-from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import METRICS
 from loopbench.text.numbers import counts
 from loopbench.text.plain_text import plain, plain_line
@@ -57,9 +57,13 @@ def table(result: GateResult) -> Table:
 
 
 def paragraphs(result: GateResult) -> list[str]:
-    """Return the lines below the table: the size needed, the changes and the caveats."""
-    sizes = [_what_it_takes(line.arm, line, line.needed) for line in result.lines if line.needed is not None]
-    return [_literal(line) for line in (*sizes, *_change_counts(result), *result.notes)]
+    """Return the lines below the table: what more tasks may decide, the changes and the caveats."""
+    outlooks = [
+        f"{line.arm} in {line.metric}: {outlook_in_words(line.outlook, 'this gate decides')}."
+        for line in result.lines
+        if line.outlook is not None
+    ]
+    return [_literal(line) for line in (*outlooks, *_change_counts(result), *result.notes)]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
@@ -217,14 +221,6 @@ def _number(line: GateLine, value: float, *, sign: bool) -> str:
 
 def _margin(line: GateLine) -> str:
     return f"×{1 + line.margin:g}" if line.is_ratio else f"-{line.margin:g}"
-
-
-def _what_it_takes(arm: str, line: GateLine, needed: Needed | None) -> str:
-    assert needed is not None
-    cost = "" if needed.cost_usd is None else f", about ${needed.cost_usd:.2f}"
-    aim = "pass" if needed.to_show == "equivalence" else "show a regression"
-    size = f"{needed.tasks} tasks × {needed.repeats}, {needed.trials} trials of the run{cost}"
-    return f"{arm} in {line.metric}: if the observed change is the true one, it takes {size}, to {aim} (4 times in 5)."
 
 
 def _change_counts(result: GateResult) -> Iterator[str]:

@@ -134,7 +134,7 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pi
         raise RunError(f"{run.folder}: {request.metric} is unknown in every trial")
     if not scores and not any(any(measured.means.values()) for measured in values.values()):
         raise RunError(f"{run.folder}: {request.metric} is 0 in every trial, and ratios of 0 say nothing")
-    loops = {arm: same_loop(measured if scores else logged(measured), scores=scores) for arm, measured in values.items()}
+    loops = {arm: same_loop(measured if scores else as_shares(measured), scores=scores) for arm, measured in values.items()}
     known_loops = {arm: loop_spread for arm, loop_spread in loops.items() if loop_spread is not None}
     if not known_loops:
         raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
@@ -154,18 +154,13 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pi
     )
 
 
-def logged(values: TaskValues) -> TaskValues:
-    """Return amounts as the gate uses them: the logarithm of the task's mean plus the relative deviation (delta method).
+def as_shares(values: TaskValues, mean: float | None = None) -> TaskValues:
+    """Return amounts as the gate uses them: as shares of the mean over tasks, or of another `mean`.
 
-    A mean of 0 counts as half the smallest positive one.
+    A difference of shares is nearly the logarithm of the ratio of the sums (delta method).
     """
-    means = values.means
-    least = min((mean for mean in means.values() if mean > 0), default=2.0) / 2
-    logarithms = {}
-    for task, amounts in values.values.items():
-        mean = max(means[task], least)
-        logarithms[task] = [math.log(mean) + (value - means[task]) / mean for value in amounts]
-    return TaskValues(logarithms, values.clusters)
+    whole = mean or _mean([*values.means.values()]) or 1.0
+    return TaskValues({task: [value / whole for value in amounts] for task, amounts in values.values.items()}, values.clusters)
 
 
 def _pairs(run: Results, values: Mapping[str, TaskValues], scores: bool) -> dict[tuple[str, str], Spread]:
@@ -203,7 +198,8 @@ def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) 
     """Return the difference of a second run over the tasks scored in both, and its p-value."""
     a, b = (task_values(records, METRICS[metric]) for records in (first, second))
     if metric != PRIMARY:
-        a, b = logged(a), logged(b)
+        whole = _mean([*a.means.values(), *b.means.values()])
+        a, b = as_shares(a, whole), as_shares(b, whole)
     old, new = a.means, b.means
     shared = [task for task in old if task in new]
     if not shared:
