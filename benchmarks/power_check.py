@@ -15,11 +15,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize, special
 
 from loopbench.metrics import gate
 from loopbench.metrics.comparison import family, paired_test
@@ -35,13 +36,13 @@ from loopbench.metrics.power import (
     tasks_of,
     units_to_pass,
 )
-from loopbench.metrics.sequential import levels
+from loopbench.metrics.spending import LookLevel, levels, spent
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import TaskValues
 
 PAGE = Path(__file__).parents[1] / "docs" / "size.md"
 POWER = 0.8
-RUNS, RUNS_OF_PILOTS, LOOKED_AT = 1_000, 500, 1_000
+RUNS, RUNS_OF_PILOTS, LOOKED_AT = 300, 150, 400
 PILOT = 120
 MANY = 20_000
 """Tasks that stand for all there are."""
@@ -106,6 +107,11 @@ TEMPLATES = Population("mixed, 5 to a template", mixed, template=5)
 LENGTHS = Population("steps", lengths, ratio=True)
 
 
+def weakened(chances: Chances, drop: float) -> Chances:
+    """Each task is solved less often in proportion, so that the mean falls by `drop`."""
+    return np.asarray(chances * (1 - drop / float(chances.mean())), dtype=np.float64)
+
+
 def harmed(rng: np.random.Generator, chances: Chances, drop: float, template: int) -> Chances:
     """Some tasks (templates) are lost altogether, so that the mean falls by `drop`."""
     lost = rng.random(-(-len(chances) // template)) < drop / float(chances.mean())
@@ -123,6 +129,8 @@ class Case:
     decision: str
     repeats: int
     margin: float
+    whole: bool = True
+    """What is lost is whole tasks; else each is solved a little less often."""
 
     @property
     def bound(self) -> float:
@@ -141,6 +149,7 @@ CASES = [
     *(Case(MIXED, decision, 3, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
     *(Case(EVEN, decision, 2, 0.03) for decision in ("difference", "equivalence", "pass", "regression")),
     *(Case(TEMPLATES, decision, 1, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
+    *(Case(population, "difference", repeats, 0.05, whole=False) for population in (MIXED, EVEN) for repeats in (1, 3)),
     Case(LENGTHS, "pass", 1, 0.1),
     Case(LENGTHS, "pass", 3, 0.05),
 ]
@@ -148,24 +157,32 @@ CASES = [
 
 def power_of(case: Case, varies: Spread) -> Callable[[int], float]:
     """What is promised of so many units."""
-    k, margin, step = case.repeats, case.bound, varies.step(case.repeats)
-    variance = varies.variance(k, case.shift)
-    return {
-        "difference": lambda n: difference_power(n, case.shift, variance, step=step),
-        "equivalence": lambda n: equivalence_power(n, 0.0, variance, margin, scores=varies.scores),
-        "pass": lambda n: pass_power(n, 0.0, variance, margin, scores=varies.scores),
-        "regression": lambda n: regression_power(n, -case.shift, variance, margin, scores=varies.scores, step=step),
-    }[case.decision]
+    margin, step, scores = case.bound, varies.step(case.repeats), varies.scores
+    ways: dict[str, Callable[[int, float], float]] = {
+        "difference": lambda n, variance: difference_power(n, case.shift, variance, step=step),
+        "equivalence": lambda n, variance: equivalence_power(n, 0.0, variance, margin, scores=scores),
+        "pass": lambda n, variance: pass_power(n, 0.0, variance, margin, scores=scores),
+        "regression": lambda n, variance: regression_power(n, -case.shift, variance, margin, scores=scores, step=step),
+    }
+    variances = varies.plausible(varies.variance(case.repeats, case.shift)).tolist()
+    return lambda n: math.fsum(ways[case.decision](n, variance) for variance in variances) / len(variances)
+
+
+def changed(case: Case, rng: np.random.Generator, chances: Chances) -> Chances:
+    """What becomes of the tasks' chances."""
+    if not case.shift:
+        return chances
+    return harmed(rng, chances, case.shift, case.population.template) if case.whole else weakened(chances, case.shift)
 
 
 def observed(case: Case, rng: np.random.Generator, tasks: int) -> Spread:
-    """How a pilot of so many tasks varies: of two equal designs, or of one loop where a gate is planned."""
+    """How a pilot of so many tasks varies: of two designs as they are, or of one loop where a gate is planned."""
     chances = case.population.chances(rng, tasks)
     a = case.population.values(rng, chances, max(case.repeats, 2))
     if case.decision in ("pass", "regression"):
         found = same_loop(_logged(a) if case.population.ratio else a, scores=not case.population.ratio)
     else:
-        found = spread(a, case.population.values(rng, chances, max(case.repeats, 2)))
+        found = spread(a, case.population.values(rng, changed(case, rng, chances), max(case.repeats, 2)))
     assert found is not None
     return found
 
@@ -178,13 +195,13 @@ def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:
     """One run of so many tasks, judged by what judges real ones."""
     population = case.population
     before = population.chances(rng, tasks)
-    after = harmed(rng, before, case.shift, population.template) if case.shift else before
+    after = changed(case, rng, before)
     a, b = (population.values(rng, chances, case.repeats) for chances in (before, after))
     if case.decision in ("pass", "regression"):
         metric = "steps" if population.ratio else "accuracy"
         (line,) = gate.judge_lines([gate.Held("arm", metric, a, b, case.margin)], ALPHA)
         return line.outcome == case.decision
-    test = paired_test("accuracy", a, b, ALPHA, case.margin)
+    test = paired_test("accuracy", a, b, case.margin)
     (pair,) = family("accuracy", {("a", "b"): test}, ALPHA)
     return pair.verdict.word == ("better" if case.decision == "difference" else "equivalent")
 
@@ -208,7 +225,8 @@ def power_row(case: Case, runs: int = RUNS, runs_of_pilots: int = RUNS_OF_PILOTS
     promised = power_of(case, true)(tasks // case.population.template)
     simulated = sum(decided(case, rng, tasks) for _ in range(runs)) / runs
     from_pilots = sum(decided(case, rng, planned(case, observed(case, rng, PILOT))) for _ in range(runs_of_pilots)) / runs_of_pilots
-    cells = (case.population.name, case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
+    name = case.population.name + ("" if case.whole else ", each less often")
+    cells = (name, case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
     return f"| {' | '.join(map(str, cells))} | {promised:.2f} | {simulated:.2f} | {from_pilots:.2f} |"
 
 
@@ -264,14 +282,15 @@ def run_course(course: Course, rng: np.random.Generator) -> Ended:
     shared, own = mixed(rng, n), [mixed(rng, n) for _ in course.drops]
     arms = [MIXED.values(rng, harmed(rng, (shared + luck) / 2, drop, 1), 1) for drop, luck in zip(course.drops, own, strict=True)]
     shares = [look / course.looks for look in range(1, course.looks + 1)]
-    for share, level in zip(shares, levels(shares), strict=True):
+    words: dict[tuple[int, int], str] = {}
+    for look, share in enumerate(shares, 1):
         seen = [_first(arm, round(share * n)) for arm in arms]
         tests = {
-            (str(a), str(b)): paired_test("accuracy", seen[a], seen[b], level, course.margin)
-            for a, b in combinations(range(len(seen)), 2)
+            (str(a), str(b)): paired_test("accuracy", seen[a], seen[b], course.margin) for a, b in combinations(range(len(seen)), 2)
         }
-        pairs = family("accuracy", tests, level)
-        words = {(int(pair.a), int(pair.b)): pair.verdict.word for pair in pairs}
+        pairs = family("accuracy", tests, ALPHA, LookLevel(tuple(shares[:look])))
+        kept = {names: word for names, word in words.items() if word != "undecided"}
+        words = {(int(pair.a), int(pair.b)): pair.verdict.word for pair in pairs} | kept
         if "undecided" not in words.values() or share == 1:
             wrong = any(course.is_wrong(a, b, word) for (a, b), word in words.items())
             return Ended(wrong, "undecided" not in words.values(), share)
@@ -291,6 +310,30 @@ def looks_row(course: Course, runs: int = LOOKED_AT) -> str:
     return f"| {' | '.join(map(str, cells))} | {wrong:.3f} | {all_decided:.2f} | {share:.2f} |"
 
 
+def price_row(looks: int) -> str:
+    """How many times the tasks, at most, a power of 0.8 takes at so many looks; one path of normal statistics for all sizes."""
+    shares = [look / looks for look in range(1, looks + 1)]
+    steps = np.random.default_rng(looks).normal(size=(PATHS, looks)) / math.sqrt(looks)
+    paths = np.cumsum(steps, axis=1) / np.sqrt(shares)
+    sums = [0.0, *(spent(share) for share in shares)]
+    parts = [after - before for before, after in pairwise(sums)]
+
+    def times(used: Sequence[float]) -> float:
+        heights = special.ndtri(1 - np.array(used) / 2)
+
+        def power(size: float) -> float:
+            return float((paths + math.sqrt(size) * DRIFT * np.sqrt(shares) > heights).any(axis=1).mean()) - POWER
+
+        return float(optimize.brentq(power, 0.9, 2.0, xtol=1e-3))
+
+    exact = levels(tuple(shares))
+    return f"| {looks} | {exact[-1]:.4f} | {times(exact):.2f} | {parts[-1]:.4f} | {times(parts):.2f} |"
+
+
+PATHS = 100_000
+DRIFT = float(special.ndtri(1 - ALPHA / 2) + special.ndtri(POWER))
+
+
 # --- the page ---
 
 
@@ -308,9 +351,11 @@ def told(rows: Iterator[str]) -> Iterator[str]:
 def tables() -> dict[str, Sequence[str]]:
     """The lines of the tables, by the block that they stand in."""
     power = head("tasks are", "decision", "repeats", "margin", "tasks", "promised", "simulated", "planned from pilots")
+    price = head("looks", "last level, exact", "tasks", "last level, parts of alpha", "tasks then")
     looks = head("designs are", "tasks", "margin", "looks", "wrong verdicts", "all decided", "share of trials")
     return {
         "power": [*power, *told(power_row(case) for case in CASES)],
+        "price of looks": [*price, *told(price_row(looks) for looks in (2, 4, 10))],
         "looks": [*looks, *told(looks_row(course) for course in COURSES)],
     }
 

@@ -122,7 +122,7 @@ def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):
         ended = loopbench("gate", "--baseline", "b.json", "--seed", "7", "--quiet", "--on-undecided", wanted)
         assert ended.code == code
         assert first_line(ended.out).startswith("undecided: finish/flaky-format in accuracy ")
-    assert "it would take" in ended.out
+    assert "the chance that this gate decides is about" in ended.out
     assert "Another seed than in the baseline, 7, not 0" in ended.out
 
 

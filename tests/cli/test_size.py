@@ -57,7 +57,7 @@ def test_the_size_that_is_named_is_large_enough(loopbench, pilot):
     )  # fmt: skip
     assert sum(arm["trials"] for arm in run.json["arms"]) == best["trials"]
     assert run.json["pairs"][0]["verdict"] == "better"
-    assert run.json["pairs"][0]["needed"] is None
+    assert run.json["pairs"][0]["outlook"] is None
 
 
 def test_other_metrics_and_a_second_run(loopbench, pilot):

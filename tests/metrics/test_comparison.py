@@ -195,44 +195,44 @@ def test_tasks_of_one_template_are_one_piece_of_evidence():
     assert alone.warnings == ()
 
 
-# What it would take.
+# What more tasks may decide.
 
 
-def test_only_undecided_pairs_on_accuracy_say_what_would_decide_them():
+def test_only_undecided_pairs_on_accuracy_say_what_may_decide_them():
     scores = {"a": [1.0] * 40, "b": [1.0] * 36 + [0.0] * 4, "c": [0.0] * 40}
     found = compare([item for name, values in scores.items() for item in outcomes(name, values, cost_usd=0.01)], [*map(arm, "abc")])
-    plans = {(item.a, item.b): item.needed for item in found.pairs if item.metric == "accuracy"}
+    plans = {(item.a, item.b): item.outlook for item in found.pairs if item.metric == "accuracy"}
     assert plans["a", "c"] is None
     assert plans["b", "c"] is None
     open_pair = plans["a", "b"]
     assert open_pair is not None
-    assert open_pair.tasks > 40
-    assert open_pair.trials == 2 * open_pair.tasks
-    assert open_pair.to_show == "difference"
-    assert open_pair.cost_usd == pytest.approx(0.01 * open_pair.trials)
-    assert all(item.needed is None for item in found.pairs if item.metric != "accuracy")
-    made = {(item["a"], item["b"], item["metric"]): item["needed"] for item in found.to_json()["pairs"]}
+    for size in (open_pair.fewer, open_pair.more):
+        assert size.tasks > 40
+        assert size.trials == 2 * size.tasks
+        assert size.cost_usd == pytest.approx(0.01 * size.trials)
+    assert all(item.outlook is None for item in found.pairs if item.metric != "accuracy")
+    made = {(item["a"], item["b"], item["metric"]): item["outlook"] for item in found.to_json()["pairs"]}
     assert made["a", "b", "accuracy"] == open_pair.to_json()
     assert made["a", "c", "accuracy"] is made["a", "b", "steps"] is None
 
 
-def test_what_it_would_take_grows_with_the_number_of_pairs():
+def test_what_may_decide_grows_with_the_number_of_pairs():
     """Each of m pairs is planned for at alpha/m."""
     scores = {"a": [1.0] * 40, "b": [1.0] * 36 + [0.0] * 4}
     two = compare([item for name, values in scores.items() for item in outcomes(name, values)], [*map(arm, "ab")])
     many = scores | dict.fromkeys("cdef", scores["a"])
     six = compare([item for name, values in many.items() for item in outcomes(name, values)], [*map(arm, "abcdef")])
-    alone, among = pair(two).needed, pair(six).needed
+    alone, among = pair(two).outlook, pair(six).outlook
     assert alone is not None
     assert among is not None
-    assert among.tasks > alone.tasks
+    assert among.fewer.tasks > alone.fewer.tasks
 
 
 def test_the_price_of_a_trial_is_what_it_costs_without_a_cache():
     cached = [*outcomes("a", [1.0] * 9 + [0.0], cost_usd=0.0, nominal_usd=0.1), *outcomes("b", [1.0] * 10, cost_usd=0.3)]
-    found = pair(compare(cached, [arm("a"), arm("b")])).needed
+    found = pair(compare(cached, [arm("a"), arm("b")])).outlook
     assert found is not None
-    assert found.cost_usd == pytest.approx(0.2 * found.trials)
+    assert found.fewer.cost_usd == pytest.approx(0.2 * found.fewer.trials)
 
 
 # Warnings.

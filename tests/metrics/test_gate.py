@@ -110,7 +110,7 @@ def test_outcomes_follow_their_rules_in_their_order(found, margin, alpha):
         assert not passes
     if abs(made.p_beyond - alpha) > 1e-6:  # else a rounding error decides
         assert (made.outcome == "pass") == passes
-    assert (made.needed is not None) <= (made.outcome == "undecided")
+    assert (made.outlook is not None) <= (made.outcome == "undecided")
 
 
 @given(sides(), MARGINS, st.integers(1, 5))
@@ -140,9 +140,8 @@ def test_each_outcome():
     assert line([1.0] * 40, [1.0] * 38 + [0.0] * 2).outcome == "undecided"
     few = line([1.0] * 20, [1.0] * 20)
     assert few.outcome == "undecided"  # 20 tasks say little of 2 points
-    assert few.needed is not None
-    assert few.needed.tasks > 20
-    assert few.needed.to_show == "equivalence"
+    assert few.outlook is not None
+    assert 20 < few.outlook.fewer.tasks <= few.outlook.more.tasks
 
 
 def test_worse_within_the_margin_passes_and_says_so():
@@ -217,10 +216,11 @@ def test_only_tasks_known_on_both_sides_count():
 def test_what_an_undecided_line_needs_is_of_the_run_alone():
     made = line([[1.0, 1.0]] * 30, [[1.0, 1.0]] * 29 + [[0.0, 1.0]], cost_usd=0.5)
     assert made.outcome == "undecided"
-    assert made.needed is not None
-    assert made.needed.repeats == 2
-    assert made.needed.trials == 2 * made.needed.tasks
-    assert made.needed.cost_usd == made.needed.trials * 0.5
+    assert made.outlook is not None
+    assert made.outlook.repeats == 2
+    for size in (made.outlook.fewer, made.outlook.more):
+        assert size.trials == 2 * size.tasks
+        assert size.cost_usd == size.trials * 0.5
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0, -1.0, math.nan])

@@ -123,14 +123,16 @@ def test_repeats_make_the_unit_not_seen_smaller():
 
 @given(values=st.lists(st.floats(-10, 10), min_size=12, max_size=30), data=st.data())
 @settings(deadline=None)
-def test_amounts_have_students_interval_of_the_clustered_error(values, data):
+def test_amounts_have_at_least_students_interval_of_the_clustered_error(values, data):
     clusters = clustered(values, data)
     assume(5 < unit_count(clusters) < len(values))
     pair = PairedFlip(values, clusters, reach=None)
     half = stats.t.ppf(0.975, unit_count(clusters) - 1) * clustered_error(values, clusters, "CR1")
     low, high = pair.interval().low, pair.interval().high
-    assert low == pytest.approx(pair.value - half, abs=1e-9) or abs(low) <= 1e-12
-    assert high == pytest.approx(pair.value + half, abs=1e-9) or abs(high) <= 1e-12
+    ends = [(low, pair.value - half), (high, pair.value + half)]
+    assert low <= ends[0][1] + 1e-9 or abs(low) <= 1e-12  # skewness moves one end, and outwards
+    assert high >= ends[1][1] - 1e-9 or abs(high) <= 1e-12
+    assert any(end == pytest.approx(students, abs=1e-9) or abs(end) <= 1e-12 for end, students in ends)
 
 
 def test_amounts_that_do_not_vary_are_as_sure_as_a_sign_test():

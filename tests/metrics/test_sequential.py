@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from itertools import pairwise
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy import stats
 
 from loopbench.metrics.comparison import ArmInfo, compare
 from loopbench.metrics.record import Record
-from loopbench.metrics.sequential import Looks, all_decided, levels, looked, spent
+from loopbench.metrics.sequential import Looks, all_decided, compare_at_looks, looked
+from loopbench.metrics.spending import ONCE, LookLevel, levels, spent
 
 ALPHA = st.floats(1e-4, 0.4)
 
 
-def planned(tasks: int = 10, looks: int = 3, seed: int = 0, alpha: float = 0.05) -> Looks:
-    return Looks.planned([f"t{i}" for i in range(tasks)], looks, alpha, seed)
+def planned(tasks: int = 10, looks: int = 3, seed: int = 0) -> Looks:
+    return Looks.planned([f"t{i}" for i in range(tasks)], looks, seed)
 
 
 def test_lan_demets_vector():
@@ -32,13 +36,47 @@ def test_more_is_spent_the_further_a_run_has_come(share, alpha):
     assert spent(share, alpha) < spent(share, alpha * 2)
 
 
+def shares(looks: int) -> tuple[float, ...]:
+    return tuple(look / looks for look in range(1, looks + 1))
+
+
 @given(looks=st.integers(2, 20), alpha=ALPHA)
-def test_the_levels_of_all_looks_add_up_to_alpha(looks, alpha):
-    found = levels([look / looks for look in range(1, looks + 1)], alpha)
-    assert len(found) == looks
-    assert math.fsum(found) == pytest.approx(alpha)
-    assert min(found) > 0
-    assert 1 - min(found) / 2 < 1
+def test_each_look_has_more_of_alpha_than_its_part_and_all_of_them_less_than_all(looks, alpha):
+    """Looks hang together: what an earlier one would have rejected need not be paid for again."""
+    found = levels(shares(looks), alpha)
+    parts = [after - before for before, after in pairwise((0.0, *(spent(share, alpha) for share in shares(looks))))]
+    assert found[0] == pytest.approx(parts[0])
+    assert all(part * (1 - 1e-6) <= level <= alpha for part, level in zip(parts, found, strict=True))
+    assert list(found) == sorted(found)
+
+
+@given(alpha=st.floats(1e-3, 0.4), share=st.floats(0.1, 0.9))
+def test_two_looks_by_the_normal_law_of_two(alpha, share):
+    heights = stats.norm.isf(np.array(levels((share, 1.0), alpha)) / 2)
+    within = stats.multivariate_normal([0, 0], [[1, share**0.5], [share**0.5, 1]]).cdf(heights, lower_limit=-heights)
+    assert 1 - within == pytest.approx(alpha, abs=1e-4)
+    assert levels((1.0,), alpha) == pytest.approx((alpha,))
+
+
+@pytest.mark.parametrize("looks", [2, 4, 10, 20])
+def test_the_chance_that_any_look_rejects_is_alpha(looks):
+    steps = np.random.default_rng(looks).normal(size=(200_000, looks))
+    motion = np.cumsum(steps, axis=1) / np.sqrt(np.arange(1, looks + 1))
+    heights = stats.norm.isf(np.array(levels(shares(looks), 0.05)) / 2)
+    rejected = (np.abs(motion) > heights).any(axis=1).mean()
+    assert rejected == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 200_000))
+
+
+@given(looks=st.integers(1, 10), data=st.data(), p=st.floats(1e-12, 0.4), alpha=st.floats(1e-6, 0.4))
+def test_what_p_says_of_all_looks_is_what_the_level_says_of_p(looks, data, p, alpha):
+    level = LookLevel(shares(looks)[: data.draw(st.integers(1, looks))])
+    assume(abs(p - level.nominal(alpha)) > 1e-6 * p)
+    assert (level.overall(p) < alpha) == (p < level.nominal(alpha))
+    assert p <= level.overall(p) * (1 + 1e-9)
+
+
+def test_a_run_that_is_looked_at_once_has_all_of_alpha():
+    assert ONCE.nominal(0.05) == ONCE.overall(0.05) == 0.05
 
 
 @pytest.mark.parametrize(("share", "alpha"), [(0, 0.05), (1.5, 0.05), (0.5, 0), (0.5, 1), (math.nan, 0.05)])
@@ -74,7 +112,6 @@ def test_the_order_is_the_seeds():
         {"ends": []},
         {"ends": [3, 3, 10]},
         {"ends": [3, 6, 9]},
-        {"levels": [0.1]},
         {"order": ["a"] * 10},
         {"order": None},
         {"ends": 3},
@@ -96,7 +133,7 @@ def test_how_far_a_run_has_come(done, part):
     reached = sum(end <= done for end in looks.ends)
     assert (found.reached, found.planned, found.stopped) == (reached, 3, False)
     assert found.between == (reached == 0 or (reached < 3 and (done > looks.ends[reached - 1] or bool(part))))
-    assert found.level == looks.levels[reached if found.between else reached - 1]
+    assert found.level == looks.level(reached + found.between).nominal(0.05)
     assert found.tasks == (looks.ends[reached - 1] if reached else 0)
 
 
@@ -117,3 +154,25 @@ def test_a_run_is_decided_when_every_pair_is():
     assert not all_decided(compare([*good, *bad], [arm("a"), arm("b"), arm("c")]))  # no trial of c
     assert not all_decided(compare(good, [arm("a")]))
     assert not all_decided(compare([*good, *bad], [arm("a"), arm("b", "stubborn")]))  # nothing to compare
+
+
+def test_a_verdict_once_reached_is_kept():
+    """Ten tasks show that a is better; what comes later is all the other way."""
+    looks = planned(40, 4)
+    early = looks.seen(1)
+    records = [
+        Record(name, "s", "d", task, 0, 0, "scored", scores={"accuracy": float((name == "a") == (task in early))})
+        for task in looks.order
+        for name in "ab"
+    ]
+    arms = [arm("a"), arm("b")]
+
+    def after(done: int) -> tuple[str, int | None]:
+        here = [record for record in records if record.task in looks.order[:done]]
+        at = looked(looks, Counter(record.task for record in here), 2, 0.4)
+        found = compare_at_looks(here, arms, looks, at, alpha=0.4, margin=0.02)
+        return next((pair.verdict.word, pair.look) for pair in found.pairs if pair.metric == "accuracy")
+
+    assert after(5) == ("undecided", None)
+    assert {after(done) for done in (10, 15, 20, 40)} == {("better", 1)}
+    assert compare(records, arms, alpha=0.4).pairs[0].verdict.word == "worse"

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +166,9 @@ def test_arms_and_pairs_are_the_comparison(drawn):
         assert (row["a"], row["b"], row["metric"]) == (render_value(pair.a), render_value(pair.b), pair.metric)
         assert (row["difference"], row["difference_low"]) == (pair.difference.value, pair.difference.low)
         assert (row["p_holm"], row["verdict"]) == (pair.p_holm, pair.verdict.word)
-        for name in ("tasks", "repeats", "trials", "cost_usd", "to_show"):
-            assert same(row[f"needed.{name}"], None if pair.needed is None else getattr(pair.needed, name))
+        for size, name in product(("fewer", "more"), ("tasks", "trials", "cost_usd", "chance")):
+            told = None if pair.outlook is None else getattr(getattr(pair.outlook, size), name)
+            assert same(row[f"outlook.{size}.{name}"], told)
 
 
 @settings(max_examples=30)

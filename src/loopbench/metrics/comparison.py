@@ -17,15 +17,12 @@ from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
 from .families import judge_family
+from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip
-from .power import Needed, needed, spread
+from .power import spread
 from .record import RECORDING, Record
-from .statistics import (
-    ALPHA,
-    Interval,
-    Verdict,
-    verdict,
-)
+from .spending import ONCE, LookLevel
+from .statistics import ALPHA, Interval, Verdict, verdict
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
@@ -105,9 +102,12 @@ class Pair:
     """In the metric's unit."""
     verdict: Verdict
     level: float
-    """At which the family tested this pair: alpha where it is the only one. `difference` holds 0 iff p_holm >= alpha."""
-    needed: Needed | None = None
-    """What would decide accuracy, where it is undecided. None too where no number of tasks is likely to."""
+    """At which the family tested this pair: alpha where it is the only one, and the run is looked at once. `difference` holds 0 iff
+    p_holm >= alpha."""
+    outlook: Outlook | None = None
+    """What more tasks are likely to decide of accuracy, where it is undecided. None too where too many would be needed."""
+    look: int | None = None
+    """The look at the run that decided it, whose numbers these are; None in a run without looks, and where it is undecided."""
 
     @property
     def family(self) -> Literal["primary", "secondary"]:
@@ -128,7 +128,8 @@ class Pair:
             "margin": self.margin,
             "verdict": self.verdict.word,
             "within_margin": self.verdict.within_margin,
-            "needed": None if self.needed is None else self.needed.to_json(),
+            "outlook": None if self.outlook is None else self.outlook.to_json(),
+            "look": self.look,
         }
 
 
@@ -144,6 +145,7 @@ class Comparison:
     """Faults did not land as scheduled, an arm ran and no trial of it could be scored, or a recording lacked what was asked: no
     verdict of this run holds."""
     alpha: float
+    """Of each family, over all looks."""
     margin: float
     remarks: tuple[str, ...] = ()
     """What else a reader has to know, such as the look at which a run was stopped."""
@@ -164,26 +166,34 @@ class Comparison:
 
 
 def compare(
-    records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN, paired: bool = True
+    records: Sequence[Record],
+    arms: Sequence[ArmInfo],
+    *,
+    alpha: float = ALPHA,
+    margin: float = MARGIN,
+    paired: bool = True,
+    look: LookLevel = ONCE,
 ) -> Comparison:
     """Compare arms from one record per trial; without `paired` no pairs, whose number grows with the square of the arms'.
+
+    `look`: at which of several looks at the run; verdicts are at alpha over all looks, intervals at this look's level.
 
     Raises ValueError for two arms of one name, a record of an arm that is not listed, or arms of one suite whose records come from
     different versions of it.
     """
-    by_arm = _by_arm(records, arms)
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], alpha)) for info in arms)
+    by_arm, level = _by_arm(records, arms), look.nominal(alpha)
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], level)) for info in arms)
     matched = [(a.arm, b.arm) for a, b in combinations(arms, 2) if paired and _comparable(a, b)]
     pairs: list[Pair] = []
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
-        found = family(metric, tests, alpha)
-        pairs.extend(_with_needed(found, scores, by_arm, alpha) if metric == PRIMARY else found)
+        found = family(metric, tests, alpha, look)
+        pairs.extend(_with_outlook(found, scores, by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in records)
     lacking = [f"{unrecorded} trials asked what the recording does not have; the run is invalid."] if unrecorded else []
-    warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, alpha)]
+    warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, level)]
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
     invalid = short or bool(unrecorded)
     return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin)
@@ -212,14 +222,14 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, rea
     return PairTest(PairedFlip(d, clusters, reach=None), margin * mean)
 
 
-def family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float) -> list[Pair]:
+def family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float, look: LookLevel = ONCE) -> list[Pair]:
     """The pairs of one metric, decided together; without those that could not be tested."""
-    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha)
+    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha, look)
 
 
-def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float) -> list[Pair]:
+def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float, look: LookLevel = ONCE) -> list[Pair]:
     """The same where two arms may meet more than once."""
-    judgements = judge_family([(test.flip, test.margin) for _, test in tests], alpha)
+    judgements = judge_family([(test.flip, test.margin) for _, test in tests], alpha, look)
     pairs = []
     for (names, test), own in zip(tests, judgements, strict=True):
         advantage = own.difference.value if metric in _SCORES else -own.difference.value
@@ -230,7 +240,7 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
 
 def undecided(pair: Pair) -> Pair:
     """The same, nothing being decided yet."""
-    return replace(pair, verdict=Verdict("undecided", within_margin=False), needed=None)
+    return replace(pair, verdict=Verdict("undecided", within_margin=False), outlook=None)
 
 
 def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, list[Record]]:
@@ -253,10 +263,10 @@ def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
     return (a.suite, a.profile) == (b.suite, b.profile)
 
 
-def _with_needed(
+def _with_outlook(
     pairs: Sequence[Pair], scores: Mapping[str, TaskValues], by_arm: Mapping[str, Sequence[Record]], alpha: float
 ) -> list[Pair]:
-    """Undecided pairs with what would decide them, at the level that the family leaves the first of them for sure (alpha/m)."""
+    """Undecided pairs with what may decide them, at the level that the family leaves the first of them for sure (alpha/m)."""
     prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
     made = []
     for pair in pairs:
@@ -264,7 +274,7 @@ def _with_needed(
         if varies is not None:
             a, b = prices[pair.a], prices[pair.b]
             price = None if a is None or b is None else (a + b) / 2
-            pair = replace(pair, needed=needed(varies, margin=pair.margin, alpha=alpha / len(pairs), cost_usd=price))
+            pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha / len(pairs), cost_usd=price))
         made.append(pair)
     return made
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .paired import PairedFlip
+from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval
 
 
@@ -40,20 +41,24 @@ class PairDecision:
     p_within_holm: float
     """Adjusted p of the two one-sided tests against the margin."""
     level: float
-    """At which the family tested for a difference; alpha where it has one pair."""
+    """At which the family tested for a difference; where it has one pair and is looked at once, alpha."""
 
 
-def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA) -> list[PairDecision]:
+def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA, look: LookLevel = ONCE) -> list[PairDecision]:
     """Decide for all pairs together whether they differ, and whether they lie within their margins; `tests`: pair, margin.
 
     Holm's steps (1979) over both tests of all pairs, with as many true nulls as there can be (Shaffer 1986): a difference cannot be
     0 and reach the margin at once, so that m pairs have at most m true nulls, not 2m, and a pair counts until both of its
     nulls are rejected. Each interval is at the level at which its pair was tested, or the first one that was not rejected.
+
+    At one `look` of several, each p is first what it says of all looks (`LookLevel.overall`), and levels are those of that look.
+    The same boundary serves both tests: it is exact for the two-sided one, and keeps a little of alpha for one-sided ones.
     """
     p_values = [(pair.p_difference, pair.p_within(margin)) for pair, margin in tests]
+    steps = _steps([(look.overall(p), look.overall(within)) for p, within in p_values], alpha)
     return [
-        PairDecision(pair.interval(step.level), p, step.p_holm, within.p_holm, step.level)
-        for (pair, _), (p, _), (step, within) in zip(tests, p_values, _steps(p_values, alpha), strict=True)
+        PairDecision(pair.interval(level := look.nominal(step.level)), p, step.p_holm, within.p_holm, level)
+        for (pair, _), (p, _), (step, within) in zip(tests, p_values, steps, strict=True)
     ]
 
 

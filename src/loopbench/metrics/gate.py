@@ -18,8 +18,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .families import HolmStep, holm_steps
+from .outlook import Outlook, gate_outlook
 from .paired import PairedFlip
-from .power import Needed, needed_for_gate, spread
+from .power import Levels, Spread, spread
 from .statistics import ALPHA, log_ratios
 from .summary import METRICS, PRIMARY, TaskValues
 from .sums import MAX_LOG, PairedSums
@@ -86,8 +87,8 @@ class GateLine:
     outcome: LineOutcome
     worse: bool
     """Shown to be worse, be it within the margin."""
-    needed: Needed | None = None
-    """What it would take, were what was seen the truth; None where it is decided, or that cannot be said."""
+    outlook: Outlook | None = None
+    """What more tasks are likely to decide; None where it is decided, or too many would be needed."""
     typical: float | None = None
     """How many times as much a typical task takes: the geometric mean over tasks of run / baseline. None for accuracy."""
 
@@ -113,23 +114,23 @@ class GateLine:
             "p_holm": self.p_holm,
             "p_beyond": self.p_beyond,
             "worse": self.worse,
-            "needed": None if self.needed is None else self.needed.to_json(),
+            "outlook": None if self.outlook is None else self.outlook.to_json(),
         }
 
 
 def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
-    """Decide all lines together, and say of the undecided ones what it would take.
+    """Decide all lines together, and say of the undecided ones what more tasks are likely to.
 
     Raises ValueError for a bad level or margin, an unknown metric, or no task in common.
     """
     return tuple(
-        replace(line, needed=_needed(item, alpha, len(held))) if line.outcome == "undecided" else line
+        replace(line, outlook=_outlook(item, alpha, len(held))) if line.outcome == "undecided" else line
         for item, line in zip(held, decide(held, alpha), strict=True)
     )
 
 
 def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
-    """Judge as `judge_lines` does, without what it would take."""
+    """Judge as `judge_lines` does, without that."""
     check_level(alpha)
     found = [_change(item) for item in held]
     adjusted = holm_steps([change.p_worse for change in found], alpha)
@@ -233,26 +234,24 @@ def _typical(held: Held) -> float:
     return math.exp(mean) if mean < MAX_LOG else math.inf
 
 
-def _needed(held: Held, alpha: float, lines: int) -> Needed | None:
+def _outlook(held: Held, alpha: float, lines: int) -> Outlook | None:
     is_score = held.metric == PRIMARY
-    run, baseline = (held.run, held.baseline) if is_score else _as_advantage(held)
-    found = spread(run, baseline, scores=is_score)
+    found = spread(held.run, held.baseline) if is_score else _spread_of_sums(held)
     if found is None:
         return None
     margin = held.margin if is_score else math.log1p(held.margin)
-    level = alpha if found.difference > -margin else alpha / lines  # a pass is not adjusted, Holm's first step is
-    return needed_for_gate(found, margin=margin, alpha=level, cost_usd=held.cost_usd)
+    return gate_outlook(found, margin=margin, levels=Levels(alpha / lines, alpha), cost_usd=held.cost_usd)
 
 
-def _as_advantage(held: Held) -> tuple[TaskValues, TaskValues]:
-    """Run and baseline trial by trial as -log, a 0 as in `log_ratios`: more is better, and a difference is a ratio's logarithm."""
-    sides = (held.run, held.baseline)
-    positive = [value for side in sides for values in side.values.values() for value in values if value > 0]
-    least = min(positive, default=2.0) / 2
+def _spread_of_sums(held: Held) -> Spread | None:
+    """How -log(Σrun/Σbaseline) varies: by the amounts' shares of their mean (delta method). None where a side took nothing."""
+    tasks = _tasks(held)
+    means = [math.fsum(side.means[task] for task in tasks) / len(tasks) for side in (held.run, held.baseline)]
+    if not all(means):
+        return None
     run, baseline = (
-        TaskValues(
-            {task: [-math.log(max(value, least)) for value in values] for task, values in side.values.items()}, side.clusters
-        )
-        for side in sides
+        TaskValues({task: [-value / mean for value in side.values[task]] for task in tasks}, side.clusters)
+        for side, mean in zip((held.run, held.baseline), means, strict=True)
     )
-    return run, baseline
+    found = spread(run, baseline, scores=False)
+    return None if found is None else replace(found, difference=math.log(means[1] / means[0]))

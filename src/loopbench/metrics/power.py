@@ -10,14 +10,15 @@ Normal approximations throughout; `benchmarks/power_check.py` holds them against
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, special  # its distribution functions; the classes of scipy.stats take 50 µs per call
 
-from .statistics import ALPHA, clustered_error, standard_error, unit_count
+from .statistics import ALPHA, Floats, clustered_error, standard_error, unit_count, unit_values
 from .summary import TaskValues
 
 POWER = 0.8
@@ -53,6 +54,8 @@ class Spread:
     """The values lie in [0, 1]."""
     icc: float = 0.0
     """Correlation of differences within a template; 0 where tasks share none."""
+    df: float = math.inf
+    """Degrees of freedom of the variance: how sure it is; infinite where it is known."""
 
     @property
     def design_effect(self) -> float:
@@ -62,34 +65,24 @@ class Spread:
     def variance(self, repeats: int, difference: float = 0.0) -> float:
         """Return the variance of one unit's difference at so many trials per task and arm.
 
-        `difference`: a true one that is supposed; among scores it may consist of whole tasks won or lost, and so brings a variance
-        of |δ|(1-|δ|) between units.
+        `difference`: a true one that is supposed; means of 0/1 scores differ by multiples of 1/repeats, so that no difference δ
+        comes with less than |δ|/repeats - δ².
         """
-        supposed = abs(difference) * (1 - abs(difference)) if self.scores else 0.0
-        return max(max(self.between, supposed) + (self.within_a + self.within_b) / repeats, self.floor)
+        least = abs(difference) / repeats - difference**2 if self.scores and self.units == self.tasks else 0.0
+        return max(self.between + (self.within_a + self.within_b) / repeats, self.floor, least)
+
+    def plausible(self, variance: float) -> Floats:
+        """Variances that the true one may be where it was estimated as `variance`, all equally likely."""
+        if math.isinf(self.df):
+            return np.array([variance])
+        return np.asarray(variance * self.df / special.chdtri(self.df, _TAILS), dtype=np.float64)
 
     def step(self, repeats: int) -> float:
         """Half the distance between two sums of differences, where scores are 0 or 1; 0 otherwise."""
         return 1 / repeats if self.scores else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """What it would take to decide a pair, or a gate."""
-
-    tasks: int
-    """In all."""
-    repeats: int
-    trials: int
-    """Trials of both arms together; for a gate, of the new run."""
-    cost_usd: float | None
-    """None where no price is known."""
-    to_show: Literal["difference", "equivalence"]
-    """For a gate: a regression, or that nothing is worse by the margin."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
+_TAILS = (np.arange(5) + 0.5) / 5
 
 
 def design_effect(size: float, icc: float) -> float:
@@ -149,13 +142,11 @@ def regression_power(
 ) -> float:
     """Return the chance that the gate says regression of a true advantage (a drop is a negative one).
 
-    It does so where its upper bound lies below 0, the sign-flip test agrees, and it does not pass.
+    It does so where the sign-flip test shows the run worse, and it does not pass.
     """
-    center, deviation, half = _interval(units, difference, variance, levels.regression, scores)
-    passing_half = _interval(units, difference, variance, levels.passing, scores)[2]
-    passing = _passing(units, passing_half, margin, levels.passing, scores)
-    bound = _below(min(-half, passing), center, deviation)
-    return min(bound, difference_power(units, difference, variance, 2 * levels.regression, step=step))
+    center, deviation, half = _interval(units, difference, variance, levels.passing, scores)
+    fails = _below(_passing(units, half, margin, levels.passing, scores), center, deviation)
+    return min(fails, difference_power(units, min(difference, 0.0), variance, 2 * levels.regression, step=step))
 
 
 def fewest_units(power_of: Callable[[int], float], power: float = POWER) -> int | None:
@@ -218,6 +209,7 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
         floor=_unseen(units, scores),
         scores=scores,
         icc=_icc(d, units, error),
+        df=_degrees(unit_values(np.array(d), clusters)),
     )
 
 
@@ -244,76 +236,28 @@ def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
         within_known=found is not None,
         floor=0.0,
         scores=scores,
+        df=units - 1.0,
     )
 
 
 def units_to_decide(varies: Spread, repeats: int, margin: float, alpha: float = ALPHA, power: float = POWER) -> int | None:
-    """Units with which a difference of the margin is shown, and equal arms are shown equivalent; None where none suffice."""
-    supposed, equal, step = varies.variance(repeats, margin), varies.variance(repeats), varies.step(repeats)
-    shown = fewest_units(lambda n: difference_power(n, margin, supposed, alpha, step=step), power)
-    within = fewest_units(lambda n: equivalence_power(n, 0.0, equal, margin, alpha, scores=varies.scores), power)
+    """Units with which a difference of the margin is shown, and equal arms are shown equivalent; None where none suffice.
+
+    Power is that of a fresh run: its mean over the variances that the pilot leaves possible.
+    """
+    step, scores = varies.step(repeats), varies.scores
+    supposed, equal = varies.plausible(varies.variance(repeats, margin)), varies.plausible(varies.variance(repeats))
+    shown = fewest_units(lambda n: _mean(difference_power(n, margin, float(v), alpha, step=step) for v in supposed), power)
+    within = fewest_units(lambda n: _mean(equivalence_power(n, 0.0, float(v), margin, alpha, scores=scores) for v in equal), power)
     return None if shown is None or within is None else max(shown, within)
 
 
 def units_to_pass(varies: Spread, repeats: int, margin: float, alpha: float = ALPHA, power: float = POWER) -> int | None:
-    """Units with which the gate passes a loop that does no harm; None where none suffice."""
-    variance = varies.variance(repeats)
-    return fewest_units(lambda n: pass_power(n, 0.0, variance, margin, alpha, scores=varies.scores), power)
-
-
-def needed(
-    found: Spread, *, margin: float, alpha: float = ALPHA, power: float = POWER, cost_usd: float | None = None
-) -> Needed | None:
-    """What an undecided pair would take to be decided, were the observed difference the true one: to show it, or to show that it is
-    within the margin, whichever takes fewer tasks; None where neither can be said.
-
-    `alpha`: the level of one test; of a pair among m, alpha / m is safe (Holm's first step). `cost_usd`: of one trial, a mean over
-    both arms. Tasks of templates are counted with as many to a template as there were.
-    """
-    repeats = found.repeats
-    d, variance, step = found.difference, found.variance(repeats), found.step(repeats)
-    ways: dict[Literal["difference", "equivalence"], Callable[[int], float]] = {
-        "difference": lambda n: difference_power(n, d, variance, alpha, step=step),
-        "equivalence": lambda n: equivalence_power(n, d, variance, margin, alpha, scores=found.scores),
-    }
-    return _cheapest(found, ways, power, arms=2, cost_usd=cost_usd)
-
-
-def needed_for_gate(
-    found: Spread, *, margin: float, alpha: float = ALPHA, power: float = POWER, cost_usd: float | None = None
-) -> Needed | None:
-    """What an undecided gate would take, were the observed advantage the true one: to pass where it lies above -margin, else to say
-    regression; None where that cannot be said.
-
-    `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit, of ratios log(1 + margin).
-    """
-    repeats, levels = found.repeats, Levels(alpha, alpha)
-    d, variance, step = found.difference, found.variance(repeats), found.step(repeats)
-    ways: dict[Literal["difference", "equivalence"], Callable[[int], float]]
-    if d > -margin:
-        ways = {"equivalence": lambda n: pass_power(n, d, variance, margin, alpha, scores=found.scores)}
-    else:
-        ways = {"difference": lambda n: regression_power(n, d, variance, margin, levels, scores=found.scores, step=step)}
-    return _cheapest(found, ways, power, arms=1, cost_usd=cost_usd)
-
-
-def _cheapest(
-    found: Spread,
-    ways: dict[Literal["difference", "equivalence"], Callable[[int], float]],
-    power: float,
-    *,
-    arms: int,
-    cost_usd: float | None,
-) -> Needed | None:
-    """The way that takes the fewest tasks, and always more than there were: those did not decide."""
-    plans = []
-    for to_show, power_of in ways.items():
-        units = fewest_units(power_of, power)
-        if units is not None:
-            tasks = max(tasks_of(units, found), found.tasks + 1)
-            trials = arms * tasks * found.repeats
-            plans.append(Needed(tasks, found.repeats, trials, _times(cost_usd, trials), to_show))
-    return min(plans, key=lambda plan: plan.tasks, default=None)
+    """Units with which the gate passes a loop that does no harm, power as in `units_to_decide`; None where none suffice."""
+    variances = varies.plausible(varies.variance(repeats))
+    return fewest_units(
+        lambda n: _mean(pass_power(n, 0.0, float(v), margin, alpha, scores=varies.scores) for v in variances), power
+    )
 
 
 def tasks_of(units: int, found: Spread) -> int:
@@ -322,6 +266,20 @@ def tasks_of(units: int, found: Spread) -> int:
 
 
 # --- parts ---
+
+
+def _mean(chances: Iterable[float]) -> float:
+    found = list(chances)
+    return math.fsum(found) / len(found)
+
+
+def _degrees(units: Floats) -> float:
+    """Degrees of freedom of the units' variance, 2/(κ - 1) for each: it is less sure where few units differ much."""
+    apart = (units - units.mean()) ** 2
+    if not apart.any():
+        return len(units) - 1.0
+    kurtosis = float((apart**2).mean() / apart.mean() ** 2)
+    return min(max(2 * len(units) / max(kurtosis - 1, 1e-9), 3.0), len(units) - 1.0) if len(units) > 3 else 1.0
 
 
 def _within(tasks: Sequence[Sequence[float]]) -> float | None:
@@ -374,6 +332,7 @@ def _passing(units: int, half: float, margin: float, alpha: float, scores: bool)
     return max(half - margin, _least_mean(units, margin, alpha) * units / (units + PSEUDO_UNITS))
 
 
+@lru_cache(maxsize=4096)
 def _least_mean(units: int, margin: float, alpha: float) -> float:
     """The mean difference from which on so few units are lost that a loss of the margin is refuted."""
     if (1 - margin) ** units >= alpha:
@@ -400,7 +359,3 @@ def _fewest_signs(alpha: float) -> int:
 def _z(tail: float) -> float:
     """The normal quantile with so much above it."""
     return -float(special.ndtri(tail))
-
-
-def _times(cost_usd: float | None, trials: int) -> float | None:
-    return None if cost_usd is None else cost_usd * trials

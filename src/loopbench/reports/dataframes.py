@@ -75,8 +75,8 @@ class Loaded:
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
-        """A row per pair of arms and metric: a minus b with its interval, p values, the verdict and what would decide it."""
-        return self._table([_flat(_without_none(pair.to_json(), "needed")) for pair in self.comparison.pairs], _PAIRS)
+        """A row per pair of arms and metric: a minus b with its interval, p values, the verdict and what is likely to decide it."""
+        return self._table([_flat(_without_none(pair.to_json(), "outlook")) for pair in self.comparison.pairs], _PAIRS)
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
@@ -272,9 +272,9 @@ _PAIRS = {
     **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
     "verdict": "string",
     "within_margin": "bool",
-    **dict.fromkeys(("needed.tasks", "needed.repeats", "needed.trials"), "Int64"),
-    "needed.cost_usd": "float64",
-    "needed.to_show": "string",
+    **dict.fromkeys(("outlook.repeats", "look"), "Int64"),
+    **{f"outlook.{size}.{name}": "Int64" for size in ("fewer", "more") for name in ("tasks", "trials")},
+    **{f"outlook.{size}.{name}": "float64" for size in ("fewer", "more") for name in ("cost_usd", "chance")},
 }
 _EFFECTS = {
     **dict.fromkeys(("term", "kind", "metric", "profile"), "string"),

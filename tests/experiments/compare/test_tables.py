@@ -15,9 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.compare.tables import needed_in_words, notes, tables, to_csv, to_markdown, verdicts
+from loopbench.experiments.compare.tables import notes, outlook_in_words, tables, to_csv, to_markdown, verdicts
 from loopbench.metrics.comparison import ArmInfo, Comparison, Pair, compare
-from loopbench.metrics.power import Needed
+from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import Views, views
@@ -247,8 +247,8 @@ def test_a_verdict_names_the_most_accurate_arm_and_how_sure_that_is(compared):
     (pair,) = [pair for pair in comparison.pairs if pair.family == "primary"]
     words = {"undecided": "undecided against", "equivalent": "equivalent to"}.get(pair.verdict.word, "better than")
     assert line.endswith(f"{words} {'b' if best.info.arm == 'a' else 'a'}")
-    assert pair.needed is not None
-    assert open_line == f"Undecided between b and a: {needed_in_words(pair.needed)}"
+    assert pair.outlook is not None
+    assert open_line == f"Undecided between b and a: {outlook_in_words(pair.outlook)}"
 
 
 def test_open_verdicts_between_equal_means_are_ties(compared):
@@ -292,14 +292,21 @@ def test_a_run_whose_faults_did_not_land_says_that_it_is_invalid(record):
 
 
 @pytest.mark.parametrize(
-    ("needed", "said"),
+    ("outlook", "said"),
     [
-        (Needed(480, 1, 960, 3.1, "difference"), "480 tasks × 1, 960 trials, about $3.10, would show a difference this large"),
-        (Needed(12_000, 5, 120_000, None, "equivalence"), "12,000 tasks × 5, 120,000 trials, would show that they are equivalent"),
+        (
+            Outlook(1, Chance(480, 960, 3.1, 0.52), Chance(2_100, 4_200, 13.02, 0.81)),
+            "with 480 tasks × 1 (960 trials, about $3.10), the chance that this comparison decides is about 50 %; "
+            "with 2,100 (4,200 trials, about $13.02), about 80 %",
+        ),
+        (
+            Outlook(5, Chance(120, 1_200, None, 0.999), Chance(120, 1_200, None, 0.999)),
+            "with 120 tasks × 5 (1,200 trials), the chance that this comparison decides is about 95 %",
+        ),
     ],
 )
-def test_a_plan_in_words(needed, said):
-    assert needed_in_words(needed) == said
+def test_an_outlook_in_words(outlook, said):
+    assert outlook_in_words(outlook) == said
 
 
 @pytest.mark.parametrize(
@@ -315,9 +322,9 @@ def test_the_nearest_plans_come_first_and_many_are_counted(compared):
     line, *plans, rest = verdicts(comparison)
     assert "undecided against" in line
     assert len(plans) == 4
-    tasks = [int(plan.split(": ")[1].split(" tasks")[0].replace(",", "")) for plan in plans]
+    tasks = [int(plan.split(": with ")[1].split(" tasks")[0].replace(",", "")) for plan in plans]
     assert tasks == sorted(tasks)
-    assert rest == "Undecided between arm 1 and 3 others: more than that"
+    assert rest == "Undecided between arm 1 and 3 others: that takes more tasks"
 
 
 # --- one pair in words ---

@@ -74,8 +74,8 @@ def test_a_little_is_undecided_with_what_it_would_take(altered, baseline):
     judged = judge(altered(failing(task(1))), baseline)
     assert judged.outcome == "undecided"
     (line,) = [line for line in judged.lines if line.outcome == "undecided"]
-    assert line.needed is not None
-    assert line.needed.tasks > 12
+    assert line.outlook is not None
+    assert line.outlook.fewer.tasks > 12
 
 
 def test_within_a_wide_margin_it_passes(altered, baseline):
@@ -125,7 +125,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"}
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
-        "worse", "needed", "typical",
+        "worse", "outlook", "typical",
     }  # fmt: skip
     assert set(made["tasks"][0]) == {"arm", "task", "became", "was", "now", "repeat", "step", "cause", "detail", "command"}
 

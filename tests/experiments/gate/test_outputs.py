@@ -25,7 +25,7 @@ from loopbench.experiments.gate import (
 )
 from loopbench.experiments.gate.outputs import MAX_TASKS, paragraphs, table, task_lines
 from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
-from loopbench.metrics.power import Needed
+from loopbench.metrics.outlook import Chance, Outlook
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e\ud800-\udfff]")
 HOSTILE = [
@@ -43,6 +43,7 @@ HOSTILE = [
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.sampled_from(["finish/clean", "t1"])
 OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "regression", "undecided")
 NUMBER = st.sampled_from([0.0, 0.02, 0.5, 1.0, 1.25])
+OUTLOOK = Outlook(1, Chance(900, 900, 1.5, 0.5), Chance(2_000, 2_000, None, 0.8))
 
 
 @st.composite
@@ -51,9 +52,9 @@ def lines(draw: st.DrawFn, arm: str) -> GateLine:
     low = -float("inf") if metric == "accuracy" else 0.0
     bounds = draw(st.sampled_from([Bounds(1.0, 0.9, 1.1), Bounds(1.0, low, float("inf"))]))
     outcome = draw(st.sampled_from(OUTCOMES))
-    needed = draw(st.sampled_from([None, Needed(900, 2, 1800, 1.5, "equivalence"), Needed(90, 1, 90, None, "difference")]))
+    outlook = draw(st.sampled_from([None, OUTLOOK]))
     figures = (draw(NUMBER), draw(NUMBER), bounds, draw(NUMBER), 12, draw(st.sampled_from([3, 12])), 0.5, 0.0004, 0.2)
-    return GateLine(arm, metric, *figures, outcome, draw(st.booleans()), needed if outcome == "undecided" else None)
+    return GateLine(arm, metric, *figures, outcome, draw(st.booleans()), outlook if outcome == "undecided" else None)
 
 
 @st.composite
@@ -183,7 +184,7 @@ JUDGED = GateResult("regression", (), (ARM,), (CHANGE,), 4, ("a note",), Path("r
 
 
 def undecided() -> GateResult:
-    line = replace(LINE, outcome="undecided", worse=False, needed=Needed(900, 1, 900, 1.5, "equivalence"))
+    line = replace(LINE, outcome="undecided", worse=False, outlook=OUTLOOK)
     return replace(JUDGED, outcome="undecided", arms=(replace(ARM, lines=(line,)),))
 
 
@@ -202,12 +203,14 @@ def test_the_words():
 
 
 def test_the_words_of_ratios_and_of_what_it_takes():
-    steps = replace(LINE, metric="steps", baseline=4.0, run=5.0, effect=Bounds(1.25, 1.1, float("inf")), margin=0.1, units=20)
+    steps = replace(
+        LINE, metric="steps", baseline=4.0, run=5.0, effect=Bounds(1.25, 1.1, float("inf")), margin=0.1, units=20, typical=1.02
+    )
     row = table(replace(JUDGED, arms=(replace(ARM, lines=(steps,)),))).rows[0]
-    assert row[2:7] == ("4.00", "5.00", "×1.25 [1.10, –]", "×1.1", "120 in 20 templates")
+    assert row[2:8] == ("4.00", "5.00", "×1.25 [1.10, –]", "×1.02", "×1.1", "120 in 20 templates")
     assert paragraphs(undecided())[0] == (
-        "finish/clean in accuracy: were what was seen the truth, it would take 900 tasks × 1, 900 trials of the run, about $1.50, "
-        "to pass (4 times in 5)."
+        "finish/clean in accuracy: with 900 tasks × 1 (900 trials, about $1.50), the chance that this gate decides is about 50 %; "
+        "with 2,000 (2,000 trials), about 80 %."
     )
 
 

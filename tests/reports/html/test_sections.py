@@ -16,7 +16,7 @@ from loopbench.experiments.ablate.ablation import prepare as prepare_ablation
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.tables import needed_in_words
+from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
 from loopbench.experiments.optimize.prepare import prepare as prepare_optimization
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
@@ -230,7 +230,7 @@ def test_a_text_is_cut_in_its_middle():
 
 
 def test_what_deciding_takes_stands_in_the_verdict(breeze):
-    undecided = [pair for pair in breeze.comparison.pairs if pair.metric == "accuracy" and pair.needed is not None]
+    undecided = [pair for pair in breeze.comparison.pairs if pair.metric == "accuracy" and pair.outlook is not None]
     assert undecided
     said = str(of(breeze, "verdict").blocks)
     best = set()
@@ -239,7 +239,7 @@ def test_what_deciding_takes_stands_in_the_verdict(breeze):
         best.add(max(arms, key=lambda arm: arm.summary.accuracy.value).info.arm)
     for pair in undecided:
         if {pair.a, pair.b} & best:
-            assert needed_in_words(pair.needed) in said
+            assert outlook_in_words(pair.outlook) in said
 
 
 def test_arms_without_a_common_task_are_not_set_against_each_other(breeze):

@@ -74,7 +74,7 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
         "suite_problems": quick_problems(suite, tasks),
     }
     if config.looks is not None:
-        parts["looks"] = Looks.planned([task.id for task in tasks], config.looks, config.alpha, config.seed)
+        parts["looks"] = Looks.planned([task.id for task in tasks], config.looks, config.seed)
     manifest = manifest_of(config, suite, tasks, arms).model_copy(update=parts)
     folder = new_folder(config.runs, suite.name) if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)

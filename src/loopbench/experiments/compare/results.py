@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loopbench.metrics.comparison import Comparison, compare, undecided
+from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.record import Record, records_digest
-from loopbench.metrics.sequential import Looked, Looks, all_decided, looked
+from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from loopbench.metrics.views import Views, views
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
@@ -67,11 +67,16 @@ class Results:
         seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
         return f"{suite.name} {suite.version}: {suite.tasks} tasks × {repeats}{seed}{state}"
 
+    @property
+    def level(self) -> float:
+        """Of a single test or interval: alpha, or of a run that is looked at on its way what is left of it at this look."""
+        return self.comparison.alpha if self.looked is None else self.looked.level
+
     @cached_property
     def views(self) -> Views:
         """Accuracy against cost, equal budgets, repeats, confidence; computed when first asked for."""
         compared = self.comparison
-        return views(self.records, [arm.info for arm in compared.arms], alpha=compared.alpha, margin=compared.margin)
+        return views(self.records, [arm.info for arm in compared.arms], alpha=self.level, margin=compared.margin)
 
     @cached_property
     def traces(self) -> TracesSize:
@@ -98,15 +103,17 @@ def results(folder: Path) -> Results:
     settings, arms = manifest.settings, [arm.info(manifest.suite.name) for arm in manifest.arms]
     try:
         at = None if manifest.looks is None else looked_at(manifest.looks, records, manifest)
-        alpha, paired = settings.alpha if at is None else at.level, not manifest.is_ablation or len(arms) <= MAX_PAIRED
-        compared = compare(records, arms, alpha=alpha, margin=settings.margin, paired=paired)
+        if manifest.looks is None or at is None:
+            paired = not manifest.is_ablation or len(arms) <= MAX_PAIRED
+            compared = compare(records, arms, alpha=settings.alpha, margin=settings.margin, paired=paired)
+        else:
+            compared = compare_at_looks(records, arms, manifest.looks, at, alpha=settings.alpha, margin=settings.margin)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
     compared = replace(compared, warnings=(*compared.warnings, *_warnings(manifest)), remarks=tuple(_remarks(manifest)))
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
-        pairs = tuple(map(undecided, compared.pairs)) if at.between else compared.pairs
-        compared = replace(compared, remarks=(at.remark, *compared.remarks), pairs=pairs)
+        compared = replace(compared, remarks=(at.remark, *compared.remarks))
     return Results(folder, manifest, tuple(records), compared, at)
 
 
@@ -132,4 +139,4 @@ def find_record(found: Results, trial: str) -> Record:
 def looked_at(looks: Looks, records: Sequence[Record], manifest: Manifest) -> Looked:
     """Return how far a run has come on its plan of looks."""
     per_task = len(manifest.arms) * manifest.settings.repeats
-    return looked(looks, Counter(record.task for record in records), per_task)
+    return looked(looks, Counter(record.task for record in records), per_task, manifest.settings.alpha)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
-from loopbench.metrics.power import Needed
+from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
@@ -57,18 +57,27 @@ def verdicts(comparison: Comparison) -> list[str]:
 
 
 def _open(pairs: Sequence[tuple[str, Pair]], best: str) -> list[str]:
-    """Return what would decide the open ones among an arm's pairs, the nearest to a decision first."""
-    plans = sorted(((pair.needed, name) for name, pair in pairs if pair.needed is not None), key=lambda plan: plan[0].tasks)
-    lines = [f"Undecided between {best} and {name}: {needed_in_words(needed)}" for needed, name in plans[:MAX_PLANS]]
+    """Return what is likely to decide the open ones among an arm's pairs, the nearest to a decision first."""
+    plans = sorted(((pair.outlook, name) for name, pair in pairs if pair.outlook is not None), key=lambda plan: plan[0].fewer.tasks)
+    lines = [f"Undecided between {best} and {name}: {outlook_in_words(outlook)}" for outlook, name in plans[:MAX_PLANS]]
     more = len(plans) - MAX_PLANS
-    return [*lines, f"Undecided between {best} and {more} others: more than that"] if more > 0 else lines
+    return [*lines, f"Undecided between {best} and {more} others: that takes more tasks"] if more > 0 else lines
 
 
-def needed_in_words(needed: Needed) -> str:
-    """`480 tasks × 1, 960 trials, about $3.10, would show a difference this large`."""
-    cost = "" if needed.cost_usd is None else f", about ${dollars(needed.cost_usd)}"
-    shown = "a difference this large" if needed.to_show == "difference" else "that they are equivalent"
-    return f"{needed.tasks:,} tasks × {needed.repeats}, {needed.trials:,} trials{cost}, would show {shown}"
+def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
+    """`with 480 tasks × 1 (960 trials), the chance that this comparison decides is about 50 %; with 2,100 (…), about 80 %`."""
+    fewer, more = outlook.fewer, outlook.more
+    said = f"with {fewer.tasks:,} tasks × {outlook.repeats} ({_spent(fewer)}), the chance that {what} is about {_chance(fewer)}"
+    return said if more == fewer else f"{said}; with {more.tasks:,} ({_spent(more)}), about {_chance(more)}"
+
+
+def _spent(size: Chance) -> str:
+    return f"{size.trials:,} trials{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
+
+
+def _chance(size: Chance) -> str:
+    """To the nearest twentieth, and never sure."""
+    return f"{min(5 * round(20 * size.chance), 95)} %"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
+from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine
-from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import METRICS
 from loopbench.text.numbers import counts
 from loopbench.text.plain_text import plain, plain_line
@@ -57,8 +57,12 @@ def table(result: GateResult) -> Table:
 
 
 def paragraphs(result: GateResult) -> list[str]:
-    """What is to be said beside the table, a line each: what it would take, what changed, what to keep in mind."""
-    said = [_what_it_takes(line.arm, line, line.needed) for line in result.lines if line.needed is not None]
+    """What is to be said beside the table, a line each: what more tasks may decide, what changed, what to keep in mind."""
+    said = [
+        f"{line.arm} in {line.metric}: {outlook_in_words(line.outlook, 'this gate decides')}."
+        for line in result.lines
+        if line.outlook is not None
+    ]
     return [_literal(line) for line in (*said, *_counted(result), *result.notes)]
 
 
@@ -217,14 +221,6 @@ def _number(line: GateLine, value: float, *, sign: bool) -> str:
 
 def _margin(line: GateLine) -> str:
     return f"×{1 + line.margin:g}" if line.is_ratio else f"-{line.margin:g}"
-
-
-def _what_it_takes(arm: str, line: GateLine, needed: Needed | None) -> str:
-    assert needed is not None
-    cost = "" if needed.cost_usd is None else f", about ${needed.cost_usd:.2f}"
-    aim = "pass" if needed.to_show == "equivalence" else "show a regression"
-    size = f"{needed.tasks} tasks × {needed.repeats}, {needed.trials} trials of the run{cost}"
-    return f"{arm} in {line.metric}: were what was seen the truth, it would take {size}, to {aim} (4 times in 5)."
 
 
 def _counted(result: GateResult) -> Iterator[str]:

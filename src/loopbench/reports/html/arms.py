@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY
-from loopbench.text.numbers import dollars, interval, p_value, short_name, verdict
+from loopbench.text.numbers import interval, p_value, short_name, verdict
 
 from .charts import accuracy, forest
 from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection
@@ -64,11 +64,11 @@ def pairs_section(comparison: Comparison) -> PageSection | None:
 
 
 def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -> Grid:
-    """Return a table with a row per pair, `arms` under their short names, and what deciding would take if known of any."""
+    """Return a table with a row per pair, `arms` under their short names, and what is likely to decide it if known of any."""
     names = {arm.info.arm: short_name(arm.info) for arm in arms}
     columns = ["a", "b", "metric", "difference", "tasks", "p", "p\u00a0(Holm)", "verdict"]
     several = len({pair.metric for pair in pairs}) > 1
-    planned = any(pair.needed is not None for pair in pairs)
+    planned = any(pair.outlook is not None for pair in pairs)
     rows = []
     for pair in pairs:
         row = [
@@ -80,19 +80,17 @@ def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -
             p_value(pair.p),
             p_value(pair.p_holm),
             verdict(pair),
-            *([_needed(pair)] if planned else []),
+            *([_outlook(pair)] if planned else []),
         ]
         rows.append(tuple(row))
     if not several:
         columns.remove("metric")
-    return Grid(caption, (*columns, *(["tasks × repeats to decide"] if planned else [])), tuple(rows))
+    return Grid(caption, (*columns, *(["tasks × repeats that may decide"] if planned else [])), tuple(rows))
 
 
-def _needed(pair: Pair) -> str:
-    """Return the sample that would decide a pair: `687 × 1 for a difference`."""
-    if pair.needed is None:
+def _outlook(pair: Pair) -> str:
+    """Return the sizes that are likely to decide a pair: `480 to 2,100 × 1`."""
+    if pair.outlook is None:
         return UNKNOWN
-    found = pair.needed
-    cost = "" if found.cost_usd is None else f", ${dollars(found.cost_usd)}"
-    goal = "a difference" if found.to_show == "difference" else "equivalence"
-    return f"{found.tasks:,} × {found.repeats} for {goal}{cost}"
+    fewer, more = pair.outlook.fewer, pair.outlook.more
+    return f"{fewer.tasks:,}{'' if fewer == more else f' to {more.tasks:,}'} × {pair.outlook.repeats}"

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import needed_in_words, notes
+from loopbench.experiments.compare.tables import notes, outlook_in_words
 from loopbench.metrics.comparison import ArmResult, Pair
-from loopbench.metrics.power import Needed
+from loopbench.metrics.outlook import Outlook
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 from loopbench.text.numbers import RELATIONS, Relation, dollars, interval, short_name, standing
@@ -28,7 +28,7 @@ class Against:
     arm: ArmResult
     relation: Relation
     within_margin: bool
-    needed: Needed | None
+    outlook: Outlook | None
 
 
 def verdict_section(results: Results, conclusions: Sequence[str] | None = None) -> PageSection:
@@ -105,7 +105,7 @@ def comparisons_with(best: ArmResult, arms: Sequence[ArmResult], pairs: Sequence
     first = best.info.arm
     own = [pair for pair in pairs if pair.metric == PRIMARY and first in (pair.a, pair.b)]
     return [
-        Against(by_name[pair.b if pair.a == first else pair.a], standing(pair, first), pair.verdict.within_margin, pair.needed)
+        Against(by_name[pair.b if pair.a == first else pair.a], standing(pair, first), pair.verdict.within_margin, pair.outlook)
         for pair in own
     ]
 
@@ -115,7 +115,7 @@ def _lines(best: ArmResult, others: Sequence[Against]) -> Iterator[str]:
         names: dict[str, list[str]] = {}
         for other in others:
             if other.relation == relation:
-                plan = "" if other.needed is None else f": {needed_in_words(other.needed)}"
+                plan = "" if other.outlook is None else f": {outlook_in_words(other.outlook)}"
                 names.setdefault(plan, []).append(_named(other))
         for plan, same in names.items():
             yield f"{words.capitalize()} {', '.join(same)}{plan}."

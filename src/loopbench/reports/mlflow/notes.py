@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import verdicts
+from loopbench.experiments.compare.tables import outlook_in_words, verdicts
 from loopbench.metrics.comparison import ArmResult, Pair
-from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY
 from loopbench.reports.html import charts
 from loopbench.reports.html.histograms import steps
 from loopbench.reports.html.page import report_html
 from loopbench.reports.html.svg import standalone
-from loopbench.text.numbers import counts, dollars, interval, p_value, relation, verdict
+from loopbench.text.numbers import counts, interval, p_value, relation, verdict
 from loopbench.text.table import markdown_cell, markdown_item
 
 from .store import MAX_TAG, clean
@@ -69,14 +68,8 @@ _COLUMNS = f"{_cells('a', 'b', 'a minus b', 'p (Holm)', 'verdict', 'to decide')}
 
 
 def _row(pair: Pair) -> str:
-    needed = "" if pair.needed is None else _plan(pair.needed)
-    return _cells(*map(markdown_cell, (pair.a, pair.b, interval(pair.difference, 3), p_value(pair.p_holm), verdict(pair), needed)))
-
-
-def _plan(needed: Needed) -> str:
-    """`687 tasks × 1, about $3.10`."""
-    cost = "" if needed.cost_usd is None else f", about ${dollars(needed.cost_usd)}"
-    return f"{needed.tasks:,} tasks × {needed.repeats}{cost}"
+    outlook = "" if pair.outlook is None else outlook_in_words(pair.outlook)
+    return _cells(*map(markdown_cell, (pair.a, pair.b, interval(pair.difference, 3), p_value(pair.p_holm), verdict(pair), outlook)))
 
 
 def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:

@@ -1,0 +1,119 @@
+"""What more tasks are likely to decide, of a comparison or a gate that is undecided: assurance (O'Hagan, Stevens & Campbell 2005).
+
+The observed difference is not taken for the true one. Power is averaged over what the run leaves possible: differences by the
+normal law around the observed one, and variances by the law of a sample's variance. So the chance that is told is that of a fresh
+run of that size, and not one that an observed effect promises. `benchmarks/power_check.py` holds it against simulated fresh runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from .power import Levels, Spread, difference_power, equivalence_power, pass_power, regression_power, tasks_of
+from .statistics import ALPHA
+
+CHANCES = (0.5, 0.8)
+"""Sizes are sought at which a decision is as likely as not, and likely."""
+MAX_TIMES = 100
+"""Sizes beyond so many times the tasks that there were are not told."""
+GROWTH = 1.25
+"""Of the sizes that are tried."""
+_DIFFERENCES = special.ndtri((np.arange(11) + 0.5) / 11)
+"""Quantiles of the normal law."""
+
+Decides = Callable[[int, float, float], float]
+"""Units, true difference and variance of a unit's difference to the chance of a decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """A size of a run, with the chance that it decides."""
+
+    tasks: int
+    """In all."""
+    trials: int
+    """Of both arms together; for a gate, of the new run."""
+    cost_usd: float | None
+    """None where no price is known."""
+    chance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A range of sizes of a fresh run, with the chance that each decides."""
+
+    repeats: int
+    fewer: Chance
+    """The smaller size: as likely as not."""
+    more: Chance
+    """The larger one: likely, or where no size that is told is, the largest."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+
+def pair_outlook(found: Spread, *, margin: float, alpha: float = ALPHA, cost_usd: float | None = None) -> Outlook | None:
+    """What would decide an undecided pair: show a difference, or that it is within the margin. None where too many tasks would.
+
+    `alpha`: the level of one test; of a pair among m, alpha / m is safe (Holm's first step). `cost_usd`: of one trial, a mean over
+    both arms.
+    """
+    step = found.step(found.repeats)
+
+    def decides(units: int, difference: float, variance: float) -> float:
+        shown = difference_power(units, difference, variance, alpha, step=step)
+        return max(shown, equivalence_power(units, difference, variance, margin, alpha, scores=found.scores))
+
+    return _outlook(found, decides, arms=2, cost_usd=cost_usd)
+
+
+def gate_outlook(found: Spread, *, margin: float, levels: Levels, cost_usd: float | None = None) -> Outlook | None:
+    """What would decide an undecided gate: pass, or show a regression. None where too many tasks would.
+
+    `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit.
+    """
+    step = found.step(found.repeats)
+
+    def decides(units: int, difference: float, variance: float) -> float:
+        worse = regression_power(units, difference, variance, margin, levels, scores=found.scores, step=step)
+        return min(1.0, worse + pass_power(units, difference, variance, margin, levels.passing, scores=found.scores))
+
+    return _outlook(found, decides, arms=1, cost_usd=cost_usd)
+
+
+def assurance(found: Spread, decides: Decides, units: int) -> float:
+    """The chance of a decision by a fresh run of so many units, over what the run leaves possible."""
+    variances = found.plausible(found.variance(found.repeats))
+    return math.fsum(
+        decides(units, found.difference + math.sqrt(float(variance) / found.units) * float(quantile), float(variance))
+        for variance in variances
+        for quantile in _DIFFERENCES
+    ) / (len(variances) * len(_DIFFERENCES))
+
+
+def _outlook(found: Spread, decides: Decides, *, arms: int, cost_usd: float | None) -> Outlook | None:
+    """The first sizes with the chances wanted, always more than there were: those did not decide."""
+    made: list[Chance] = []
+    units = found.units + 1
+    while units <= MAX_TIMES * found.units and len(made) < len(CHANCES):
+        chance = assurance(found, decides, units)
+        if chance >= CHANCES[len(made)]:
+            tasks = tasks_of(units, found)
+            trials = arms * tasks * found.repeats
+            size = Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)
+            made += [size] * sum(chance >= wanted for wanted in CHANCES[len(made) :])
+        units = max(units + 1, _plain(GROWTH * units))
+    return Outlook(found.repeats, made[0], made[-1]) if made else None
+
+
+def _plain(number: float) -> int:
+    """Rounded up to two digits."""
+    step = int(10 ** max(math.floor(math.log10(number)) - 1, 0))
+    return math.ceil(number / step) * step
