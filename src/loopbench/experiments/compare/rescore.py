@@ -186,7 +186,7 @@ class _Judge:
     def again(self, record: Record) -> Record:
         """The record as it would be had its trial been judged today. Raises RunError for one that cannot be judged."""
         task = self.tasks[record.task]
-        moved = replace(record, suite=self.suite.name, suite_digest=self.suite.digest, cluster=str(task.labels.get("cluster", "")))
+        moved = replace(record, suite=self.suite.name, suite_digest=self.suite.digest, cluster=self.suite.cluster_of(task), template=str(task.labels.get("template", "")))
         if record.status == "excluded" or (record.status == "errored" and not record.reason.startswith(SCORER)):
             return moved
         if task.quarantined:
@@ -245,7 +245,7 @@ class _Judge:
 
 def _left_out(record: Record, task: Task) -> Record:
     """Return the record of a trial whose task is quarantined."""
-    kept = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "started_at", "attempt")
+    kept = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "template", "started_at", "attempt")
     values = {name: getattr(record, name) for name in kept}
     return Record(**values, status="excluded", reason=f"quarantined: {task.quarantined}")
 
