@@ -111,7 +111,9 @@ def covered(count: int, effect: float, draws: int) -> list[float]:
 
 
 def simulated(draws: int) -> Iterator[str]:
-    heads = [f"{what}, {whose}: {units}" for what in ("arm", "pair") for whose in ("these", "others") for units in ("plain", "clustered")]
+    heads = [
+        f"{what}, {whose}: {units}" for what in ("arm", "pair") for whose in ("these", "others") for units in ("plain", "clustered")
+    ]
     yield f"| templates | design effect at {TEMPLATES[0]} templates | {' | '.join(heads)} |"
     yield "|---" * (2 + len(heads)) + "|"
     for count in TEMPLATES:

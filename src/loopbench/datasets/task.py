@@ -132,7 +132,7 @@ class Suite:
             seen.add(task.id)
 
     def cluster_of(self, task: Task) -> str:
-        """Name the unit of inference that a task belongs to: its label `cluster`, else its template where templates are clusters."""
+        """Name a task's unit of inference: its label `cluster`, else its template where templates are clusters."""
         labels = task.labels
         return str(labels.get("cluster") or (labels.get("template", "") if self.templates == "clusters" else ""))
 

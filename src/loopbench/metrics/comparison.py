@@ -232,7 +232,9 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
     for (names, test), own in zip(tests, judgements, strict=True):
         advantage = own.difference.value if metric in _SCORES else -own.difference.value
         found = verdict(advantage, own.p_holm, own.p_within_holm, alpha)
-        over = None if test.over_templates is None else replace(test.over_templates.interval(own.level), n=test.over_templates.units)
+        over = (
+            None if test.over_templates is None else replace(test.over_templates.interval(own.level), n=test.over_templates.units)
+        )
         decided = Pair(*names, metric, own.difference, test.flip.units, own.p, own.p_holm, test.margin, found, own.level)
         pairs.append(replace(decided, over_templates=over))
     return pairs

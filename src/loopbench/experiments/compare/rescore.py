@@ -186,7 +186,13 @@ class _Judge:
     def again(self, record: Record) -> Record:
         """The record as it would be had its trial been judged today. Raises RunError for one that cannot be judged."""
         task = self.tasks[record.task]
-        moved = replace(record, suite=self.suite.name, suite_digest=self.suite.digest, cluster=self.suite.cluster_of(task), template=str(task.labels.get("template", "")))
+        moved = replace(
+            record,
+            suite=self.suite.name,
+            suite_digest=self.suite.digest,
+            cluster=self.suite.cluster_of(task),
+            template=str(task.labels.get("template", "")),
+        )
         if record.status == "excluded" or (record.status == "errored" and not record.reason.startswith(SCORER)):
             return moved
         if task.quarantined:

@@ -188,10 +188,10 @@ def _over_templates(comparison: Comparison) -> Table:
     """Accuracy with tasks as units beside accuracy with templates as units, of arms and of pairs that have both."""
     arms = [(arm.info.arm, arm.summary.accuracy, arm.summary.over_templates) for arm in comparison.arms]
     pairs = [(f"{pair.a} - {pair.b}", pair.difference, pair.over_templates) for pair in comparison.pairs]
-    rows = [
-        (name, interval(plain, 3), interval(over, 3), str(over.n)) for name, plain, over in [*arms, *pairs] if over is not None
-    ]
-    return Table("Accuracy: these templates, and others like them", ("arm or pair", "these", "others like them", "templates"), tuple(rows))
+    rows = [(name, interval(plain, 3), interval(over, 3), str(over.n)) for name, plain, over in [*arms, *pairs] if over is not None]
+    return Table(
+        "Accuracy: these templates, and others like them", ("arm or pair", "these", "others like them", "templates"), tuple(rows)
+    )
 
 
 def _telling(pairs: Sequence[Pair]) -> list[Pair]:
