@@ -33,7 +33,8 @@ def box_volume(draw: random.Random, steps: Steps) -> WordProblem:
     paid = steps.call("the cents for the pump", "multiply", a=whole, b=cents)
     told = (
         f"A {place} is {long} m long, {wide} m wide and {deep} m deep.",
-        f"It is filled with {rate} cubic metres an hour; the pump rests once for {pause} minutes and costs {cents} cents a minute, rest and all.",
+        f"It is filled with {rate} cubic metres an hour.",
+        f"The pump rests once for {pause} minutes and costs {cents} cents a minute, rest and all.",
     )
     return WordProblem(
         told,
