@@ -33,8 +33,10 @@ def test_both_intervals_stand_side_by_side_and_tasks_decide() -> None:
     names = [str(task % TEMPLATES) for task in range(10 * TEMPLATES)]
     wanted = accuracy_interval([[float(int(name) < 8)] for name in names], names)
     assert arm.summary.over_templates == replace(wanted, n=TEMPLATES)
-    assert pair.over_templates is not None and pair.over_templates.n == TEMPLATES
-    assert pair.over_templates.low < pair.difference.low and pair.over_templates.high > pair.difference.high
+    assert pair.over_templates is not None
+    assert pair.over_templates.n == TEMPLATES
+    assert pair.over_templates.low < pair.difference.low
+    assert pair.over_templates.high > pair.difference.high
     assert pair == replace(plain.pairs[0], over_templates=pair.over_templates)
     assert pair.to_json()["over_templates"] == pair.over_templates.as_dict()
     assert arm.to_json()["over_templates"] == arm.summary.over_templates.as_dict()
