@@ -48,7 +48,9 @@ def effects_of(suite: str, folder: Path) -> tuple[int, list[float], list[float]]
     experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, suite=suite, tasks=TASKS, runs=folder, mlflow=False))
     run(experiment, Unwatched())
     found = results(experiment.folder)
-    arms, pairs, templates = [], [], set()
+    arms: list[float | None] = []
+    pairs: list[float | None] = []
+    templates: set[str] = set()
     for profile in PROFILES:
         names = [arm.info.arm for arm in found.comparison.arms if arm.info.profile == profile]
         scores = [task_values([r for r in found.records if r.arm == name], METRICS[PRIMARY]) for name in names]
@@ -130,7 +132,7 @@ def main() -> None:
     for name, table in made.items():
         if given.write:
             pattern = re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-            text = pattern.sub(lambda found, table=table: f"{found[1]}\n{table}\n\n{found[2]}", text)
+            text = pattern.sub(rf"\g<1>\n{table}\n\n\g<2>", text)
         else:
             print(table, end="\n\n")
     if given.write:
