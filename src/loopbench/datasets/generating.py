@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from loopbench.protocol import Plan, PlannedCall, Query, Ref
 from loopbench.protocol.digest import sha256
 
-from .task import Environment, Suite, Task
+from .task import Environment, Suite, Task, TemplateRole
 
 MAX_SIZE = 100_000
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -265,6 +265,8 @@ class Source:
     """See `Suite.distractors`."""
     step_limit: int | None = None
     """See `Suite.step_limit`."""
+    templates: TemplateRole = "strata"
+    """See `TemplateRole`."""
     default_size: int = 120
     snapshots: Path | None = None
     """Folder of the committed default tasks; None: the default tasks are generated."""
@@ -289,7 +291,7 @@ class Source:
             raise ValueError(f"{self.name}: size is {size}, and must lie between 1 and {MAX_SIZE}")
         snapshot = self.snapshot if size is None and seed == 0 else None
         tasks = tuple(islice(self.generate(seed), size or self.default_size)) if snapshot is None else _tasks_in(snapshot)
-        return Suite(self.name, self.version, tasks, self.open, self.step_limit, self.shared, self.distractors)
+        return Suite(self.name, self.version, tasks, self.open, self.step_limit, self.shared, self.distractors, self.templates)
 
 
 def _tasks_in(snapshot: Path) -> tuple[Task, ...]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from loopbench.protocol import Plan, Query, Tool, plan_from_json, plan_to_json
 from loopbench.protocol.digest import digest
 
+TemplateRole = Literal["strata", "clusters"]
+"""What the label `template` means for verdicts. `strata`: the templates are the ones asked about, each task is a unit. `clusters`:
+they are a sample of others like them, and the tasks of one template are one unit."""
 DEFAULT_PLAN_CALLS = 10
 """Taken for the longest plan if no task has one."""
 SPARE_TOOL_STEPS = 3
@@ -117,6 +120,7 @@ class Suite:
     """Digest of the data that all tasks' environments share, such as a collection of documents; empty if there is none."""
     distractors: frozenset[str] = frozenset()
     """Tools that no plan needs: they are there to tempt."""
+    templates: TemplateRole = "strata"
 
     def __post_init__(self) -> None:
         if not len(self.tasks):
@@ -126,6 +130,11 @@ class Suite:
             if task.id in seen:
                 raise ValueError(f"suite {self.name!r}: task id {task.id!r} is a duplicate")
             seen.add(task.id)
+
+    def cluster_of(self, task: Task) -> str:
+        """Name a task's unit of inference: its label `cluster`, else its template where templates are clusters."""
+        labels = task.labels
+        return str(labels.get("cluster") or (labels.get("template", "") if self.templates == "clusters" else ""))
 
     @cached_property
     def max_tool_steps(self) -> int:

@@ -79,6 +79,7 @@ class ArmResult:
             "excluded": summary.excluded,
             "tasks": summary.tasks,
         }
+        made["over_templates"] = _interval(summary.over_templates)
         made |= {metric: _interval(mean) for metric, mean in summary.means.items()}
         return made | {
             "stops": dict(summary.stops),
@@ -117,6 +118,8 @@ class Pair:
     """What more tasks are likely to decide of accuracy, where it is undecided. None too where too many would be needed."""
     look: int | None = None
     """The look at the run that decided it, whose numbers these are; None in a run without looks, and where it is undecided."""
+    over_templates: Interval | None = None
+    """Of accuracy, the difference with the templates as units, `n` of them, at the same confidence; it decides nothing."""
 
     @property
     def family(self) -> Literal["primary", "secondary"]:
@@ -130,6 +133,7 @@ class Pair:
             "metric": self.metric,
             "family": self.family,
             "difference": self.difference.as_dict(),
+            "over_templates": _interval(self.over_templates),
             "units": self.units,
             "p": self.p,
             "p_holm": self.p_holm,
@@ -215,6 +219,8 @@ class PairTest:
     flip: PairedFlip
     margin: float
     """In the metric's unit."""
+    over_templates: PairedFlip | None = None
+    """Of accuracy, where templates make other units than clusters do."""
 
 
 def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, reach: float = SCORES) -> PairTest | None:
@@ -226,7 +232,9 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, rea
     d = [means_a[task] - means_b[task] for task in tasks]
     clusters = [a.clusters[task] for task in tasks]
     if metric in _SCORES:
-        return PairTest(PairedFlip(d, clusters, reach=reach), margin)
+        templates = a.shared_templates(tasks) if metric == PRIMARY else None
+        over = None if templates is None else PairedFlip(d, templates, reach=reach)
+        return PairTest(PairedFlip(d, clusters, reach=reach), margin, over)
     mean = sum(means_a[task] + means_b[task] for task in tasks) / (2 * len(tasks))
     return PairTest(PairedFlip(d, clusters, reach=None), margin * mean)
 
@@ -243,7 +251,11 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
     for (names, test), own in zip(tests, judgements, strict=True):
         advantage = own.difference.value if metric in _SCORES else -own.difference.value
         found = verdict(advantage, own.p_holm, own.p_within_holm, alpha)
-        pairs.append(Pair(*names, metric, own.difference, test.flip.units, own.p, own.p_holm, test.margin, found, own.level))
+        over = (
+            None if test.over_templates is None else replace(test.over_templates.interval(own.level), n=test.over_templates.units)
+        )
+        decided = Pair(*names, metric, own.difference, test.flip.units, own.p, own.p_holm, test.margin, found, own.level)
+        pairs.append(replace(decided, over_templates=over))
     return pairs
 
 

@@ -92,7 +92,7 @@ class Record:
     """The answer said that there is none."""
     confidence: float | None = None
     cluster: str = ""
-    """Tasks of equal cluster share a template; empty: a cluster of its own."""
+    """Tasks of equal cluster are one unit of inference; empty: a cluster of its own."""
     trace_digest: str = ""
     """sha256 of the trace's moves and observations."""
     # What follows is not part of the digest.
@@ -100,6 +100,8 @@ class Record:
     """Tool calls equal to an earlier one of the same trial that had given a result."""
     gave_up: bool = False
     """The answer is the design's own words for having none: kept, as the next, for judging the answer again."""
+    template: str = ""
+    """What the task was made from; empty where nothing says so."""
     plan_unseen: bool = False
     """The last prompt that asked the scripted model for a decision or the answer lacked the result of a planned call."""
     answer_unseen: bool = False
@@ -233,7 +235,7 @@ class Shared:
         return data
 
 
-_TEXTS = ("arm", "suite", "suite_digest", "task", "status", "reason", "stop", "cluster")
+_TEXTS = ("arm", "suite", "suite_digest", "task", "status", "reason", "stop", "cluster", "template")
 _COUNTS = ("scores", "calls", "retries", "errors")
 
 

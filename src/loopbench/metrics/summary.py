@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -14,7 +14,7 @@ from loopbench.protocol import StopReason
 from .amounts import mean_interval
 from .measure import measures
 from .record import FaultRecord, Record
-from .statistics import ALPHA, Interval, accuracy_interval, event_rate
+from .statistics import ALPHA, Interval, accuracy_interval, event_rate, unit_count
 
 PRIMARY = "accuracy"
 MAX_VALUE = 1e100
@@ -83,6 +83,8 @@ class ArmSummary:
     """What left a loop that crashed → trials."""
     errored_reasons: Mapping[str, int]
     """Reason → trials."""
+    over_templates: Interval | None = None
+    """Accuracy with the templates as units, `n` of them; None where they are the units anyway, or none are shared."""
 
     @property
     def accuracy(self) -> Interval | None:
@@ -102,6 +104,15 @@ class TaskValues:
     """Task → one value per scored repeat; tasks without a known value are left out."""
     clusters: Mapping[str, str]
     """Task → cluster."""
+    templates: Mapping[str, str] = field(default_factory=dict)
+    """Task → template; without those of unknown template."""
+
+    def shared_templates(self, tasks: Iterable[str]) -> list[str] | None:
+        """Return each task's template; None where they make no other units than the clusters do, or a single one."""
+        known = list(tasks)
+        templates = [self.templates.get(task, "") for task in known]
+        others = unit_count(templates)
+        return None if len(set(templates)) == 1 or others == unit_count([self.clusters[task] for task in known]) else templates
 
     @cached_property
     def means(self) -> dict[str, float]:
@@ -113,6 +124,7 @@ def task_values(records: Sequence[Record], metric: Callable[[Record], float | No
     """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
     values: dict[str, list[float]] = {}
     clusters: dict[str, str] = {}
+    templates: dict[str, str] = {}
     for record in records:
         if record.status != "scored":
             continue
@@ -120,7 +132,9 @@ def task_values(records: Sequence[Record], metric: Callable[[Record], float | No
         if value is not None and abs(value) < MAX_VALUE:  # NaN is not
             values.setdefault(record.task, []).append(float(value))
             clusters[record.task] = record.cluster
-    return TaskValues(values, clusters)
+            if record.template:
+                templates[record.task] = record.template
+    return TaskValues(values, clusters, templates)
 
 
 def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
@@ -145,6 +159,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         exclusions=_reasons(records, "excluded"),
         crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
+        over_templates=_over_templates(scored, alpha),
     )
 
 
@@ -186,6 +201,14 @@ def _share(records: Sequence[Record], metric: Callable[[Record], float | None], 
     if not found.values:
         return None
     return accuracy_interval(list(found.values.values()), list(found.clusters.values()), alpha)
+
+
+def _over_templates(records: Sequence[Record], alpha: float) -> Interval | None:
+    found = task_values(records, METRICS[PRIMARY])
+    templates = found.shared_templates(found.values)
+    if templates is None:
+        return None
+    return replace(accuracy_interval(list(found.values.values()), templates, alpha), n=unit_count(templates))
 
 
 def _mean(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:

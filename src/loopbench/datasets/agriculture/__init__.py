@@ -33,5 +33,6 @@ SOURCE = Source(
     partial(generate, "agriculture", templates=TEMPLATES, unanswerable=UNANSWERABLE),
     _open,
     snapshots=SNAPSHOTS,
+    templates="strata",
 )
 SUITE = load = SOURCE.suite

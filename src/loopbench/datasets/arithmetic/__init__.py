@@ -16,7 +16,7 @@ from loopbench.protocol.digest import sha256
 from .. import calculator
 from ..generating import SNAPSHOTS, Source, difficulty_of, plain_number, split_of, template_of
 from ..task import StatelessEnvironment, Task
-from . import branches, chains
+from . import branches, chains, measures, trades
 from .steps import Steps, WordProblem
 
 ANSWER_FORMAT = 'Give a number. If no number can be determined, the right answer is "not determined".'
@@ -41,6 +41,11 @@ TEMPLATES: tuple[_Template, ...] = (
     chains.bakery, branches.orchards, chains.savings, branches.parcels, branches.offers, chains.factory, chains.library,
     chains.hike, branches.relay, chains.wages, branches.tank, chains.bus, branches.plots, chains.novel, branches.fair,
     chains.catering,
+    trades.discount, measures.frame, trades.leftover_ribbon, measures.meeting, trades.capped_fee, measures.box_volume,
+    trades.mean_of_three, measures.chase, trades.two_percentages, measures.load_limit, trades.profit, measures.bottles,
+    trades.reversed_price, measures.fence, trades.wasted_board, measures.scale_model, trades.least_charge, measures.two_clocks,
+    trades.unequal_shares, measures.three_jars, trades.missing_mark, measures.slower_clock, trades.machine_pair,
+    measures.night_share,
 )  # fmt: skip
 UNANSWERABLE: tuple[_Template, ...] = (branches.shopping, branches.party, branches.car_park)
 
@@ -90,6 +95,14 @@ def _open(task: Task) -> StatelessEnvironment:
     return _ENVIRONMENT
 
 
-SOURCE = Source("arithmetic", "1", generate, _open, distractors=frozenset({"power", "round_to"}), snapshots=SNAPSHOTS)
+SOURCE = Source(
+    "arithmetic",
+    "2",
+    generate,
+    _open,
+    distractors=frozenset({"power", "round_to"}),
+    snapshots=SNAPSHOTS,
+    templates="strata",
+)
 
 SUITE = load = SOURCE.suite

@@ -35,5 +35,6 @@ SOURCE = Source(
     partial(generate, "ecommerce", templates=TEMPLATES, unanswerable=UNANSWERABLE),
     _open,
     snapshots=SNAPSHOTS,
+    templates="strata",
 )
 SUITE = load = SOURCE.suite

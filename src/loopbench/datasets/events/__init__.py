@@ -35,5 +35,6 @@ SOURCE = Source(
     _open,
     distractors=DISTRACTORS,
     snapshots=SNAPSHOTS,
+    templates="strata",
 )
 SUITE = load = SOURCE.suite

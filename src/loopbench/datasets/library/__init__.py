@@ -31,5 +31,6 @@ SOURCE = Source(
     shared=COLLECTION_DIGEST,
     distractors=DISTRACTORS,
     snapshots=SNAPSHOTS,
+    templates="strata",
 )
 SUITE = load = SOURCE.suite

@@ -386,6 +386,7 @@ SOURCE = Source(
     distractors=frozenset({"read_old_edition"}),
     step_limit=STEP_LIMIT,
     snapshots=SNAPSHOTS,
+    templates="strata",
 )
 
 SUITE = load = SOURCE.suite

@@ -27,5 +27,6 @@ SOURCE = Source(
     partial(generate, "repairs", templates=TEMPLATES, unanswerable=UNANSWERABLE),
     _open,
     snapshots=SNAPSHOTS,
+    templates="strata",
 )
 SUITE = load = SOURCE.suite

@@ -35,5 +35,6 @@ SOURCE = Source(
     shared=DATA_DIGEST,
     distractors=DISTRACTORS,
     snapshots=SNAPSHOTS,
+    templates="strata",
 )
 SUITE = load = SOURCE.suite

@@ -51,6 +51,7 @@ SOURCE = Source(
     _open,
     distractors=frozenset({"fetch_draft"}),
     snapshots=SNAPSHOTS,
+    templates="strata",
 )
 
 SUITE = load = SOURCE.suite

@@ -186,7 +186,13 @@ class _Judge:
     def again(self, record: Record) -> Record:
         """Return the record with today's scores. Raises RunError for one that cannot be scored."""
         task = self.tasks[record.task]
-        now = replace(record, suite=self.suite.name, suite_digest=self.suite.digest, cluster=str(task.labels.get("cluster", "")))
+        now = replace(
+            record,
+            suite=self.suite.name,
+            suite_digest=self.suite.digest,
+            cluster=self.suite.cluster_of(task),
+            template=str(task.labels.get("template", "")),
+        )
         if record.status == "excluded" or (record.status == "errored" and not record.reason.startswith(SCORER)):
             return now
         if task.quarantined:
@@ -245,7 +251,7 @@ class _Judge:
 
 def _excluded(record: Record, task: Task) -> Record:
     """Return the record of a trial whose task is quarantined."""
-    fields = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "started_at", "attempt")
+    fields = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "template", "started_at", "attempt")
     values = {name: getattr(record, name) for name in fields}
     return Record(**values, status="excluded", reason=f"quarantined: {task.quarantined}")
 

@@ -42,7 +42,8 @@ def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
         "task": trial.task.id,
         "repeat": trial.repeat,
         "seed": trial.seed,
-        "cluster": str(trial.task.labels.get("cluster", "")),
+        "cluster": suite.cluster_of(trial.task),
+        "template": str(trial.task.labels.get("template", "")),
     }
 
 

@@ -1,0 +1,184 @@
+"""Stories of ways, times, weights and areas: units on the way in and out, differences of products, and ratios."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+from .steps import NAMES, Steps, WordProblem
+
+
+def frame(draw: random.Random, steps: Steps) -> WordProblem:
+    name, (long, wide), edge = draw.choice(NAMES), draw.sample(range(20, 60), 2), draw.randint(3, 9)
+    outer = steps.call("the area of the whole picture", "multiply", a=long + 2 * edge, b=wide + 2 * edge)
+    inner = steps.call("the area inside of the frame", "multiply", a=long, b=wide)
+    border = steps.call("the area of the frame", "subtract", a=outer, b=inner)
+    told = (
+        f"{name} hangs up a picture that is {long + 2 * edge} cm by {wide + 2 * edge} cm with its frame.",
+        f"Without the frame it is {long} cm by {wide} cm.",
+    )
+    wanted = (long + 2 * edge) * (wide + 2 * edge) - long * wide
+    return WordProblem(told, "How many square centimetres does the frame cover?", border, wanted)
+
+
+def box_volume(draw: random.Random, steps: Steps) -> WordProblem:
+    place, (long, wide, deep) = draw.choice(("pond", "bath", "trough")), draw.sample(range(2, 12), 3)
+    rate = draw.choice([n for n in range(2, 60) if long * wide * deep % n == 0])
+    pause, cents = draw.randint(5, 25), draw.randint(3, 9)
+    floor = steps.call(f"the floor of the {place} in square metres", "multiply", a=long, b=wide)
+    room = steps.call(f"the cubic metres in the {place}", "multiply", a=floor, b=deep)
+    hours = steps.call("the hours that filling takes", "divide", a=room, b=rate)
+    minutes = steps.call("the minutes that filling takes", "convert_units", value=hours, from_unit="hour", to_unit="minute")
+    whole = steps.call("the minutes with the pause", "add", a=minutes, b=pause)
+    paid = steps.call("the cents for the pump", "multiply", a=whole, b=cents)
+    told = (
+        f"A {place} is {long} m long, {wide} m wide and {deep} m deep.",
+        f"It is filled with {rate} cubic metres an hour.",
+        f"The pump rests once for {pause} minutes and costs {cents} cents a minute, rest and all.",
+    )
+    return WordProblem(
+        told,
+        f"How many cents does the pump cost until the {place} is full?",
+        paid,
+        (Fraction(long * wide * deep * 60, rate) + pause) * cents,
+    )
+
+
+def meeting(draw: random.Random, steps: Steps) -> WordProblem:
+    names, (fast, slow), hours = draw.sample(NAMES, 2), sorted(draw.sample(range(12, 35), 2), reverse=True), draw.randint(2, 9)
+    closing = steps.call("the kilometres by which they come closer in an hour", "add", a=fast, b=slow)
+    time = steps.call("the hours until they meet", "divide", a=(fast + slow) * hours, b=closing)
+    way = steps.call(f"the kilometres that {names[0]} has cycled", "multiply", a=time, b=fast)
+    other = steps.call(f"the kilometres that {names[1]} has cycled", "multiply", a=time, b=slow)
+    gap = steps.call("the kilometres between their ways", "subtract", a=way, b=other)
+    metres = steps.call("the metres between their ways", "convert_units", value=gap, from_unit="km", to_unit="m")
+    told = (
+        f"{names[0]} and {names[1]} live {(fast + slow) * hours} km apart and cycle towards each other.",
+        f"{names[0]} covers {fast} km an hour, {names[1]} {slow} km.",
+    )
+    return WordProblem(
+        told, f"How many metres more than {names[1]} has {names[0]} cycled when they meet?", metres, (fast - slow) * hours * 1000
+    )
+
+
+def chase(draw: random.Random, steps: Steps) -> WordProblem:
+    names, slow, faster, hours = draw.sample(NAMES, 2), draw.randint(10, 30), draw.randint(3, 9), draw.randint(2, 9)
+    gain = steps.call("the kilometres gained in an hour", "subtract", a=slow + faster, b=slow)
+    time = steps.call("the hours until the lead is gone", "divide", a=faster * hours, b=gain)
+    told = (
+        f"{names[0]} rides {slow} km an hour and has a lead of {faster * hours} km.",
+        f"{names[1]} follows on the same road at {slow + faster} km an hour.",
+    )
+    return WordProblem(told, f"After how many hours has {names[1]} caught up?", time, hours)
+
+
+def load_limit(draw: random.Random, steps: Steps) -> WordProblem:
+    vehicle, kilos, count, tonnes = (
+        draw.choice(("lorry", "barge", "lift")),
+        draw.randint(20, 60),
+        draw.randint(11, 40),
+        draw.randint(3, 9),
+    )
+    limit = steps.call("the kilograms that may be loaded", "convert_units", value=tonnes, from_unit="tonne", to_unit="kg")
+    load = steps.call("the kilograms of the sacks", "multiply", a=kilos, b=count)
+    room = steps.call("the kilograms that may still be added", "subtract", a=limit, b=load)
+    told = (f"A {vehicle} may carry {tonnes} tonnes.", f"It holds {count} sacks of {kilos} kg.")
+    return WordProblem(told, "How many kilograms may still be added?", room, tonnes * 1000 - kilos * count)
+
+
+def bottles(draw: random.Random, steps: Steps) -> WordProblem:
+    name, litres, size = draw.choice(NAMES), draw.randint(3, 40), draw.choice((125, 200, 250, 500))
+    given = draw.randint(3, 11)
+    amount = steps.call("the millilitres of juice", "convert_units", value=litres, from_unit="l", to_unit="ml")
+    filled = steps.call("the number of bottles filled", "divide", a=amount, b=size)
+    left = steps.call("the number of bottles kept", "subtract", a=filled, b=given)
+    told = (f"{name} presses {litres} l of juice and fills bottles of {size} ml.", f"{given} bottles are given away.")
+    return WordProblem(told, f"How many bottles does {name} keep?", left, Fraction(litres * 1000, size) - given)
+
+
+def two_clocks(draw: random.Random, steps: Steps) -> WordProblem:
+    name, hours, minutes, films = draw.choice(NAMES), draw.randint(4, 12), draw.randint(11, 24), draw.randint(3, 9)
+    shift = steps.call("the minutes of the evening", "convert_units", value=hours, from_unit="hour", to_unit="minute")
+    shown = steps.call("the minutes of all films", "multiply", a=minutes, b=films)
+    rest = steps.call("the minutes without a film", "subtract", a=shift, b=shown)
+    told = (
+        f"{name} plans an evening of {hours} hours.",
+        f"{films} short films of {minutes} minutes are shown, and the rest is for talk.",
+    )
+    return WordProblem(told, "How many minutes are left for talk?", rest, hours * 60 - minutes * films)
+
+
+def slower_clock(draw: random.Random, steps: Steps) -> WordProblem:
+    place, seconds, weeks = draw.choice(("tower", "station", "school")), draw.choice((20, 30, 40, 60)), draw.randint(3, 12)
+    days = steps.call("the days that pass", "convert_units", value=weeks, from_unit="week", to_unit="day")
+    lost = steps.call("the seconds lost", "multiply", a=days, b=seconds)
+    told = (f"The clock of a {place} loses {seconds} seconds a day.", f"It is set right and then left alone for {weeks} weeks.")
+    return WordProblem(told, "By how many seconds is the clock slow then?", lost, weeks * 7 * seconds)
+
+
+def scale_model(draw: random.Random, steps: Steps) -> WordProblem:
+    name, thing, length = draw.choice(NAMES), draw.choice(("bridge", "ship", "tower")), draw.randint(12, 95)
+    ratio = draw.choice((20, 25, 50))
+    real = steps.call(f"the centimetres of the {thing}", "convert_units", value=length, from_unit="m", to_unit="cm")
+    model = steps.call("the centimetres of the model", "divide", a=real, b=ratio)
+    told = (
+        f"{name} builds a model of a {thing} of {length} m.",
+        f"Each length of the model is one part in {ratio} of the real one.",
+    )
+    return WordProblem(told, "How many centimetres long is the model?", model, Fraction(length * 100, ratio))
+
+
+def fence(draw: random.Random, steps: Steps) -> WordProblem:
+    name, (long, wide), gate, price = draw.choice(NAMES), draw.sample(range(20, 70), 2), draw.randint(3, 9), draw.randint(11, 19)
+    percent = draw.choice((5, 10, 20))
+    wanted = (2 * (long + wide) - gate) * price * Fraction(100 - percent, 100)
+    half = steps.call("the metres of two sides that meet", "add", a=long, b=wide)
+    around = steps.call("the metres around the garden", "add", a=half, b=half)
+    built = steps.call("the metres of fence", "subtract", a=around, b=gate)
+    paid = steps.call("the price of the fence", "multiply", a=built, b=price)
+    off = steps.call("the discount on the fence", "percent_of", percent=percent, number=paid)
+    net = steps.call("the price after the discount", "subtract", a=paid, b=off)
+    told = (
+        f"The garden of {name} is a rectangle of {long} m by {wide} m.",
+        f"A fence goes all around it, but for a gate of {gate} m, and costs ${price} a metre.",
+        f"The builder takes {percent} percent off the price.",
+    )
+    return WordProblem(told, "How many dollars does the fence cost in the end?", net, wanted)
+
+
+def three_jars(draw: random.Random, steps: Steps) -> WordProblem:
+    name, (x, y, z) = draw.choice(NAMES), draw.sample(range(11, 99), 3)
+    cents, percent = draw.randint(3, 9), draw.choice((5, 10, 20))
+    first = steps.call("the heavier of the red and the blue jar in grams", "maximum", a=x, b=y)
+    heaviest = steps.call("the heaviest jar in grams", "maximum", a=first, b=z)
+    some = steps.call("the grams of the red and the blue jar together", "add", a=x, b=y)
+    whole = steps.call("the grams of all jars", "add", a=some, b=z)
+    rest = steps.call("the grams of the jars that stay", "subtract", a=whole, b=heaviest)
+    price = steps.call("the cents for the jars that stay", "multiply", a=rest, b=cents)
+    off = steps.call("the cents of discount", "percent_of", percent=percent, number=price)
+    paid = steps.call("the cents to be paid", "subtract", a=price, b=off)
+    told = (
+        f"{name} weighs jars: the red one has {x} g, the blue one {y} g and the green one {z} g.",
+        f"The heaviest is taken away; the jars that stay cost {cents} cents a gram, less {percent} percent.",
+    )
+    return WordProblem(
+        told, "How many cents do the jars that stay cost?", paid, (x + y + z - max(x, y, z)) * cents * Fraction(100 - percent, 100)
+    )
+
+
+def night_share(draw: random.Random, steps: Steps) -> WordProblem:
+    lodge, guests, nights, each = (
+        draw.choice(("hut", "hostel", "houseboat")),
+        draw.randint(3, 9),
+        draw.randint(4, 9),
+        draw.randint(11, 40),
+    )
+    bill = guests * each
+    whole = steps.call("what all nights cost", "multiply", a=bill, b=nights)
+    share = steps.call("what one guest pays for all nights", "divide", a=whole, b=guests)
+    tip = steps.call("what one guest pays with the tip", "add", a=share, b=nights)
+    told = (
+        f"A {lodge} costs ${bill} a night and is shared equally by {guests} guests for {nights} nights.",
+        f"Each guest leaves a tip of ${nights}.",
+    )
+    return WordProblem(told, "How many dollars does each guest spend?", tip, each * nights + nights)
