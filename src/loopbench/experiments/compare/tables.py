@@ -104,7 +104,7 @@ def notes(comparison: Comparison) -> list[str]:
         "mean (the rest, which are secondary)."
     )
     if any(arm.summary.over_templates is not None for arm in comparison.arms):
-        said.append(
+        lines.append(
             "Tasks come from templates: the intervals that decide say what new tasks of these templates would give, those under "
             "others like them what tasks of templates not yet written would give."
         )
