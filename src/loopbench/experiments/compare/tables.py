@@ -138,7 +138,7 @@ def _arms(arms: Sequence[ArmResult]) -> Table:
 
 
 def _troubles(arms: Sequence[ArmResult]) -> Table:
-    columns = ("arm", "stops", "errors", "faults landed", "absorbed", "recovered", "recovery rate", "false success")
+    columns = ("arm", "stops", "errors", "faults landed", "absorbed", "recovered", "recovery rate", *_IMPLICIT, "false success")
     rows = []
     for arm in arms:
         found, faults = arm.summary, arm.summary.faults
@@ -153,10 +153,17 @@ def _troubles(arms: Sequence[ArmResult]) -> Table:
                     else ("–", "–", "–")
                 ),
                 interval(found.recovery, 2),
+                f"{faults.believed} of {faults.implicit}" if faults.implicit else "–",
+                interval(found.implicit_wrong, 2),
                 "–" if found.false_success_rate is None else str(found.false_success),
             )
         )
-    return Table("What happened", columns, tuple(rows))
+    shown = [place for place, column in enumerate(columns) if column not in _IMPLICIT or any(row[place] != "–" for row in rows)]
+    return Table("What happened", tuple(columns[i] for i in shown), tuple(tuple(row[i] for i in shown) for row in rows))
+
+
+_IMPLICIT = ("believed", "wrong after implicit")
+"""Columns that are left out where no tool failed implicitly."""
 
 
 def _pairs(pairs: Sequence[Pair], title: str) -> Table:
