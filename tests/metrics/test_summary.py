@@ -213,3 +213,17 @@ def claim(**changes: Any) -> bool:
 )
 def test_false_success(changes, expected):
     assert claim(**changes) is expected
+
+
+def test_implicit_failures_are_counted_with_those_believed_and_those_that_ended_wrong() -> None:
+    believed = FaultRecord("tool.empty", "decide:c1", landed=True, implicit=True, believed=True)
+    noticed = FaultRecord("tool.stale", "decide:c2", landed=True, recovered=True, implicit=True)
+    missed = FaultRecord("tool.stale", "decide:c3", implicit=True)
+    explicit = FaultRecord("tool.raises", "decide:c1", landed=True)
+    wrong = record(scores={"accuracy": 0.0}, faults=(believed, noticed, missed))
+    right = record(task="u", scores={"accuracy": 1.0}, faults=(noticed, explicit))
+    found = summarize([wrong, right])
+    assert (found.faults.implicit, found.faults.believed, found.faults.implicit_wrong) == (3, 1, 2)
+    assert found.implicit_wrong is not None
+    assert found.implicit_wrong.value == pytest.approx(2 / 3)
+    assert summarize([record(scores={"accuracy": 0.0}, faults=(explicit,))]).implicit_wrong is None

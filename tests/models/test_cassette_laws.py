@@ -88,6 +88,7 @@ fault_states = st.builds(
     st.booleans(),
     st.booleans(),
     st.booleans(),
+    st.booleans(),
     st.lists(texts, max_size=2).map(tuple),
 )
 

@@ -16,9 +16,11 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.models.faults import (
     ANSWER,
+    IMPLICIT,
     NOT_DETERMINED,
     Fault,
     FaultPoint,
+    distorted,
     disturb,
     draw,
     geometric,
@@ -86,7 +88,7 @@ def test_a_kind_that_finds_nothing_to_spoil_is_not_drawn() -> None:
     for kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
         assert draw(profile(kind), KEY, point, bare, False) is None
     assert draw(profile("decision.repeated_call"), KEY, FaultPoint("select", "c1"), bare, False) is None  # shows no result
-    for kind in ("tool.lies", "tool.garbage", "tool.huge"):
+    for kind in (*IMPLICIT, "tool.huge"):
         assert draw(profile(kind), KEY, point, failing, False) is None
     assert draw(profile("decision.never_finish"), KEY, FaultPoint("decide", ANSWER), None, True) is None
 
@@ -256,6 +258,40 @@ def test_a_wrong_value_is_another_one_of_the_same_kind(value: Any) -> None:
     assert other != value
     assert value is None or type(other) is type(value)
     json.dumps(other, allow_nan=False)
+
+
+@pytest.mark.parametrize("kind", sorted(IMPLICIT))
+@LAW
+@given(value=JSON)
+def test_an_implicit_failure_gives_another_value(kind: str, value: Any) -> None:
+    other = distorted(kind, value)
+    assert other != value
+    json.dumps(other, allow_nan=False)
+
+
+def test_an_implicit_failure_looks_like_a_result() -> None:
+    flights = [{"id": "F1", "price": 90}, {"id": "F2", "price": 120}]
+    assert distorted("tool.empty", flights) == []
+    assert distorted("tool.partial", flights) == flights[:1]
+    assert distorted("tool.stale", flights) == flights[:1]
+    assert distorted("tool.stale", {"id": "F2", "price": 120}) == {"id": "F2", "price": 107}
+    assert distorted("tool.empty", 7) is None
+    assert distorted("tool.partial", "Bergen") == "Ber"
+
+
+def test_the_model_notices_its_share_and_the_more_it_notices_the_fewer_it_believes() -> None:
+    def believed(notices: float) -> set[int]:
+        trial = Profile(name="one", rates={"tool.empty": 1.0}, notices=notices)
+        drawn = {repeat: draw(trial, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False) for repeat in range(1000)}
+        return {repeat for repeat, fault in drawn.items() if fault is not None and fault.believed}
+
+    found = {share: believed(share) for share in (0.0, 0.3, 0.7, 1.0)}
+    assert [len(found[share]) for share in (0.0, 1.0)] == [1000, 0]
+    assert found[0.7] < found[0.3] < found[0.0]
+    assert len(found[0.7]) / 1000 == pytest.approx(0.3, abs=0.05)  # 3 standard errors
+    explicit = draw(Profile(name="one", rates={"tool.raises": 1.0}, notices=0), KEY, FaultPoint("decide", "c1"), CALL, False)
+    assert explicit is not None
+    assert not explicit.believed
 
 
 @pytest.mark.parametrize("value", [0, 1, 10**15, 10**400, 1e308, -1e308, 5e-324, (1, 2), float("inf")])

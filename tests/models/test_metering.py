@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.faults import Fault, FaultPoint
+from loopbench.models.faults import IMPLICIT, Fault, FaultPoint
 from loopbench.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
 from loopbench.models.profiles import Abilities, Clears, Profile, load_profile
 from loopbench.models.receipts import call_digest, content_digest, sightings, strip_receipts
@@ -375,9 +375,9 @@ def test_a_planned_failure_becomes_known_by_its_error() -> None:
     assert {call.name for call, _, _ in silent.ear.tool_calls} == {"reject"}
 
 
-def armed(kind: str) -> tuple[Any, Tunnel, Any]:
+def armed(kind: str, *, believed: bool = False) -> tuple[Any, Tunnel, Any]:
     tunnel = Tunnel()
-    fault = Fault(kind, FaultPoint("decide", "c1"), "after", 1)
+    fault = Fault(kind, FaultPoint("decide", "c1"), "after", 1, believed=believed)
     tunnel.arm(call_digest("lookup", {"key": "x"}), fault)
     return toolbox(tunnel), tunnel, fault
 
@@ -391,11 +391,11 @@ def armed(kind: str) -> tuple[Any, Tunnel, Any]:
         ("tool.garbage", "success", None, False),
         ("tool.huge", "success", None, True),
         ("tool.slow", "success", None, True),
-        ("tool.lies", "success", None, True),
+        ("tool.lies", "success", None, False),
     ],
 )
 def test_a_disturbed_call(kind: str, status: str, error_type: str | None, known: bool) -> None:
-    """A result that never came has no receipt; a lie has one, of its own text. Only the armed call is struck, and once."""
+    """A result that never came has no receipt, nor has one that the model does not believe. Only the armed call is struck, once."""
     tools, tunnel, fault = armed(kind)
     clean = call(toolbox(Tunnel()), key="x")
     assert call(tools, key="y").data == call(toolbox(Tunnel()), key="y").data
@@ -405,13 +405,21 @@ def test_a_disturbed_call(kind: str, status: str, error_type: str | None, known:
     assert fault.landed
     assert bool(sightings(seen.data)) == known
     assert (seen.data == clean.data) == (kind == "tool.slow")
-    if kind == "tool.lies":
-        assert tunnel.ledger.issued[-1].content == content_digest(strip_receipts(seen.data)) != content_digest("the meaning of x")
     if kind == "tool.huge":
         assert len(seen.data) == len(clean.data) + HUGE_CHARS + 1
     assert tunnel.simulated_s == {"tool.hangs": 30, "tool.slow": 20}.get(kind, 0)
     assert call(tools, key="x").data == clean.data
     assert [heard[2] for heard in tools.listener.tool_calls] == [None, kind, None]
+
+
+@pytest.mark.parametrize("kind", sorted(IMPLICIT))
+def test_a_failure_that_is_believed_has_a_receipt_of_its_own_text(kind: str) -> None:
+    tools, tunnel, fault = armed(kind, believed=True)
+    seen = call(tools, key="x")
+    assert (seen.status, fault.landed) == ("success", True)
+    assert list(sightings(seen.data)) == [call_digest("lookup", {"key": "x"})]
+    assert tunnel.ledger.issued[-1].content == content_digest(strip_receipts(seen.data)) != content_digest("the meaning of x")
+    assert call(tools, key="x").data == call(toolbox(Tunnel()), key="x").data
 
 
 def test_a_fault_that_is_armed_twice_strikes_once_and_two_faults_strike_twice() -> None:

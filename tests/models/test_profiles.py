@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import count_faults
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
@@ -13,6 +16,7 @@ from loopbench.protocol import run_sync
 from loopbench.protocol.digest import digest
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import make_suite
 from loopbench.runs.schedule import make_arms, schedule
 from loopbench.runs.trial.setting import TrialContext
@@ -29,6 +33,7 @@ BUILT_IN = (
     "teachable",
     "teachable-dates",
     "teachable-flaky",
+    "unreliable-tools",
 )
 LOOPS = ("bare", "react_extract")
 
@@ -81,13 +86,14 @@ def test_weaknesses_are_part_of_a_digest_where_there_are_any() -> None:
 
 def test_the_digests_of_the_built_in_profiles_move_only_with_their_version() -> None:
     assert {name: load_profile(name).digest[:12] for name in BUILT_IN if not name.startswith("teachable")} == {
-        "bad-network": "957c6ebed6a3",
-        "clean": "222f86daa66b",
-        "flaky-format": "78fa02132cfe",
-        "flaky-tools": "ab0be4d9ad10",
-        "forgetful": "5b92b129e718",
-        "provider-trouble": "b980d3d2222e",
-        "stubborn": "e57c91808ae1",
+        "bad-network": "ba9bec36591f",
+        "clean": "fbe7a7cfa0bb",
+        "flaky-format": "c8c1f7f62e5f",
+        "flaky-tools": "9683848ac4b7",
+        "forgetful": "0093edff42eb",
+        "provider-trouble": "9f908c2174a8",
+        "unreliable-tools": "bad42739f0db",
+        "stubborn": "dae87beb48c7",
     }
 
 
@@ -295,3 +301,20 @@ def test_the_better_format_absorbs_what_the_strict_one_does_not(records: dict[st
     assert absorbed("bare") == set()
     assert absorbed("react_extract") == {"wire.duplicated", "wire.fenced"}
     assert all(kind in FAULT_KINDS for kind in absorbed("react_extract"))
+
+
+@pytest.mark.thorough
+def test_under_unreliable_tools_as_few_failures_are_recovered_as_published(tmp_path: Path) -> None:
+    """ToolMaze (arXiv 2606.05806): 38 % of explicit and 18 % of implicit permanent failures."""
+    faults = []
+    for suite in ("events", "ecommerce"):
+        loops = ("bare", "finish", "react_extract", "stateless")
+        settings = CompareConfig(loops=loops, profiles=("unreliable-tools",), suite=suite, tasks=80, runs=tmp_path, mlflow=False)
+        experiment = prepare(settings)
+        run(experiment, Unwatched())
+        faults += [fault for record in results(experiment.folder).records for fault in record.faults if fault.landed]
+    shares = {}
+    for implicit in (False, True):
+        own = [fault.recovered for fault in faults if fault.implicit is implicit]
+        shares[implicit] = sum(own) / len(own)
+    assert shares == pytest.approx({False: 0.38, True: 0.18}, abs=0.06)

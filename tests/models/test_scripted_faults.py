@@ -31,7 +31,7 @@ from .scripted_trials import OneCall, points, profile, run, settled
 
 @pytest.mark.parametrize("kind", ["wire.malformed", "wire.truncated", "decision.unknown_tool", "tool.raises", "tool.garbage"])
 def test_feedback_clears_a_fault_at_the_next_attempt(kind: str) -> None:
-    trial = bench.Bench(bench.chain(3), profile(kind, feedback=1))
+    trial = bench.Bench(bench.chain(3), profile(kind, feedback=1, notices=1.0))
     assert run(trial) == 22
     assert len(trial.tunnel.faults) == (4 if kind.startswith("wire.") else 3)
     assert all(landed and recovered for _, _, landed, _, recovered in settled(trial))
@@ -67,7 +67,7 @@ def test_a_fault_that_takes_n_attempts_takes_n(kind: str, feedback: bool) -> Non
 
 @pytest.mark.parametrize("kind", ["wire.fenced", "decision.unknown_tool", "tool.garbage", "provider.timeout"])
 def test_a_fault_that_never_clears_never_clears(kind: str) -> None:
-    trial = bench.Bench(bench.chain(2), profile(kind, never=1))
+    trial = bench.Bench(bench.chain(2), profile(kind, never=1, notices=1.0))
     assert run(trial, limit=15) is None
     assert settled(trial) == [("decide:c1", kind, True, False, False)]
 
@@ -144,7 +144,7 @@ def test_a_provider_s_failure_is_injected(kind: str, trouble: str, status: int) 
 
 
 def test_a_lie_lands_and_is_no_recovery() -> None:
-    trial = bench.Bench(bench.chain(2), profile("tool.lies", feedback=1))
+    trial = bench.Bench(bench.chain(2), profile("tool.lies", feedback=1, notices=0.0))
     answer = run(trial)
     assert isinstance(answer, int)
     assert answer != 12

@@ -28,6 +28,7 @@ def trace(found: JudgedTrace, faults: Sequence[FaultRecord], *, full: bool) -> N
     console = out()
     for fault in faults:
         became = "absorbed" if fault.absorbed else "recovered" if fault.recovered else "not recovered"
+        became = f"believed, {became}" if fault.believed else became
         fate = f"landed, {became}" if fault.landed else "did not land"
         console.print(Text(plain(f"fault {fault.kind} at {fault.point}: {fate}"), style=_STYLES["fault"]))
     for block in blocks(found.trace, full=full, judged_again=found.judged_again):

@@ -33,6 +33,10 @@ class FaultRecord:
     """Landed, but the codec still read the same move: the format's merit."""
     recovered: bool = False
     """The disturbed point later got through in the same trial."""
+    implicit: bool = False
+    """A tool's failure that looked like its result."""
+    believed: bool = False
+    """The model took an implicit failure for the result."""
 
     @property
     def family(self) -> str:
@@ -47,6 +51,8 @@ class FaultRecord:
             "landed": self.landed,
             "absorbed": self.absorbed,
             "recovered": self.recovered,
+            "implicit": self.implicit,
+            "believed": self.believed,
         }
 
 

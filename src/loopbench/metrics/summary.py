@@ -40,6 +40,12 @@ class FaultCounts:
     """Landed, but the codec still read the same move."""
     recovered: int = 0
     """Landed, not absorbed, and the disturbed point got through later."""
+    implicit: int = 0
+    """Landed failures of tools that looked like results."""
+    believed: int = 0
+    """Implicit ones that the model took for the result."""
+    implicit_wrong: int = 0
+    """Implicit ones in trials that were scored wrong (accuracy < 1)."""
 
     @property
     def short(self) -> bool:
@@ -71,6 +77,8 @@ class ArmSummary:
     faults: FaultCounts
     recovery: Interval | None
     """recovered / (landed - absorbed)."""
+    implicit_wrong: Interval | None
+    """Share of the landed implicit failures whose trial was scored wrong."""
     false_success: int
     """Trials."""
     false_success_rate: Interval | None
@@ -153,6 +161,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         retries=_summed(record.retries for record in records),
         faults=faults,
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
+        implicit_wrong=event_rate(faults.implicit_wrong, faults.implicit, alpha),
         false_success=sum(record.false_success for record in scored),
         false_success_rate=_share(scored, _false_success, alpha),
         right_unseen=sum(record.right_unseen for record in scored),
@@ -171,6 +180,9 @@ def count_faults(records: Sequence[Record]) -> FaultCounts:
         landed=sum(fault.landed for fault in faults),
         absorbed=sum(fault.landed and fault.absorbed for fault in faults),
         recovered=sum(fault.landed and fault.recovered and not fault.absorbed for fault in faults),
+        implicit=sum(fault.landed and fault.implicit for fault in faults),
+        believed=sum(fault.landed and fault.believed for fault in faults),
+        implicit_wrong=sum(fault.landed and fault.implicit for one in records if one.accuracy < 1 for fault in one.faults),
     )
 
 

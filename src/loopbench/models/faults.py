@@ -35,6 +35,9 @@ FLAKY_ATTEMPTS = 2
 CALLING = ("decide", "select")
 """Roles whose requests are answered by calls."""
 
+IMPLICIT = frozenset({"tool.garbage", "tool.lies", "tool.stale", "tool.empty", "tool.partial"})
+"""Failures that a tool gives out for its result: a model may believe them."""
+
 Clearing = Literal["feedback", "after", "never"]
 
 
@@ -64,6 +67,8 @@ class Fault:
     """Number of receipts issued when it landed: what is issued later may be its recovery."""
     strikes: int = 0
     """How many runs of its call a tool's fault has disturbed."""
+    believed: bool = False
+    """Of an implicit failure: the model takes it for the result."""
     cured: bool = False
     """A new attempt of the model has cleared it: see `feedback`."""
 
@@ -99,7 +104,7 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
     if kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
         return call is not None and bool(call.arguments)
     if kind.startswith("tool.") or kind in _CALL_ONLY:
-        if kind in ("tool.lies", "tool.garbage", "tool.huge") and call is not None and call.fails:
+        if (kind in IMPLICIT or kind == "tool.huge") and call is not None and call.fails:
             return False  # there is no result to spoil
         return call is not None
     if kind == "decision.no_tool":
@@ -118,7 +123,8 @@ def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: Pla
         if not _applies(kind, point.role, call, first):
             continue
         if u < rate:
-            return Fault(kind, point, *_clearing(profile, kind, key, point))
+            believed = kind in IMPLICIT and unit(*key, "notices", point) >= profile.notices
+            return Fault(kind, point, *_clearing(profile, kind, key, point), believed=believed)
         u -= rate
     return None
 
@@ -256,8 +262,37 @@ def mislead(value: Any) -> Any:
     return 0
 
 
+def distorted(kind: str, value: Any) -> Any:
+    """Return what an implicit failure of a tool gives in the place of its result; never equal to the one given."""
+    if kind == "tool.stale":
+        return _outdated(value)
+    if kind == "tool.empty" and value not in (None, "", [], {}, ()):
+        return "" if isinstance(value, str) else [] if isinstance(value, list | tuple) else {} if isinstance(value, dict) else None
+    if kind == "tool.partial" and isinstance(value, str | list | tuple) and value:
+        return value[: len(value) // 2] if isinstance(value, str) else list(value[: len(value) // 2])
+    if kind == "tool.partial" and isinstance(value, dict) and value:
+        return dict(list(value.items())[: len(value) // 2])
+    return mislead(value)
+
+
+def _outdated(value: Any) -> Any:
+    """Return a value as it may have been before: a smaller number, earlier digits, a list without its last entry."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _NEARLY_INFINITE:
+        return value - 1 - abs(value) // 10
+    if isinstance(value, str):
+        earlier = value.translate(_EARLIER_DIGITS)
+        return earlier if earlier != value else mislead(value)
+    if isinstance(value, list | tuple) and value:
+        return list(value[:-1])
+    if isinstance(value, dict) and value:
+        last = list(value)[-1]
+        return value | {last: _outdated(value[last])}
+    return mislead(value)
+
+
 _NEARLY_INFINITE = 1e300
 _OTHER_DIGITS = str.maketrans("0123456789", "1234567890")
+_EARLIER_DIGITS = str.maketrans("123456789", "012345678")
 
 
 # --- feedback ---

@@ -26,7 +26,7 @@ from loopbench.protocol import (
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 
 from .draws import unit
-from .faults import Fault, mislead
+from .faults import IMPLICIT, Fault, distorted
 from .receipts import call_digest
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
@@ -243,13 +243,15 @@ class MeteredToolbox(Toolbox):
         if fault is not None:
             tunnel.land(fault, None, True)
             if fault.kind in _NO_RESULT:
-                return await self._lost(fault, tunnel, call)
+                return await self._lost(fault, tunnel, call, digest)
         seen = await super().call(call, validate=validate)
         if fault is not None and fault.kind == "tool.slow":
             await tunnel.spend(tunnel.slow_s)
-        if fault is not None and fault.kind == "tool.lies" and seen.ok:
-            lie = mislead(seen.value)
-            seen = replace(seen, data=render_value(lie), value=lie)  # signed, and believed
+        if fault is not None and fault.kind in IMPLICIT and seen.ok:
+            wrong = distorted(fault.kind, seen.value)
+            seen = replace(seen, data=render_value(wrong), value=wrong)
+            if not fault.believed:
+                return seen  # without a receipt: to the model it is no result
         if seen.transient or seen.error_type in ("UnknownTool", "InvalidArguments"):
             return seen
         entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
@@ -258,10 +260,12 @@ class MeteredToolbox(Toolbox):
         value = text if seen.ok else None
         return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
 
-    async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall) -> Observation:
+    async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall, digest: str) -> Observation:
         """Return what a loop sees of a call whose result never comes."""
         if fault.kind == "tool.garbage":
             noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"
+            if fault.believed:
+                noise = f"{noise} {tunnel.ledger.sign(digest, noise, noise, True).receipt}"
             return Observation(call.name, "success", noise, None, noise, call.call_id)
         if fault.kind == "tool.hangs":
             limit = self._time_limit_s(call.name)

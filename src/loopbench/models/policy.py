@@ -148,7 +148,7 @@ def select(view: PromptView, ask: PolicyRequest) -> Decision:
     chosen = [(planned.id, call) for planned in wanted if (call := _chosen(planned, view, ask)) is not None]
     if not all(view.shows_tool(call.name) for _, call in chosen):
         return Decision(ANSWER, (_lacks_tool(wanted[0]), Act("", ())))
-    point = wanted[0].id if wanted else ANSWER
+    point = chosen[0][0] if chosen else ANSWER
     return Decision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
 
 

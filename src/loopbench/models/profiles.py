@@ -51,10 +51,13 @@ FAULT_KINDS: dict[str, str] = {
     "tool.raises": "the tool raises",
     "tool.flaky": "the tool raises twice, then works",
     "tool.hangs": "the tool never returns",
-    "tool.garbage": "the tool returns noise",
+    "tool.garbage": "the tool returns noise as if it were its result",
     "tool.huge": "the tool's result is followed by thousands of characters",
     "tool.slow": "the tool takes long",
-    "tool.lies": "the tool returns a wrong value",
+    "tool.lies": "the tool returns a wrong value that might be right",
+    "tool.stale": "the tool returns the value that was right before",
+    "tool.empty": "the tool returns nothing as if nothing had been found",
+    "tool.partial": "the tool returns a part of its result as if it were all",
 }
 
 WEAKNESS_KINDS: dict[str, str] = {
@@ -145,6 +148,9 @@ class Profile(_Section):
     clears: Clears = Clears()
     forget: Rate = 0.0
     """Chance that a result at the very start of the prompt is treated as unknown; falls to 0 towards its end."""
+    notices: Rate = 0.5
+    """Share of the tools' implicit failures, wrong results that do not say so, that the model notices: it calls again.
+    It believes the others."""
     bluff: Rate = 0.5
     """Chance of a fluent wrong answer, where the honest one is "not determined"."""
     patience: Annotated[int, Field(ge=1, le=100)] = 3

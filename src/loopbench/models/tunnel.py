@@ -33,6 +33,7 @@ class FaultState:
     """Number of receipts issued when it landed last."""
     absorbed: bool
     recovered: bool
+    believed: bool
     cured: bool
     armed: tuple[str, ...]
     """CALL digests of the calls that it strikes."""
@@ -147,7 +148,7 @@ class Tunnel:
             state = FaultState(
                 number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
                 landed, fault.landed_at if landed else 0,
-                fault.absorbed, fault.recovered, fault.cured, tuple(armed.get(id(fault), ())),
+                fault.absorbed, fault.recovered, fault.believed, fault.cured, tuple(armed.get(id(fault), ())),
             )  # fmt: skip
             states.append(state)
         return states
@@ -179,7 +180,7 @@ class Tunnel:
         which = (state.number, state.kind, point)  # a number alone may be another's, where replies of two trials are mixed
         known = self._repeated.get(which)
         if known is None:
-            known = self._repeated[which] = Fault(state.kind, point, state.clearing, state.attempts)
+            known = self._repeated[which] = Fault(state.kind, point, state.clearing, state.attempts, believed=state.believed)
             self.faults.append(known)
         if state.landed:
             known.landed, known.landed_at = True, min(state.landed_at, len(self.ledger.issued))

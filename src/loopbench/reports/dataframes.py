@@ -23,7 +23,7 @@ from loopbench.experiments.compare.tables import tables, verdicts
 from loopbench.experiments.why.why import Why, why
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import METRICS, PRIMARY, count_faults, task_values
+from loopbench.metrics.summary import METRICS, PRIMARY, FaultCounts, count_faults, task_values
 from loopbench.metrics.views import Views
 from loopbench.protocol import render_value
 from loopbench.runs.config import shown_short
@@ -245,7 +245,7 @@ def _measured(*names: str) -> dict[str, str]:
     return {f"{name}{end}": dtype for name in names for end, dtype in ends.items()}
 
 
-_FAULTS = {f"faults.{name}": "int64" for name in ("scheduled", "landed", "absorbed", "recovered")}
+_FAULTS = {f"faults.{name}": "int64" for name in asdict(FaultCounts())}
 _TRIALS = {
     **dict.fromkeys(("trial", "arm", "task"), "string"),
     "repeat": "int64",

@@ -70,7 +70,7 @@ def test_in_clean_air_all_is_solved_and_under_faults_the_designs_differ_in_measu
     verdicts = {(pair.a, pair.b): pair.verdict.word for pair in wind.comparison.pairs if pair.metric == "accuracy"}
     assert verdicts["bare/flaky-format", "react_extract/flaky-format"] == "better"
     feeds_back, gives_up = by_arm["bare/flaky-format"], by_arm["react_extract/flaky-format"]
-    assert feeds_back.recovery.value > 0.9 > gives_up.recovery.value
+    assert feeds_back.recovery.value > 0.7 > gives_up.recovery.value
     assert gives_up.faults.absorbed > feeds_back.faults.absorbed == 0
     assert by_arm["bare/flaky-tools"].stops.keys() != by_arm["react_extract/flaky-tools"].stops.keys()
 

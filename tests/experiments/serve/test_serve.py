@@ -239,7 +239,7 @@ def test_the_tools_suffer_the_profiles_faults():
 
     answer, report = serve(make_suite(), work, profile)
     assert answer == "42"
-    assert report["faults"] == {"scheduled": 1, "landed": 1, "absorbed": 0, "recovered": 1}
+    assert report["faults"] == {"scheduled": 1, "landed": 1, "absorbed": 0, "recovered": 1, "implicit": 0, "believed": 0}
     assert report["tool_calls"] == 3
 
 
@@ -405,7 +405,7 @@ def test_connections_break_for_a_program_with_its_own_tools(kind):
 
     answer, faults = serve(make_suite(), work, profile)
     assert (answer, len(broken)) == ("42", 2)
-    assert faults == {"scheduled": 2, "landed": 2, "absorbed": 0, "recovered": 2}
+    assert faults == {"scheduled": 2, "landed": 2, "absorbed": 0, "recovered": 2, "implicit": 0, "believed": 0}
 
 
 def test_wire_faults_reach_a_program_that_brings_no_codec():

@@ -160,7 +160,7 @@ RIGHT_UNSEEN = "right though never shown"
 
 def _troubles(arms: Sequence[ArmResult]) -> Table:
     unseen = any(arm.summary.right_unseen for arm in arms)
-    of_faults = ("faults landed", "absorbed", "recovered", "recovery rate")
+    of_faults = ("faults landed", "absorbed", "recovered", "recovery rate", *_IMPLICIT)
     columns = ("arm", "stops", "errors", *of_faults, "false success", *((RIGHT_UNSEEN,) if unseen else ()))
     rows = []
     for arm in arms:
@@ -176,11 +176,18 @@ def _troubles(arms: Sequence[ArmResult]) -> Table:
                     else ("–", "–", "–")
                 ),
                 interval(summary.recovery, 2),
+                f"{faults.believed} of {faults.implicit}" if faults.implicit else "–",
+                interval(summary.implicit_wrong, 2),
                 "–" if summary.false_success_rate is None else str(summary.false_success),
                 *((str(summary.right_unseen),) if unseen else ()),
             )
         )
-    return Table("What happened", columns, tuple(rows))
+    shown = [place for place, column in enumerate(columns) if column not in _IMPLICIT or any(row[place] != "–" for row in rows)]
+    return Table("What happened", tuple(columns[i] for i in shown), tuple(tuple(row[i] for i in shown) for row in rows))
+
+
+_IMPLICIT = ("believed", "wrong after implicit")
+"""Columns that are left out where no tool failed implicitly."""
 
 
 def _pairs(pairs: Sequence[Pair], title: str) -> Table:

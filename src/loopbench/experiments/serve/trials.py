@@ -11,6 +11,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
+from loopbench.models.faults import IMPLICIT
 from loopbench.models.metering import MeteredToolbox
 from loopbench.models.profiles import Profile
 from loopbench.models.receipts import Truth, call_digest, content_digest
@@ -121,6 +122,8 @@ class SuiteTrial:
                 "landed": sum(fault.landed for fault in faults),
                 "absorbed": sum(fault.absorbed for fault in faults),
                 "recovered": sum(fault.recovered for fault in faults),
+                "implicit": sum(fault.landed and fault.kind in IMPLICIT for fault in faults),
+                "believed": sum(fault.landed and fault.believed for fault in faults),
             },
             "answered": self.score is not None,
             "answer": self.answer,

@@ -54,6 +54,8 @@ def _recovery(records: Sequence[Record], arms: Sequence[ArmInfo], name: str) -> 
         return []
     rows = [("all", *(_all_faults(found) for found in scored.values()))]
     rows += [(kind, *(_faults_of_kind(found, kind) for found in scored.values())) for kind in by_frequency(landed)]
+    if any(fault.landed and fault.implicit for found in scored.values() for record in found for fault in record.faults):
+        rows.append(("implicit, in wrong trials", *(_implicit(found) for found in scored.values())))
     caption = f"{name}: share recovered of the faults that landed and were not absorbed"
     return [Grid(caption, ("fault", *map(short_name, arms)), tuple(rows))]
 
@@ -64,6 +66,15 @@ def _all_faults(records: Sequence[Record]) -> Cell:
     if rate is None:
         return Amount(UNKNOWN, 0.0, f"{counts.absorbed} absorbed") if counts.absorbed else UNKNOWN
     return Amount(interval(rate, 2), rate.value, _recovered_text(counts.recovered, rate.n, counts.absorbed))
+
+
+def _implicit(records: Sequence[Record]) -> Cell:
+    """Return the share of the landed implicit failures of tools whose trial went wrong, and how many the model believed."""
+    counts = count_faults(records)
+    rate = event_rate(counts.implicit_wrong, counts.implicit)
+    if rate is None:
+        return UNKNOWN
+    return Amount(interval(rate, 2), rate.value, f"{counts.implicit_wrong} of {counts.implicit}, {counts.believed} believed")
 
 
 def _faults_of_kind(records: Sequence[Record], kind: str) -> Cell:

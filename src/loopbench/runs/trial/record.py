@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopbench.datasets.task import Suite
-from loopbench.metrics.record import Record
+from loopbench.metrics.record import FaultRecord, Record
+from loopbench.models.faults import IMPLICIT
+from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import redact
@@ -57,6 +59,22 @@ def errored(trial: Trial, setting: TrialContext, reason: str, started_at: float)
     reason = short_reason(reason)
     return FinishedTrial(
         Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt)
+    )
+
+
+def fault_records(tunnel: Tunnel | None) -> tuple[FaultRecord, ...]:
+    """Return what became of each fault of a trial; none without a tunnel."""
+    return tuple(
+        FaultRecord(
+            fault.kind,
+            str(fault.point),
+            fault.landed,
+            fault.absorbed,
+            fault.recovered,
+            fault.kind in IMPLICIT,
+            fault.landed and fault.believed,
+        )
+        for fault in (tunnel.faults if tunnel is not None else ())
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from loopbench.datasets.task import Environment, Task
 from loopbench.datasets.validity import replay
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.metrics.trace import TraceHead
@@ -30,6 +30,7 @@ from loopbench.runs.trial.record import (
     confidence,
     errored,
     excluded,
+    fault_records,
     head_of,
     kept,
     short_reason,
@@ -248,10 +249,7 @@ class _Run:
         trial, recorder = self.trial, self.recorder
         if self.tunnel is not None:
             self.tunnel.settle(self.truth)
-        faults = tuple(
-            FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered)
-            for fault in (self.tunnel.faults if self.tunnel is not None else ())
-        )
+        faults = fault_records(self.tunnel)
         answer = kept(self.outcome.answer)
         errored = self._infrastructure()
         scores: dict[str, float] = {}

@@ -1,0 +1,61 @@
+"""How much hangs on a profile's numbers: each variant differs in one number, and the page holds what its command writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from loopbench.models.profiles import load_profile
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def sensitivity() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("sensitivity", ROOT / "benchmarks" / "sensitivity.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sensitivity"] = module  # a NamedTuple looks for its module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_number_is_varied_up_and_down(sensitivity: ModuleType) -> None:
+    for name in sensitivity.PROFILES:
+        profile = load_profile(name)
+        varied = list(sensitivity.variants(profile))
+        assert varied[0].profile == profile
+        assert len({each.profile.digest for each in varied}) == len(varied)
+        for kind, rate in profile.rates.items():
+            found = {v.factor: v.profile.rates for v in varied if v.number == f"rates.{kind}"}
+            assert {factor: rates[kind] for factor, rates in found.items()} == pytest.approx(
+                {factor: rate * times for factor, times in sensitivity.FACTORS.items()}
+            )
+            assert all({**rates, kind: rate} == profile.rates for rates in found.values())
+        for each in varied:
+            clears = each.profile.clears
+            assert clears.feedback + clears.after + clears.never == pytest.approx(1)
+
+
+def test_a_verdict_turns_if_it_is_another_one(sensitivity: ModuleType) -> None:
+    profile = load_profile("stubborn")
+    as_it_is, changed = (sensitivity.Variant(name, "1/3", profile) for name in ("", "clears.attempts"))
+    better, undecided, worse = (sensitivity.PairResult(0.1, 0.0, 0.2, 40, word) for word in ("better", "undecided", "worse"))
+    accuracies = dict.fromkeys(sensitivity.LOOPS, 0.5)
+    base = sensitivity.RunResult(accuracies, {("a", "b"): better, ("a", "c"): better, ("b", "c"): undecided})
+    other = sensitivity.RunResult(accuracies, {("a", "b"): better, ("a", "c"): worse, ("b", "c"): better})
+    found = sensitivity.turns([(as_it_is, base), (changed, other)])
+    assert [(turn.pair, turn.is_reversed) for turn in found] == [(("a", "c"), True), (("b", "c"), False)]
+
+
+def test_the_tables_on_the_page_name_profiles_and_designs_that_there_are(sensitivity: ModuleType) -> None:
+    text = (ROOT / "docs" / "sensitivity.md").read_text(encoding="utf-8")
+    assert sensitivity.renewed(text, "sensitivity", "changed") != text != sensitivity.renewed(text, "verdicts that turn", "changed")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    assert rows
+    assert {row[1] for row in rows} <= set(sensitivity.PROFILES)
