@@ -265,7 +265,7 @@ class MeteredToolbox(Toolbox):
         if fault.kind == "tool.garbage":
             noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"
             if fault.believed:
-                noise = f"{noise} {tunnel.ledger.sign(digest, noise, noise, True).receipt}"
+                noise = tunnel.ledger.sign(digest, noise, noise, True).around(noise)
             return Observation(call.name, "success", noise, None, noise, call.call_id)
         if fault.kind == "tool.hangs":
             limit = self._time_limit_s(call.name)
