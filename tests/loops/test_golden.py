@@ -64,7 +64,8 @@ class Scenario:
     @property
     def profile(self) -> Profile:
         """The fault meets every point once, and goes away when the model is shown what came of it."""
-        return Profile(name="one", rates={self.fault: 1.0} if self.fault else {}, clears=Clears(feedback=1, after=0, never=0))
+        clears = Clears(feedback=1, after=0, never=0, resample=0, names=0, error=1, expected=0, reply=0)
+        return Profile(name="one", rates={self.fault: 1.0} if self.fault else {}, clears=clears)
 
 
 SUM_TIMES_FOUR = "What is (2 + 3) * 4?"

@@ -13,6 +13,9 @@ from loopbench.protocol import (
 
 from . import bench
 
+SHOWN_ERROR_CURES = {"resample": 0.0, "names": 0.0, "error": 1.0, "expected": 0.0, "reply": 0.0}
+"""Shares under which a retry that shows the error always clears a fault that feedback clears, and no other retry does."""
+
 
 class OneCall(NativeCodec):
     """Native calls, one at a time."""
@@ -21,9 +24,9 @@ class OneCall(NativeCodec):
 
 
 def profile(*kinds: str, feedback: float = 0, after: float = 0, never: float = 0, attempts: int = 2, **more: Any) -> Profile:
-    """Every point that can be struck is struck; by default the fault clears by feedback."""
+    """Every point that can be struck is struck; by default the fault clears when the request shows the error, and not before."""
     feedback = feedback or 1 - after - never
-    clears = Clears(feedback=feedback, after=after, never=never, attempts=attempts)
+    clears = Clears(feedback=feedback, after=after, never=never, attempts=attempts, **SHOWN_ERROR_CURES)
     return Profile(name="one", rates=dict.fromkeys(kinds, 1 / len(kinds) if kinds else 0), clears=clears, **more)
 
 

@@ -49,6 +49,7 @@ from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 
 from . import bench
+from .scripted_trials import profile
 
 LAW = settings(max_examples=60, deadline=None)
 QUESTION = Request((Message("user", "Well?"),))
@@ -296,8 +297,7 @@ def test_a_stream_that_is_closed_early_is_heard_with_what_came(chunks: int, text
 
 
 def test_a_fault_is_told_with_the_exchange_that_it_struck() -> None:
-    profile = Profile(name="w", rates={"wire.empty": 1.0}, clears=Clears(feedback=1, after=0, never=0))
-    trial = bench.Bench(bench.chain(1), profile)
+    trial = bench.Bench(bench.chain(1), profile("wire.empty", feedback=1))
     run_sync(trial.run(codec=CODEC))
     assert [fault for *_, fault in trial.ear.exchanges] == ["wire.empty", None, "wire.empty", None]
 
@@ -427,7 +427,7 @@ def test_trying_again_without_asking_the_model_clears_nothing_but_what_time_clea
     tools, _, fault = armed("tool.raises")
     fault.clearing, fault.attempts = clearing, attempts
     assert [n for n in range(4) if call(tools, key="x").ok] == worked
-    fault.seen = True
+    fault.cured = True
     assert call(tools, key="x").ok is (clearing != "never")
 
 

@@ -54,14 +54,14 @@ def test_a_tool_s_fault_waits_for_the_first_run_of_its_call() -> None:
         run_sync(trial.model.complete(trial.request(text)))
     call = trial.calls["c1"]
     assert not run_sync(trial.toolbox.call(call)).ok
-    run_sync(trial.model.complete(trial.request("The call has failed.")))
+    run_sync(trial.model.complete(trial.request("add: ToolUnavailable: service unavailable, try again")))
     assert run_sync(trial.toolbox.call(call)).ok
 
 
 def test_what_spoils_a_reply_is_drawn_for_its_first_call_only() -> None:
     trial = bench.Bench(wide(), profile("wire.malformed"))
     run_sync(trial.run())
-    assert points(trial) == ["decide:c1", "decide:answer"]
+    assert points(trial) == ["decide:c1"]  # the answer is free text, which no wire spoils
 
 
 @settings(max_examples=40, deadline=None)
@@ -92,7 +92,7 @@ def recovering(trial: bench.Bench, *, asks: bool) -> list[bool]:
     seen = [run_sync(trial.toolbox.call(call)).ok]
     for attempt in range(3):
         if asks:
-            text = f"add failed, attempt {attempt}, with {json.dumps(call.arguments)}"
+            text = f"add failed: service unavailable, try again; attempt {attempt}, with {json.dumps(call.arguments)}"
             run_sync(trial.model.complete(trial.request(text, role=Role.RECOVER)))
         seen.append(run_sync(trial.toolbox.call(call)).ok)
     return seen

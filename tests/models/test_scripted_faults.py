@@ -55,10 +55,14 @@ def test_a_failing_provider_is_overcome_by_a_loop_that_tells_the_model() -> None
 @pytest.mark.parametrize("kind", ["wire.empty", "decision.wrong_type", "tool.raises", "provider.rate_limit"])
 @pytest.mark.parametrize("feedback", [True, False])
 def test_a_fault_that_takes_n_attempts_takes_n(kind: str, feedback: bool) -> None:
-    trial = bench.Bench(bench.chain(1), profile(kind, after=1, attempts=3))
-    assert run(trial, feedback=feedback) == 2
-    struck = sum(fault == kind for *_, fault in (*trial.ear.exchanges, *trial.ear.tool_calls))
-    assert struck == 3 * len(trial.tunnel.faults)
+    takes = set()
+    for seed in range(8):
+        trial = bench.Bench(bench.chain(1), profile(kind, after=1, attempts=2), seed=seed)
+        assert run(trial, feedback=feedback, limit=40) == 2
+        struck = sum(fault == kind for *_, fault in (*trial.ear.exchanges, *trial.ear.tool_calls))
+        assert struck == sum(fault.attempts for fault in trial.tunnel.faults)
+        takes |= {fault.attempts for fault in trial.tunnel.faults}
+    assert len(takes) > 2
 
 
 @pytest.mark.parametrize("kind", ["wire.fenced", "decision.unknown_tool", "tool.garbage", "provider.timeout"])

@@ -160,3 +160,17 @@ def test_a_spoiled_reply_is_not_repaired_on_its_way():
     message = run(work, Book(any=served))
     assert (message.content, message.tool_calls) == ("", None)
     assert served.tunnel.faults[0].landed
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reply_that_is_cut_says_so(stream):
+    """A client that looks at the reason to finish can know it, whole or streamed."""
+    served = struck("wire.truncated")
+
+    async def work(server, asking):
+        made = await asking.chat.completions.create(**BODY, tools=served_tools, stream=stream)
+        last = [chunk async for chunk in made][-1] if stream else made
+        return last.choices[0].finish_reason
+
+    served_tools = specs(bench.Bench(bench.chain(1)))
+    assert run(work, Book(any=served)) == "length"

@@ -100,7 +100,7 @@ def _response_of(reply: Reply, model: str) -> Any:
         id=None,
         model=model,
         message=lm15.Message.assistant(parts),
-        finish_reason="tool_call" if reply.calls else LM15_FINISH[reply.finish_reason],
+        finish_reason="tool_call" if reply.calls and reply.finish_reason != "length" else LM15_FINISH[reply.finish_reason],
         usage=lm15.Usage()
         if usage is None
         else lm15.Usage(usage.input_tokens, usage.output_tokens, cache_read_tokens=usage.cached_tokens),

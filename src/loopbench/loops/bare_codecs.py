@@ -74,7 +74,7 @@ To end with your answer: {{"final_answer": "the answer"}}
 
 @dataclass(frozen=True, slots=True)
 class FieldsCodec:
-    """Lines of text: `Thought:`, then `Tool:` and `Arguments:` (a JSON object), or `Answer:`.
+    """Lines of text: `Thought:`, then `Tool:` and `Arguments:` (a JSON object), or `Answer:`; a code fence round them is left out.
 
     Cannot say: several calls, an empty tool name or one of several lines, an answer that is not text, a confidence, texts that
     begin or end with white space or hold a line that begins like a field.
@@ -118,7 +118,7 @@ Answer: the answer
         marks = list(_FIELD.finditer(reply.text))
         if not marks:
             raise WireError("The reply must have lines that begin with Thought:, Tool: and Arguments:, or with Answer:")
-        ends = [*(mark.start() for mark in marks[1:]), len(reply.text)]
+        ends = [*(mark.start() for mark in marks[1:]), _end_of_fence(reply.text, marks[0].start())]
         fields: dict[str, str] = {}
         for mark, end in zip(marks, ends, strict=True):
             fields.setdefault(mark.group(1), reply.text[mark.end() : end].strip())
@@ -133,6 +133,13 @@ Answer: the answer
         except ValueError as error:
             raise BadMove(f"Arguments: no JSON - {error}", tool_name) from None
         return Act(thought, (ToolCall(tool_name, _arguments(arguments, tool_name)),)), ""
+
+
+def _end_of_fence(text: str, start: int) -> int:
+    """Return where the fields end that begin at `start`: at the closing fence, if they stand in one."""
+    fenced = re.search(r"^```\w*\n\Z", text[:start], re.MULTILINE)
+    closing = text.rfind("\n```") if fenced else -1
+    return closing if closing >= start else len(text)
 
 
 _FIELD = re.compile(r"^(Thought|Tool|Arguments|Answer):", re.MULTILINE)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +13,6 @@ from loopbench.protocol import (
     Act,
     Answer,
     Move,
-    NativeCall,
     PlannedCall,
     Reply,
     Request,
@@ -64,17 +64,17 @@ class Fault:
     """Number of receipts issued when it landed: what is issued later may be its recovery."""
     strikes: int = 0
     """How many runs of its call a tool's fault has disturbed."""
-    seen: bool = False
-    """The model has been shown that something came of it."""
+    cured: bool = False
+    """A new attempt of the model has cleared it: see `feedback`."""
 
     @property
     def family(self) -> str:
         return self.kind.partition(".")[0]
 
-    def active(self, attempt: int, feedback_seen: bool) -> bool:
+    def active(self, attempt: int) -> bool:
         """Return whether the fault still strikes at the (0-based) attempt."""
         if self.clearing == "feedback":
-            return not feedback_seen
+            return not self.cured
         return self.clearing == "never" or attempt < self.attempts
 
 
@@ -132,8 +132,16 @@ def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Fault
     if u < profile.clears.feedback:
         return "feedback", 0
     if u < profile.clears.feedback + profile.clears.after:
-        return "after", profile.clears.attempts
+        return "after", geometric(profile.clears.attempts, unit(*key, "attempts", point))
     return "never", 0
+
+
+def geometric(mean: float, u: float) -> int:
+    """Return the number of attempts up to the first that succeeds, each with chance 1 / `mean`, from a draw in [0, 1).
+
+    No loop's limit is thereby the exact number that a fault takes. A larger mean never gives a smaller number for the same draw.
+    """
+    return 1 if mean <= 1 else 1 + int(math.log1p(-u) / math.log1p(-1 / mean))
 
 
 # --- wire ---
@@ -142,27 +150,43 @@ def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Fault
 def spoil(kind: str, reply: Reply) -> Reply:
     """Spoil a reply as a bad wire does: the raw arguments of its calls if it has any, else its text.
 
-    Text beside calls is an aside: a design must not escape by having the model talk.
+    Text beside calls is an aside: a design must not escape by having the model talk. A reply that is cut says so in its
+    `finish_reason`.
     """
+    return next(spoiled_forms(kind, reply))
+
+
+def spoiled_forms(kind: str, reply: Reply) -> Iterator[Reply]:
+    """Yield the ways in which a kind spoils a reply, the usual one first: one may show in a format in which another does not."""
     if kind == "wire.empty":
-        return replace(reply, text="", calls=())
-    if not reply.calls:
-        return replace(reply, text=_spoil_text(kind, reply.text))
-    return replace(reply, calls=tuple(NativeCall(call.id, call.name, _spoil_text(kind, call.arguments)) for call in reply.calls))
+        yield replace(reply, text="", calls=())
+    elif not reply.calls:
+        for text in _spoiled_texts(kind, reply.text):
+            yield _cut_short(kind, replace(reply, text=text))
+    else:
+        for arguments in zip(*(_spoiled_texts(kind, call.arguments) for call in reply.calls), strict=True):
+            calls = (replace(call, arguments=text) for call, text in zip(reply.calls, arguments, strict=True))
+            yield _cut_short(kind, replace(reply, calls=tuple(calls)))
 
 
-def _spoil_text(kind: str, text: str) -> str:
+def _cut_short(kind: str, reply: Reply) -> Reply:
+    return replace(reply, finish_reason="length") if kind == "wire.truncated" else reply
+
+
+def _spoiled_texts(kind: str, text: str) -> list[str]:
+    cuts = [text[: len(text) // 2], text[: len(text) // 4], text[: len(text) // 8]]
     if kind == "wire.malformed":
-        broken = text.translate(_NO_OPENING)
-        return broken if broken != text else text[: len(text) // 2]
+        broken = [changed for marks in (_NO_OPENING, _NO_COLON) if (changed := text.translate(marks)) != text]
+        return [*broken, *cuts][:3]
     if kind == "wire.truncated":
-        return text[: len(text) // 2]
+        return cuts
     if kind == "wire.fenced":
-        return f"Sure, here is my reply:\n```\n{text}\n```\nLet me know how it goes."
-    return f"{text}\n{text}"  # wire.duplicated
+        return [f"Sure, here is my reply:\n```\n{text}\n```\nLet me know how it goes."]
+    return [f"{text}\n{text}"]  # wire.duplicated
 
 
 _NO_OPENING = {ord(char): None for char in "{[<"}
+_NO_COLON = {ord(":"): None}
 
 
 # --- decisions ---

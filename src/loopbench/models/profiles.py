@@ -23,7 +23,7 @@ from pydantic import (
 
 from loopbench.protocol.digest import digest
 
-PROFILES_VERSION = 5
+PROFILES_VERSION = 6
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
 
 FAULT_KINDS: dict[str, str] = {
@@ -65,6 +65,9 @@ WEAKNESS_KINDS: dict[str, str] = {
 }
 """What a record calls the slips that come of weaknesses; a profile has them under `weaknesses`, never under `rates`."""
 
+FEEDBACK_PARTS = ("names", "error", "expected", "reply")
+"""What the new text of a retry may show; each has its share under `[clears]`."""
+
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 
@@ -77,18 +80,32 @@ class Clears(_Section):
     """What makes a fault go away, as shares that add up to 1."""
 
     feedback: Rate = 0.8
-    """Gone at the next attempt whose request shows feedback; repeated word for word until then."""
+    """Gone with a chance at each new attempt: that of a blind retry, and more the more the request says of what was wrong."""
     after: Rate = 0.1
-    """Gone after `attempts` attempts, whatever is shown."""
+    """Gone after some attempts, whatever is shown; how many is drawn for each fault, `attempts` on average."""
     never: Rate = 0.1
     """Never gone."""
-    attempts: Annotated[int, Field(ge=1, le=100)] = 2
+    attempts: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
+    """Mean number of attempts, geometrically distributed: each one is the last with the same chance, 1 / `attempts`."""
+    resample: Rate = 0.35
+    """Of the faults that feedback clears: chance that asking again clears one, whatever is said; none at temperature 0."""
+    names: Rate = 0.1
+    """What is added if the new text names the tool or field at fault."""
+    error: Rate = 0.25
+    """What is added if it shows the error."""
+    expected: Rate = 0.1
+    """What is added if it shows the names that the right reply has."""
+    reply: Rate = 0.1
+    """What is added if it shows the bad reply."""
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
         total = self.feedback + self.after + self.never
         if abs(total - 1) > 1e-9:
             raise ValueError(f"feedback + after + never must be 1, not {total:g}")
+        chance = self.resample + sum(getattr(self, part) for part in FEEDBACK_PARTS)
+        if chance > 1 + 1e-9:
+            raise ValueError(f"resample + {' + '.join(FEEDBACK_PARTS)} must be at most 1, not {chance:g}")
         return self
 
 

@@ -22,13 +22,22 @@ from loopbench.protocol import (
     Role,
     Text,
     ToolSpec,
-    WireError,
     render_value,
 )
 from loopbench.protocol.model import ProviderTrouble
 
 from .draws import unit
-from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback, spoil
+from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback
+from .feedback import (
+    FaultSigns,
+    chance,
+    parts_shown,
+    signs_of_decision,
+    signs_of_provider,
+    signs_of_tool,
+    signs_of_wire,
+)
+from .formats import spares, spoiled_reply
 from .native import NATIVE
 from .policy import POLICY, Decision, PolicyRequest, PromptView, guess, read, shows_text
 from .profiles import Profile
@@ -49,6 +58,9 @@ PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
 """Kind of fault → the trouble that it is, its HTTP status (None if the provider gives none), and words for it."""
 
 
+NO_SIGNS = FaultSigns()
+
+
 @dataclass(slots=True)
 class _Visits:
     """What has happened so far at one (point, scope)."""
@@ -58,16 +70,12 @@ class _Visits:
     failures: int = 0
     """Attempts after which the prompt showed that something came of them, and yet the point was not passed."""
     last: tuple[Request, Reply] | None = None
+    signs: FaultSigns = NO_SIGNS
+    """How a text would show what was wrong with the last reply."""
     invented: bool = False
     """The last reply called a tool that does not exist."""
     lapses: list[Fault] = field(default_factory=list)
     """Results that were overlooked here."""
-
-    def failed(self) -> None:
-        """Note that the prompt showed that nothing good came of the last attempt."""
-        self.failures += 1
-        if self.fault is not None and self.fault.strikes:  # a tool's fault that has not struck yet cannot be seen
-            self.fault.seen = True
 
     def got_through(self) -> None:
         """Note a clean reply: what struck here before is overcome."""
@@ -204,10 +212,10 @@ class Scripted:
         turn.point = FaultPoint(request.role.value, turn.decision.point)
         visits = turn.visits = self._visit(turn.point, request, bool(turn.view.known))
         if request.role is Role.RECOVER:
-            self._note_failure(turn.point.call, request.scope)
+            self._note_failure(turn.point.call, request)
         attempt = visits.attempts
         visits.attempts += 1
-        if visits.fault is not None and visits.fault.family != "tool" and visits.fault.active(attempt, visits.failures > 0):
+        if visits.fault is not None and visits.fault.family != "tool" and visits.fault.active(attempt):
             turn.fault = visits.fault  # a tool's fault strikes where the tool runs
         if visits.failures or request.role is Role.RECOVER:  # patience may be used up: the policy can only know now
             turn.decision = self._decision(turn, turn.view)
@@ -223,6 +231,8 @@ class Scripted:
         """Write the move in the request's format, as the fault and the weaknesses leave it. Raises ProviderError."""
         turn.move, turn.reply = _first_expressible(turn.codec, turn.decision.options)
         turn.visits.last = (turn.request, _NOTHING)  # all that the loop has, should the provider fail now
+        if turn.fault is not None and turn.fault.family == "wire" and spares(turn.fault.kind, turn.move, turn.reply):
+            self._spare(turn, turn.fault)
         if turn.fault is not None:
             self._strike(turn, turn.fault)
         if self._plan.slips:
@@ -282,16 +292,36 @@ class Scripted:
             if fault is not None:
                 self.tunnel.faults.append(fault)
             visits = self._visits[point, request.scope] = _Visits(fault)
-        elif visits.last is not None and shows_feedback(visits.last[0], request, visits.last[1]):
-            visits.failed()
+        elif visits.last is not None:
+            visits.failures += shows_feedback(visits.last[0], request, visits.last[1])
+            self._try_to_cure(visits, request)
         return visits
 
-    def _note_failure(self, call: str, scope: str) -> None:
+    def _try_to_cure(self, visits: _Visits, request: Request) -> None:
+        """Draw whether the model mends its last reply, from what the request says of it.
+
+        The draw is the attempt's, so that of two loops the one that says more clears a fault wherever the other does.
+        """
+        fault = visits.fault
+        if fault is None or fault.clearing != "feedback" or fault.cured or visits.last is None:
+            return
+        if fault.family == "tool" and not fault.strikes:  # what has not struck yet cannot be mended
+            return
+        before, own = visits.last
+        seen = self.tunnel.told.get(visits.signs.call)
+        told = "" if seen is None else f"{seen.error_type or ''} {seen.data}"
+        shown = parts_shown(before, request, own, visits.signs, told)
+        resampled = request.sampling.temperature != 0
+        mended = chance(self.script.profile.clears, shown, visits.signs, told, resampled=resampled)
+        fault.cured = unit(*self.script.key, "cured", fault.point, visits.attempts) < mended
+
+    def _note_failure(self, call: str, request: Request) -> None:
         """Count a failure that a request to recover shows to the model, whatever role decided on the call."""
         for role in CALLING:
-            visits = self._visits.get((FaultPoint(role, call), scope))
+            visits = self._visits.get((FaultPoint(role, call), request.scope))
             if visits is not None:
-                visits.failed()
+                visits.failures += 1
+                self._try_to_cure(visits, request)
 
     def _forgotten(self, turn: _Turn, attempt: int) -> Collection[str]:
         rate = self.script.profile.forget
@@ -311,17 +341,25 @@ class Scripted:
 
     # --- disturb ---
 
+    def _spare(self, turn: _Turn, fault: Fault) -> None:
+        """Let a fault of the wire pass that has nothing to spoil: it was never scheduled, or what it struck before is overcome."""
+        turn.fault = None
+        turn.visits.got_through()
+        if not fault.landed:
+            turn.visits.fault = None
+            self.tunnel.faults = [other for other in self.tunnel.faults if other is not fault]
+
     def _strike(self, turn: _Turn, fault: Fault) -> None:
         """Change the turn's move, reply and delay as the fault has it. Raises ProviderError."""
         if fault.family == "provider":
-            turn.delay_s = self._provider_fault(fault, turn.request)
+            turn.delay_s = self._provider_fault(fault, turn)
             return
         move = turn.move
         if fault.family == "wire":
-            spoiled = spoil(fault.kind, turn.reply)
-            self.tunnel.land(fault, turn.request, spoiled != turn.reply)
-            fault.absorbed = fault.landed and move is not None and _reads_as(turn.codec, spoiled, move)
-            turn.reply = spoiled
+            spoiled = spoiled_reply(fault.kind, turn.codec, move, turn.reply)
+            self.tunnel.land(fault, turn.request, spoiled.reply != turn.reply)
+            turn.visits.signs = signs_of_wire(turn.codec, move, turn.reply, spoiled.reply)
+            turn.reply, fault.absorbed = spoiled
             return
         known = {name: item.call for name, item in turn.view.known.items()}
         options = disturb(fault.kind, move, known, self.script.tools, guess(turn.view, self._bluffs)) if move is not None else ()
@@ -332,15 +370,19 @@ class Scripted:
         if changed is None:  # a format in which the mistake cannot be made
             fault.absorbed = True
         else:
+            made = changed.calls[0] if isinstance(changed, Act) and changed.calls else None
+            digest = "" if made is None else call_digest(made.name, made.arguments)
+            turn.visits.signs = signs_of_decision(fault.kind, changed, move, self.script.tools.values(), digest)
             turn.move, turn.reply = changed, reply
 
-    def _provider_fault(self, fault: Fault, request: Request) -> float:
+    def _provider_fault(self, fault: Fault, turn: _Turn) -> float:
         """Return the reply's delay in seconds. Raises ProviderError."""
-        self.tunnel.land(fault, request, True)
+        self.tunnel.land(fault, turn.request, True)
         if fault.kind == "provider.slow":
             fault.recovered = True
             return self.script.profile.slow_s
         kind, status, text = PROVIDER_FAULTS[fault.kind]
+        turn.visits.signs = signs_of_provider(text)
         raise ProviderError(text if status is None else f"{status}: {text}", kind, status=status, injected=True)
 
     def _slip(self, turn: _Turn) -> None:
@@ -379,7 +421,9 @@ class Scripted:
             else:
                 continue
             if visits.fault is not None and visits.fault.family == "tool":
-                self.tunnel.arm(call_digest(call.name, call.arguments), visits.fault)
+                digest = call_digest(call.name, call.arguments)
+                visits.signs = signs_of_tool(call.name, digest)
+                self.tunnel.arm(digest, visits.fault)
 
 
 _NOTHING = Reply()
@@ -397,10 +441,3 @@ def _first_expressible(codec: Codec, options: Sequence[Move]) -> tuple[Move | No
             continue
     prose = next((move.text for move in options if isinstance(move, Text)), "I cannot say this in the format asked for.")
     return None, Reply(prose)
-
-
-def _reads_as(codec: Codec, reply: Reply, move: Move) -> bool:
-    try:
-        return codec.parse(reply) == move
-    except WireError:
-        return False

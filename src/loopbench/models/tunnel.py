@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from loopbench.protocol import Request
+from loopbench.protocol import Observation, Request
 
 from .faults import Clearing, Fault, FaultPoint
 from .receipts import Ledger, Truth
@@ -33,7 +33,7 @@ class FaultState:
     """Number of receipts issued when it landed last."""
     absorbed: bool
     recovered: bool
-    seen: bool
+    cured: bool
     armed: tuple[str, ...]
     """CALL digests of the calls that it strikes."""
 
@@ -65,6 +65,8 @@ class Tunnel:
         self.simulated_s = 0.0
         self.unknown: tuple[str, ...] = ()
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
+        self.told: dict[str, Observation] = {}
+        """CALL digest → what the last run of the call gave the loop."""
         self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...]]] = {}
         """Fields of ReplyEffects by scope: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
@@ -102,7 +104,7 @@ class Tunnel:
         It strikes its own scope, in whatever order scopes run; calls of a task that has sent no scope's request are anyone's.
         """
         for scope, fault in self._armed.get(call, ()):
-            if _SCOPE.get() in ("", scope) and fault.active(fault.strikes, fault.seen):
+            if _SCOPE.get() in ("", scope) and fault.active(fault.strikes):
                 fault.strikes += 1
                 return fault
         return None
@@ -134,7 +136,7 @@ class Tunnel:
             state = FaultState(
                 number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
                 landed, fault.landed_at if landed else 0,
-                fault.absorbed, fault.recovered, fault.seen, tuple(armed.get(id(fault), ())),
+                fault.absorbed, fault.recovered, fault.cured, tuple(armed.get(id(fault), ())),
             )  # fmt: skip
             states.append(state)
         return states
@@ -168,7 +170,7 @@ class Tunnel:
             self.faults.append(known)
         if state.landed:
             known.landed, known.landed_at = True, min(state.landed_at, len(self.ledger.issued))
-        known.absorbed, known.recovered, known.seen = state.absorbed, state.recovered, state.seen
+        known.absorbed, known.recovered, known.cured = state.absorbed, state.recovered, state.cured
         for call in state.armed:
             self.arm(call, known)
 

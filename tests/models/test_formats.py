@@ -1,0 +1,202 @@
+"""Formats under a bad wire: a fault shows or is absorbed, it never says something else; and which formats absorb at all."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.checks.loop.random_moves import any_move
+from loopbench.loops.bare_codecs import CODEC, FORMATS
+from loopbench.loops.finish.codec import FinishCodec, XmlCodec
+from loopbench.loops.finish.output import JsonOutput
+from loopbench.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT, UNDERSTAND, SchemaAnswerCodec
+from loopbench.loops.react_extract_codecs import ExtractAnswer, ReactStep, extract_codec, react_codec
+from loopbench.loops.stateless.signatures import (
+    AgentReasonerSignature,
+    ErrorRecoverySignature,
+    FormatResponse,
+    decide_codec,
+    format_codec,
+    recover_codec,
+)
+from loopbench.models.formats import spares, spoiled_reply, unwritable
+from loopbench.models.native import NATIVE
+from loopbench.models.profiles import FAULT_KINDS, load_profile
+from loopbench.models.server.foreign import ForeignCodec
+from loopbench.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Text, ToolCall, WireError
+
+from . import bench
+from .scripted_trials import profile, run, settled
+
+WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
+CODECS: list[Codec] = [
+    *FORMATS.values(), NATIVE, FinishCodec(JsonOutput.of(None)), XmlCodec(JsonOutput.of(None)), ForeignCodec(),
+    UNDERSTAND, PLAN, SELECT, REFLECT, REASON, ANSWER, SchemaAnswerCodec.of({}),
+    react_codec(ReactStep, "Go.", extract=True), react_codec(ReactStep, "Go.", extract=False),
+    extract_codec(ExtractAnswer, "Go.", "null"), decide_codec(AgentReasonerSignature), format_codec(FormatResponse, ""),
+    recover_codec(ErrorRecoverySignature, ("retry", "skip")),
+]  # fmt: skip
+CALL = Act("Next: find it.", (ToolCall("find", {"place": "the old harbour", "seats": 2}),))
+
+
+def said(codec: Codec, seed: int) -> Move | None:
+    """A move that the codec can say."""
+    rng = random.Random(seed)
+    for _ in range(20):
+        move = any_move(rng)
+        try:
+            codec.render(move)
+        except Inexpressible:
+            continue
+        return move
+    return None
+
+
+def reads(codec: Codec, reply: Reply) -> Move | None:
+    try:
+        return codec.parse(reply)
+    except WireError:
+        return None
+
+
+def decision(move: Move | None) -> Move | None:
+    """The move without its thought, which a fence may end up in."""
+    return replace(move, thought="") if isinstance(move, Act | Answer) else move
+
+
+# --- what a fault does to a format ---
+
+
+@settings(deadline=None, max_examples=150)
+@given(codec=st.sampled_from(CODECS), kind=st.sampled_from(WIRE), seed=st.integers(0, 2**32))
+def test_what_is_absorbed_reads_the_same_and_no_format_of_ours_is_unwritable(codec: Codec, kind: str, seed: int) -> None:
+    move = said(codec, seed)
+    if move is None:
+        return
+    clean = codec.render(move)
+    assert unwritable(codec, move) == ""
+    spoiled = spoiled_reply(kind, codec, move, clean)
+    assert spoiled.absorbed == (spoiled.reply != clean and decision(reads(codec, spoiled.reply)) == decision(move))
+
+
+@pytest.mark.parametrize("kind", WIRE)
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+@pytest.mark.parametrize(
+    "move",
+    [CALL, *(Answer(thought, value) for thought in ("", "All results are in.") for value in ('["DTWG-230", "PNCV-245"]', "42")),
+     Answer("", {"answer": "the old harbour", "names": ["Ada", "Bo"]}), Text("It stands by the old harbour.")],
+)  # fmt: skip
+def test_no_fault_of_the_wire_makes_a_format_say_something_else(kind: str, codec: Codec, move: Move) -> None:
+    """What a loop cannot notice says nothing about it. An empty reply can be noticed, whatever a format makes of it."""
+    try:
+        clean = codec.render(move)
+    except Inexpressible:
+        return
+    if spares(kind, move, clean):
+        assert clean.text in (getattr(move, "value", None), getattr(move, "text", None))
+        return
+    spoiled = spoiled_reply(kind, codec, move, clean).reply
+    assert spoiled != clean
+    assert decision(reads(codec, spoiled)) in (None, decision(move)) or not (spoiled.text or spoiled.calls)
+
+
+@pytest.mark.parametrize("kind", WIRE)
+def test_free_text_is_no_format(kind: str) -> None:
+    spared = kind != "wire.empty"
+    for codec in (NATIVE, FORMATS["native"], ANSWER, ForeignCodec()):
+        assert spares(kind, Answer("", "42"), codec.render(Answer("", "42"))) is spared
+    assert spares(kind, None, Reply("I cannot say this.")) is spared
+    for codec in (CODEC, FORMATS["fields"]):
+        assert not spares(kind, Answer("", "42"), codec.render(Answer("", "42")))
+    assert not spares(kind, CALL, CODEC.render(CALL))
+    assert not spares(kind, CALL, FORMATS["native"].render(CALL))
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+def test_a_reply_that_is_cut_says_so(codec: Codec) -> None:
+    move = next(move for seed in range(200) if (move := said(codec, seed)) is not None)
+    assert spoiled_reply("wire.truncated", codec, move, codec.render(move)).reply.finish_reason == "length"
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("name", FORMATS)
+def test_nobody_ends_with_an_answer_that_the_wire_has_changed(name: str, seed: int) -> None:
+    trial = bench.Bench(bench.chain(2), load_profile("flaky-format"), seed=seed)
+    assert run(trial, codec=FORMATS[name], limit=8) in (12, "12", None)
+
+
+def test_what_is_spared_was_never_scheduled() -> None:
+    for codec, points in ((CODEC, ["decide:answer", "decide:c1"]), (NATIVE, ["decide:c1"])):
+        trial = bench.Bench(bench.chain(1), profile("wire.malformed", feedback=1))
+        assert str(run(trial, codec=codec)) == "2"
+        assert [point for point, *_ in settled(trial)] == points
+
+
+# --- which formats a model could write ---
+
+
+class Wrapped:
+    """JSON in another dress; `max_calls` and role as JSON's."""
+
+    role, max_calls = CODEC.role, CODEC.max_calls
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def render(self, move: Move) -> Reply:
+        text = CODEC.render(move).text
+        dressed = {
+            "hex": text.encode().hex(),
+            "twice": f"{text}\n{text}",
+            "checksum": f"{text}\n{zlib.crc32(text.encode()):010d}",
+            "plain": f"Here you are: {text}",
+        }
+        return Reply(dressed[self.name])
+
+    def parse(self, reply: Reply) -> Move:
+        """Read what is left, as leniently as can be."""
+        for part in reply.text.splitlines() or [""]:
+            for text in (part, part.removeprefix("Here you are: "), _from_hex(part)):
+                try:
+                    return CODEC.parse(Reply(text))
+                except WireError:
+                    continue
+        raise WireError("nothing can be read")
+
+
+def _from_hex(text: str) -> str:
+    try:
+        return bytes.fromhex(text).decode()
+    except ValueError:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("hex", "it does not show the move's own words"), ("twice", "it says the move twice"), ("checksum", "it adds"), ("plain", "")],
+)
+@pytest.mark.parametrize("move", [CALL, Answer("", 42), Answer("All results are in.", "the old harbour")])
+def test_a_format_that_no_model_could_write_is_told_with_its_reason(name: str, reason: str, move: Move) -> None:
+    codec: Any = Wrapped(name)
+    assert codec.parse(codec.render(move)) == move
+    found = unwritable(codec, move)
+    assert found.startswith(reason)
+    assert bool(found) == bool(reason)
+
+
+@pytest.mark.parametrize(("name", "kind", "absorbs"), [
+    ("hex", "wire.malformed", False), ("hex", "wire.fenced", False), ("twice", "wire.fenced", False),
+    ("twice", "wire.duplicated", False), ("plain", "wire.duplicated", True), ("plain", "wire.fenced", True),
+])  # fmt: skip
+def test_only_a_format_that_a_model_could_write_absorbs_a_fault(name: str, kind: str, absorbs: bool) -> None:
+    codec: Any = Wrapped(name)
+    trial = bench.Bench(bench.chain(1), profile(kind, never=1))
+    answer = run(trial, codec=codec, limit=4)
+    assert settled(trial)[-1] == ("decide:c1", kind, True, absorbs, absorbs)
+    assert answer == (2 if absorbs else None)
