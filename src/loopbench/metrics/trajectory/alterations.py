@@ -176,7 +176,7 @@ def _altered_text(called: TracedCall, written: _WrittenCall) -> str:
 
 
 def _is_fitting(run: ToolRun, written: TracedCall) -> bool:
-    """Whether a run is of the written call all the same: it gave a result, and only filled in what was written, or read its text."""
+    """Whether a run is of the written call all the same: it gave a result, and what was written was only added to or parsed."""
     ran, wrote = run.call.arguments, written.arguments
     if run.call.tool != written.tool or not run.gave or not isinstance(ran, Mapping) or not isinstance(wrote, Mapping):
         return False
