@@ -5,6 +5,8 @@ python benchmarks/profile_fits.py [--fits N] [--tasks N] [--profile NAME …] [-
 Markdown to stdout; --write renews the tables in docs/tunnel.md. A fit reads a run of the five designs, two repeats of each task.
 Its intervals are held against the rates that were put in. Then the designs run under the fitted profile and under the true one, on
 the same tasks with another seed than the fit's, and Kendall's tau-b says whether they come in the same order.
+"""
+
 from __future__ import annotations
 
 import argparse

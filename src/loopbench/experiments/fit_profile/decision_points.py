@@ -189,8 +189,9 @@ class ReadTrial:
 
 def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadTrial:
     """Sort a trace into points. `retries`: the client's own, by kind of failure. Raises ValueError for impossible counts."""
-    head, counts = trace.head, dict(retries or {})
-    if not all(isinstance(count, int) and 0 <= count < MAX_RETRIES for count in counts.values()):
+    head, counts = trace.head, dict(retries) if isinstance(retries, Mapping) else {}
+    is_mapping = retries is None or isinstance(retries, Mapping)
+    if not is_mapping or not all(isinstance(count, int) and 0 <= count < MAX_RETRIES for count in counts.values()):
         raise ValueError(f"trace {head.arm}/{head.task}/{head.repeat}: retries are not counts by kind")
     reading = _Reading()
     for place, event in enumerate(trace.events):

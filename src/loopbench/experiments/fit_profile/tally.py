@@ -169,7 +169,7 @@ class Tally:
         for (task, tool, shape, error, strikes, worked), trials in self.troubles.items():
             kind = self.mistake(tool, shape, "", tried=True) if tool in self.shapes else ""
             if not kind and error == HANGS:
-                kind = "tool.hangs"
+                self.struck[task]["tool.hangs"] += trials
             elif not kind and (error in passing or error in TROUBLES):
                 flaky = trials * share if worked and strikes == FLAKY_ATTEMPTS else 0.0
                 self.struck[task]["tool.flaky"] += flaky
