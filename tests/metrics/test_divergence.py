@@ -5,287 +5,32 @@ from __future__ import annotations
 import copy
 import random
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.trace import Trace
-from loopbench.metrics.trajectory.divergence import cause_of, divergence, explain, read_trial
+from loopbench.metrics.trajectory.divergence import Cause, cause_of, divergence, explain, read_trial
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS
 from loopbench.protocol import StopReason
+from tests.metrics.lost_trials import (
+    ADD,
+    LOST,
+    MUL,
+    Talk,
+    begun,
+    down,
+    landed,
+    read,
+    record,
+    repeated,
+    solved,
+)
 
-QUESTION = "What do three rows of four and two more make in all?"
-CAUSES = {"parse", "termination", "lost observation", "budget", "tool argument", "fault not recovered", "other"}
-
-
-def record(*faults: FaultRecord, **changes: Any) -> Record:
-    values: dict[str, Any] = {
-        "arm": "a",
-        "suite": "s",
-        "suite_digest": "d",
-        "task": "t1",
-        "repeat": 0,
-        "seed": 0,
-        "status": "scored",
-        "scores": {"accuracy": 0.0},
-        "faults": faults,
-    }
-    return Record(**(values | changes))
-
-
-def landed(kind: str, point: str, *, recovered: bool = False) -> FaultRecord:
-    return FaultRecord(kind, point, landed=True, recovered=recovered)
-
-
-read = Trace.from_json
-
-
-class Talk:
-    """Writes a trace as a recorder does: what was said before is only counted."""
-
-    def __init__(self, question: str = QUESTION) -> None:
-        self.events: list[dict[str, Any]] = []
-        self.shown = [question]
-        self.known: dict[str, list[str]] = {}
-        self.said = ""
-
-    def ask(self, role: str = "decide", fault: str = "", **came: Any) -> Talk:
-        before = self.known.get(role, [])
-        same = next((n for n, pair in enumerate(zip(before, self.shown, strict=False)) if pair[0] != pair[1]), None)
-        same = min(len(before), len(self.shown)) if same is None else same
-        messages = [{"role": "user", "content": text} for text in self.shown[same:]]
-        self.known[role] = list(self.shown)
-        self.said = came.get("reply", "")
-        self.events.append({"event": "ask", "role": role, "same": same, "messages": messages, "reply": self.said} | came)
-        if fault:
-            self.events[-1]["fault"] = fault
-        return self
-
-    def call(self, tool: str, fault: str = "", **arguments: Any) -> Talk:
-        calls = [{"name": tool, "arguments": arguments}]
-        return self.ask(reply=f"calling {tool}", fault=fault, move={"move": "act", "thought": "", "calls": calls})
-
-    def ran(self, data: str, *, ok: bool = True, told: bool = True, fault: str = "", error_type: str = "Down") -> Talk:
-        """The last call's result; `told`: the next prompt shows it."""
-        (call,) = next(event["move"]["calls"] for event in reversed(self.events) if event.get("move", {}).get("calls"))
-        event = {"event": "tool", "tool": call["name"], "arguments": call["arguments"], "data": data}
-        event |= {"status": "success"} if ok else {"status": "error", "error_type": error_type}
-        self.events.append(event | ({"fault": fault} if fault else {}))
-        return self.tell(data) if told else self
-
-    def unreadable(self, *, told: bool = True, fault: str = "", role: str = "decide") -> Talk:
-        self.ask(role, fault, reply="{{{", wire_error="The reply is no valid JSON")
-        self.shown.append("{{{")
-        return self.tell("Your reply is no valid JSON, please try again") if told else self
-
-    def tell(self, text: str) -> Talk:
-        self.shown.append(text)
-        return self
-
-    def answer(self, value: Any = 14, fault: str = "") -> Talk:
-        return self.ask(reply=str(value), fault=fault, move={"move": "answer", "value": value})
-
-    def ends(self, answer: Any = 14, stop: str = "finished") -> dict[str, Any]:
-        return {"query": QUESTION, "events": self.events, "answer": answer, "stop": stop}
-
-
-MUL: dict[str, Any] = {"a": 3, "b": 4}
-ADD: dict[str, Any] = {"a": 12, "b": 2}
-
-
-def solved() -> dict[str, Any]:
-    return Talk().call("mul", **MUL).ran("12").call("add", **ADD).ran("14").answer().ends()
-
-
-def begun() -> Talk:
-    return Talk().call("mul", **MUL).ran("12")
-
-
-def repeated(times: int, talk: Talk, step: Any) -> Talk:
-    for _ in range(times):
-        step(talk)
-    return talk
-
-
-def down(talk: Talk) -> Talk:
-    return talk.call("add", **ADD).ran("out of order", ok=False)
-
-
-LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
-    # name: trace, record, cause, detail
-    "asked once": (
-        begun().unreadable().ends(None, "parse_failed"),
-        record(),
-        "parse",
-        "reply 2 could not be read; the loop did not ask again",
-    ),
-    "asked three times": (
-        repeated(3, begun(), Talk.unreadable).ends("gave up", "error_valve"),
-        record(),
-        "parse",
-        "replies 2, 3 and 4 could not be read; then the error valve ended the run",
-    ),
-    "never told what was wrong": (
-        repeated(3, begun(), lambda talk: talk.unreadable(told=False)).ends("gave up", "error_valve"),
-        record(),
-        "parse",
-        "replies 2, 3 and 4 could not be read; the next prompt did not show the error; then the error valve ended the run",
-    ),
-    "many unreadable replies": (
-        repeated(6, begun(), Talk.unreadable).ends(None, "max_steps"),
-        record(),
-        "parse",
-        "6 replies, from 2 to 7, could not be read; then the limit was reached",
-    ),
-    "a spoiled answer that could be read": (
-        begun().answer(1, fault="wire.truncated").ends(1),
-        record(landed("wire.truncated", "decide:answer")),
-        "parse",
-        "reply 2 was spoiled (wire.truncated) and read as '1'",
-    ),
-    "a spoiled choice that could be read": (
-        begun().ask(fault="wire.empty", move={"move": "act", "calls": []}).ends(None, "max_steps"),
-        record(landed("wire.empty", "decide:c2")),
-        "parse",
-        "reply 2 was spoiled (wire.empty) and read as something else",
-    ),
-    "out of time": (
-        begun().ends(None, "timeout"),
-        record(reason="no end within 60 s"),
-        "budget",
-        "its time was up at reply 1 (no end within 60 s)",
-    ),
-    "out of money": (begun().ends(None, "budget"), record(), "budget", "its budget was used up at reply 1"),
-    "out of room": (
-        begun().ask(error={"kind": "context_overflow", "message": "9,000 tokens"}).ends("too long", "error_valve"),
-        record(),
-        "budget",
-        "the prompt no longer fitted the model's context at reply 2",
-    ),
-    "a crash": (
-        begun().ends(None, "crashed"),
-        record(reason="KeyError: 'x'"),
-        "termination",
-        "the loop crashed after reply 1 (KeyError: 'x')",
-    ),
-    "a limit": (begun().ends(None, "max_steps"), record(), "termination", "the limit was reached (max_steps) at reply 1"),
-    "a limit, after trouble that was overcome": (
-        down(begun().unreadable()).call("add", **ADD).ran("14").ends(None, "max_steps"),
-        record(),
-        "termination",
-        "the limit was reached (max_steps) at reply 4; used up on the way: 1 reply that could not be read, 1 call that failed",
-    ),
-    "an early answer": (
-        begun().answer("4711", fault="decision.early_finish").ends("4711"),
-        record(landed("decision.early_finish", "decide:c2")),
-        "termination",
-        "answered at reply 2, before its work was done",
-    ),
-    "no end": (
-        begun().call("mul", fault="decision.never_finish", **MUL).ran("12").ends(None, "max_steps"),
-        record(landed("decision.never_finish", "decide:answer")),
-        "termination",
-        "called mul(a=3, b=4) at reply 2, instead of answering",
-    ),
-    "prose": (
-        begun().ask(reply="Well …", move={"move": "text", "text": "Well …"}).ends(None, "error_valve"),
-        record(),
-        "termination",
-        "reply 2 made no call and gave no answer",
-    ),
-    "a call made again": (
-        begun().call("mul", **MUL).ran("12").call("mul", **MUL).ran("12").ends(None, "max_steps"),
-        record(),
-        "lost observation",
-        "called mul(a=3, b=4) again twice, first at reply 2, although the prompt showed its result",
-    ),
-    "a result that was cut out": (
-        Talk()
-        .call("mul", **MUL)
-        .ran("the product is twelve exactly", told=False)
-        .call("mul", **MUL)
-        .ran("the product is twelve exactly")
-        .ends(None, "max_steps"),
-        record(),
-        "lost observation",
-        "called mul(a=3, b=4) again at reply 2, whose result had been cut out of the prompt",
-    ),
-    "a question that was cut out": (
-        Talk("Nothing to see").call("mul", **MUL).ran("12").answer("what?").ends("what?"),
-        record(),
-        "lost observation",
-        "the prompt of reply 2 no longer showed the question",
-    ),
-    "something done twice": (
-        begun().call("book", seat=1).ran("booked as B1").call("book", seat=1).ran("booked as B2").answer("B2").ends("B2"),
-        record(),
-        "lost observation",
-        "called book(seat=1) again at reply 3, although the prompt showed its result",
-    ),
-    "a wrong value": (
-        begun().call("add", fault="decision.wrong_value", a=13, b=2).ran("15").answer(15).ends(15),
-        record(landed("decision.wrong_value", "decide:c2")),
-        "tool argument",
-        "reply 2 called add(a=13, b=2) with a wrong value",
-    ),
-    "a tool that does not exist": (
-        repeated(
-            3, begun(), lambda talk: talk.call("add_v2", fault="decision.unknown_tool", **ADD).tell("There is no such tool")
-        ).ends(None, "error_valve"),
-        record(landed("decision.unknown_tool", "decide:c2")),
-        "tool argument",
-        "the call add_v2(a=12, b=2) could not be run 3 times; then the error valve ended the run",
-    ),
-    "arguments that do not fit": (
-        begun().call("add", a=12).ran("missing argument 'b'", ok=False, error_type="InvalidArguments").ends(None, "max_steps"),
-        record(),
-        "tool argument",
-        "the call add(a=12) could not be run once (InvalidArguments: missing argument 'b'); then the limit was reached",
-    ),
-    "a tool that stays down": (
-        repeated(2, begun(), down).ends(None, "error_valve"),
-        record(),
-        "fault not recovered",
-        "add(a=12, b=2) failed twice (Down: out of order); then the error valve ended the run",
-    ),
-    "a tool's error that is not told": (
-        repeated(2, begun(), lambda talk: talk.call("add", **ADD).ran("out of order", ok=False, told=False)).ends(
-            None, "max_steps"
-        ),
-        record(),
-        "fault not recovered",
-        "add(a=12, b=2) failed twice (Down: out of order); the next prompt did not show the error; then the limit was reached",
-    ),
-    "a lie": (
-        Talk().call("mul", **MUL).ran("13", fault="tool.lies").call("add", a=13, b=2).ran("15").answer(15).ends(15),
-        record(landed("tool.lies", "decide:c1")),
-        "fault not recovered",
-        "mul(a=3, b=4) gave a false result, 13, and nothing set it right",
-    ),
-    "noise for a result": (
-        begun().call("add", **ADD).ran("%PDF", fault="tool.garbage").ends(None, "forced"),
-        record(landed("tool.garbage", "decide:c2")),
-        "fault not recovered",
-        "add(a=12, b=2) failed once (%PDF); then the limit was reached",
-    ),
-    "a provider that fails": (
-        begun().ask(error={"kind": "provider.server", "message": "500"}, fault="provider.server").ends(None, "provider_error"),
-        record(landed("provider.server", "decide:c2")),
-        "fault not recovered",
-        "the provider failed at reply 2 (provider.server: 500); the loop did not ask again",
-    ),
-    "nothing known": (begun().answer(5).ends(5), record(), "other", "answered '5'"),
-    "nothing at all": (
-        {"events": [], "answer": None, "stop": None},
-        record(),
-        "termination",
-        "the run has no end",
-    ),
-}
+CAUSES = set(get_args(Cause))
 
 
 @pytest.mark.parametrize("name", LOST)
@@ -343,7 +88,7 @@ def test_a_result_that_the_answer_no_longer_saw():
     talk = begun().call("add", **ADD).ran("the sum is fourteen in all", told=False)
     lost = talk.answer(5).ends(5)
     other = begun().call("add", **ADD).ran("the sum is fourteen in all").answer().ends()
-    said = "answered at reply 3, when the prompt no longer showed the result of add(a=12, b=2)"
+    said = "the loop never showed the model what add(a=12, b=2) gave, 'the sum is fourteen in all'"
     assert against(lost, other=other) == ("lost observation", said, 3)
 
 

@@ -78,7 +78,9 @@ def test_the_file_says_where_its_rates_come_from(disturbed):
     assert set(said) == set(FAULT_KINDS)
     interval = found.rates["tool.raises"].interval
     assert interval is not None
-    assert said["tool.raises"].startswith(f"[{interval.low:.4f}, {interval.high:.4f}], {found.rates['tool.raises'].count:g} of")
+    assert said["tool.raises"].startswith(
+        f"[{interval.low:.4f}, {interval.high:.4f}], {round(found.rates['tool.raises'].count, 2):g} of"
+    )
     assert "at most" in said["provider.server"]
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any
 
 from loopbench.metrics.trace import NEVER_RAN, ModelExchange, ToolRun, Trace, TracedCall, TraceEvent, canonical
 from loopbench.models.faults import CALLING, shows_feedback
 from loopbench.protocol import Message, Reply, Request
 
+from .clearing import RetryRun
+from .forgetting import distance
 from .replies import MAX_HINT_CHARS, SETTLED, Hint, hint_of, provider_fault, wire_damage
 
 REPEATED = "repeated"
@@ -19,9 +22,8 @@ REFUSED = "refused"
 """A call that could not run; the tool's other calls show the kind of mistake."""
 TOOL = "tool"
 """A call that ran and failed."""
-MIN_RUNS = 3
-"""Number of failures in a row, with feedback and without success, after which a fault counts as permanent."""
-
+DECIDE = "decide"
+"""The role in which results may be overlooked and the fault be told apart."""
 MAX_RETRIES = 10**6
 """Maximum plausible number of retries of one trial."""
 
@@ -74,6 +76,10 @@ class Attempt:
     calls: list[StatedCall] = field(default_factory=list)
     repeats: bool = False
     """Whether all calls had worked before and the request showed their results."""
+    again: str = ""
+    """Which call that had worked, and whose result the request showed, is made again: last, earlier; empty for none."""
+    distances: tuple[float, ...] = ()
+    """How far from the request's end each result stands that it shows, in the order of the calls."""
 
     @property
     def wire(self) -> str:
@@ -134,17 +140,18 @@ class DecisionPoint:
         calls = next((attempt.calls for attempt in self.attempts if attempt.calls and not attempt.repeats), [])
         return not calls or any(call.shape for call in calls)
 
-    def cleared(self) -> tuple[Literal["feedback", "after", "never"], int] | None:
-        """Return what made the failure go away, and after how many attempts; None if that is unknown."""
-        failures = next((n for n, attempt in enumerate(self.attempts) if not attempt.failed), None)
-        with_feedback = [n for n in range(1, len(self.attempts)) if _shows_feedback(self.attempts[n - 1], self.attempts[n])]
-        if failures == 0 or not self.attempts[0].stumble:
+    def retries(self) -> RetryRun | None:
+        """Return the retries after a first failure that a retry may clear; None if there was no such failure, or no retry."""
+        first = self.attempts[0]
+        if not first.stumble or first.stumble in (REPEATED, TOOL) or not first.failed or len(self.attempts) < 2:
             return None
-        if failures is None:
-            return ("never", len(self.attempts)) if len(self.attempts) >= MIN_RUNS and with_feedback else None
-        if with_feedback and with_feedback[0] == failures:
-            return "feedback", failures
-        return "after", failures
+        counts = {False: 0, True: 0}
+        for before, now in pairwise(self.attempts):
+            told = _shows_feedback(before, now)
+            if not now.failed:
+                return RetryRun(counts[False], counts[True], "told" if told else "blind")
+            counts[told] += 1
+        return RetryRun(counts[False], counts[True], "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +265,21 @@ class _Reading:
         stated = event.value if event.move_kind == "answer" else event.move.get("text")
         attempt.is_plain = not attempt.reply.calls and isinstance(stated, str) and stated.strip() == attempt.reply.text.strip()
         attempt.calls = [_stated_call(call) for call in event.calls]
+        if attempt.role == DECIDE:
+            self._recalled(attempt)
         earlier = [self.results.get(call.key) for call in attempt.calls]
         if earlier and all(result is not None for result in earlier):
             text = "\n".join(message.content for message in attempt.messages)
             attempt.repeats = all(_stands_in(result or "", text) for result in earlier)
+
+    def _recalled(self, attempt: Attempt) -> None:
+        """Note which results the request shows, and which of their calls is made again."""
+        text = "\n".join(message.content for message in attempt.messages)
+        shown = {key: behind for key, result in self.results.items() if (behind := _behind(result, text)) is not None}
+        attempt.distances = tuple(distance(behind) for behind in shown.values())
+        places = [place for place, key in enumerate(shown) if any(call.key == key for call in attempt.calls)]
+        if places:
+            attempt.again = "last" if places[0] == len(shown) - 1 else "earlier"
 
     def _hint(self, attempt: Attempt) -> None:
         """Record the hint of a request's last message, unless it is a whole prompt, about unexecuted calls of the last reply."""
@@ -338,6 +356,12 @@ def _points(attempts: Sequence[Attempt]) -> tuple[list[DecisionPoint], int]:
 
 def _shows_feedback(before: Attempt, now: Attempt) -> bool:
     return shows_feedback(Request(before.messages), Request(now.messages), before.reply)
+
+
+def _behind(result: str, text: str) -> int | None:
+    """Return how many characters of a prompt stand behind the beginning of a result's last showing; None if it is not shown."""
+    place = max(text.rfind(result), text.rfind(json.dumps(result, ensure_ascii=False)[1:-1]))
+    return None if place < 0 or not result else len(text) - place - len(result)
 
 
 def _stands_in(result: str, text: str) -> bool:

@@ -12,8 +12,9 @@ from scipy import stats
 
 from loopbench.metrics.statistics import ALPHA, Interval, wilson
 from loopbench.models.faults import FLAKY_ATTEMPTS
-from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears
+from loopbench.models.profiles import FAULT_KINDS, Abilities
 
+from .forgetting import RecallPoint, fault_share, forgetting_rates
 from .tally import (
     ALL,
     BARE,
@@ -186,7 +187,7 @@ def _estimate(kind: str, pairs: Sequence[tuple[float, float]], interval: Interva
 
 
 _KIND_NOTES: Mapping[str, str] = {
-    "decision.repeated_call": "forgotten results count too",
+    "decision.repeated_call": "calls made again, less those that overlooked results explain: see forget",
     "tool.flaky": f"failed {FLAKY_ATTEMPTS} times, then worked; a `tool.raises` that clears after {FLAKY_ATTEMPTS} looks the same",
     "provider.dropped": "connections that broke, where nothing says that a reply had begun",
 }
@@ -238,25 +239,16 @@ _DIGITS = 6
 # --- other fields ---
 
 
-def estimate_clears(tally: Tally, notes: dict[str, str]) -> Clears:
-    ways = Counter[str]()
-    attempts = []
-    for (way, failures), count in tally.cleared.items():
-        ways[way] += count
-        attempts += [failures] * count if way == "after" else []
-    total = ways.total()
-    if not total:
-        notes["clears"] = "the default: no failure was tried again long enough to tell"
-        return Clears()
-    notes["clears"] = (
-        f"after {total} first failures: {ways['feedback']} gone with the first request that said more, {ways['after']} otherwise, "
-        f"{ways['never']} still there when the loop gave up"
-    )
-    if total < MIN_POINTS:
-        notes["clears"] += f"; fewer than {MIN_POINTS}: this says little"
-    after, never = (round(ways[way] / total, 4) for way in ("after", "never"))
-    usual = sorted(attempts)[len(attempts) // 2] if attempts else Clears().attempts
-    return Clears(feedback=max(0.0, round(1 - after - never, 4)), after=after, never=never, attempts=min(usual, 100))
+def sort_recalls(tally: Tally) -> float:
+    """Share calls made again out between faults of the decision, which are counted, and overlooked results; return `forget`."""
+    pooled = Counter[RecallPoint]()
+    for (_, point), count in tally.recalls.items():
+        pooled[point] += count
+    rates = forgetting_rates(pooled)
+    for (task, point), count in tally.recalls.items():
+        if point.again:
+            tally.struck[task][point.sort] += count * fault_share(point, rates)
+    return rates.forget
 
 
 def _median(tally: Tally) -> float:

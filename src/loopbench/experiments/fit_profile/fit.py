@@ -19,15 +19,16 @@ from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import each_record
 from loopbench.runs.store.traces import Traces, policy_of
 
+from .clearing import estimate_clears
 from .decision_points import read_points
 from .estimates import (
     RateEstimate,
     estimate_abilities,
-    estimate_clears,
     estimate_latency_s,
     estimate_rates,
     estimate_slow_s,
     profile_rates,
+    sort_recalls,
 )
 from .tally import Tally
 
@@ -85,21 +86,24 @@ def fit(
     if not tally.trials:
         raise ValueError("no traces to fit a profile to")
     tally.settle()
+    forget = round(sort_recalls(tally), 4)
     rates = estimate_rates(tally, alpha, timed=timed)
     notes: dict[str, str] = {}
     profile = Profile(
         name=name,
         description=description,
         rates=profile_rates(rates, notes),
-        clears=estimate_clears(tally, notes),
-        forget=0.0,
+        clears=estimate_clears(tally.retried, notes),
+        forget=forget,
         bluff=0.0,
         latency_s=estimate_latency_s(tally, notes, timed=timed),
         slow_s=estimate_slow_s(tally, notes),
         abilities=estimate_abilities(tally, notes),
     )
     notes["patience"] = "the default: a trace does not tell"
-    notes["forget"] = "a trace cannot tell; a call made again counts as repeated_call"
+    notes["forget"] = (
+        "by the places of the results whose calls were made again" if forget else "no more calls made again than faults explain"
+    )
     notes["bluff"] = "a trace cannot tell whether a wrong answer was a bluff"
     return FittedProfile(profile, rates, tally.trials, len(tally.points), tuple(sorted(tally.arms)), alpha, notes)
 

@@ -10,7 +10,9 @@ from loopbench.models.faults import CALLING, FLAKY_ATTEMPTS
 from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from loopbench.protocol import Message
 
+from .clearing import RetryRun
 from .decision_points import REFUSED, REPEATED, TOOL, Attempt, DecisionPoint, ReadTrial, Shape
+from .forgetting import RecallPoint, recall_point
 from .replies import Hint, provider_fault
 
 TROUBLES = frozenset({"ToolUnavailable", "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "OSError"})
@@ -69,7 +71,9 @@ class Tally:
         self.exists: set[str] = set()
         self.seconds: Counter[tuple[str, int]] = Counter()
         """Task, latency bin → number of first attempts."""
-        self.cleared: Counter[tuple[str, int]] = Counter()
+        self.retried: Counter[RetryRun] = Counter()
+        self.recalls: Counter[tuple[str, RecallPoint]] = Counter()
+        """Task, point → points at which a call may have been made again."""
         self.accepted = 0
         self.overflowed: int | None = None
         self.forced = Counter[bool]()
@@ -110,13 +114,15 @@ class Tally:
         points[ALL] += 1
         points[PLAIN] += first.is_plain
         self.seconds[task, latency_bin(first.seconds)] += 1
-        if (cleared := point.cleared()) is not None and not (stumble == TOOL and cleared[1] == FLAKY_ATTEMPTS):
-            self.cleared[cleared] += 1
+        if (retried := point.retries()) is not None:
+            self.retried[retried] += 1
         if point.role in CALLING:
             points[_sort(point)] += 1
             points[BARE] += point.states_calls is True and not point.has_arguments
-        if stumble == REPEATED:
-            struck[_REPEATED_AS[point.states_calls]] += 1
+        if first.distances and stumble in ("", REPEATED, TOOL):
+            self.recalls[task, recall_point(REPEATED_AS[point.states_calls], first.again, first.distances)] += 1
+        elif stumble == REPEATED:
+            struck[REPEATED_AS[point.states_calls]] += 1
         elif stumble == REFUSED:
             call = next(call for call in first.calls if call.is_refused)
             self.refused[task, call.tool, call.shape, call.hint, bool(call.runs)] += 1
@@ -159,18 +165,34 @@ class Tally:
             else:
                 self.unexplained += count
         passing = {error for (_, _, _, error, _, worked) in self.troubles if worked}
-        for (task, tool, shape, error, strikes, worked), count in self.troubles.items():
+        share = self._flaky_share()
+        for (task, tool, shape, error, strikes, worked), trials in self.troubles.items():
             kind = self.mistake(tool, shape, "", tried=True) if tool in self.shapes else ""
             if not kind and error == HANGS:
-                kind = "tool.hangs"
+                self.struck[task]["tool.hangs"] += trials
             elif not kind and (error in passing or error in TROUBLES):
-                kind = "tool.flaky" if worked and strikes == FLAKY_ATTEMPTS else "tool.raises"
-            if kind:
-                self.struck[task][kind] += count
+                flaky = trials * share if worked and strikes == FLAKY_ATTEMPTS else 0.0
+                self.struck[task]["tool.flaky"] += flaky
+                self.struck[task]["tool.raises"] += trials - flaky
+            elif kind:
+                self.struck[task][kind] += trials
             else:
-                self.own_errors[error] += count
+                self.own_errors[error] += trials
         for task in self.points:
             self._sort_silent(task)
+
+    def _flaky_share(self) -> float:
+        """Return which share of the calls that worked after `FLAKY_ATTEMPTS` failures was flaky.
+
+        Failures that each attempt ends with the same chance fall off geometrically: what stands above the geometric mean of the
+        counts of one failure fewer and one more is flaky.
+        """
+        strikes = Counter[int]()
+        for (_, _, _, error, failures, worked), count in self.troubles.items():
+            if worked and error != HANGS:
+                strikes[failures] += count
+        usual = math.sqrt(strikes[FLAKY_ATTEMPTS - 1] * strikes[FLAKY_ATTEMPTS + 1])
+        return max(0.0, 1 - usual / strikes[FLAKY_ATTEMPTS]) if strikes[FLAKY_ATTEMPTS] else 0.0
 
     def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
         """Return the mistake of a call, by the tool's successful calls, else by the hint; "" if unknown."""
@@ -203,7 +225,7 @@ class Tally:
 
 
 _MAX_STRIKES = 9
-_REPEATED_AS = {True: "decision.repeated_call", False: "decision.never_finish", None: OPEN_REPEAT}
+REPEATED_AS = {True: "decision.repeated_call", False: "decision.never_finish", None: OPEN_REPEAT}
 _BY_HINT: Mapping[Hint, str] = {
     "unknown": "decision.unknown_tool",
     "missing": "decision.missing_argument",

@@ -5,18 +5,20 @@ trial the faults of its record. The other course, where there is one, tells what
 rules are asked in this order, and the first that has something to say is believed:
 
  1. budget             the stop is a budget, a time limit, or a prompt that no longer fits
- 2. termination        the loop crashed or was cancelled, or a scripted model answered before its work was done
- 3. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often
- 4. parse              the last reply was spoiled and read as something else, and only the answer was missing
- 5. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
- 6. (what blocked it)  the loop finished: what went wrong after its last new result
- 7. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
+ 2. termination        the loop crashed or was cancelled
+ 3. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
+ 4. termination        a scripted model answered before its work was done
+ 5. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often
+ 6. parse              the last reply was spoiled and read as something else, and only the answer was missing
+ 7. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
+ 8. (what blocked it)  the loop finished: what went wrong after its last new result
+ 9. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
                        anything else went wrong
- 8. tool argument      the loop finished: a tool was called with other arguments than in the other course
- 9. (what blocked it)  what went wrong anywhere and was never put right
-10. lost observation   the last prompt lacked the question, or results that both had
-11. termination        the loop did not finish, or answered with calls of the other course left
-12. other
+10. tool argument      the loop finished: a tool was called with other arguments than in the other course
+11. (what blocked it)  what went wrong anywhere and was never put right
+12. lost observation   the last prompt lacked the question, or results that both had
+13. termination        the loop did not finish, or answered with calls of the other course left
+14. other
 
 What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
 (tool argument); tools and providers that fail (fault not recovered); calls made again that had given a result (lost observation);
@@ -34,12 +36,26 @@ from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
 
 from ..trace import ModelExchange, Note, ToolRun, Trace
+from .alterations import alterations
 from .failure_text import counted, in_words, quoted, reply, times
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
 from .prompts_sent import shows
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
 
-Cause = Literal["parse", "termination", "lost observation", "budget", "tool argument", "fault not recovered", "other"]
+Cause = Literal[
+    "parse",
+    "termination",
+    "lost observation",
+    "budget",
+    "tool argument",
+    "fault not recovered",
+    "altered call",
+    "dropped call",
+    "added call",
+    "altered result",
+    "altered answer",
+    "other",
+]
 
 SPENT = {
     StopReason.BUDGET.value: "its budget was used up",
@@ -176,6 +192,16 @@ def _broken(trial: TracedTrial) -> _Found | None:
 
 def _reason(trial: TracedTrial) -> str:
     return f" ({shortened(trial.record.reason)})" if trial.record.reason else ""
+
+
+def _altered(trial: TracedTrial) -> _Found | None:
+    """What the loop altered first: what came after it may have come from it."""
+    found = alterations(trial)
+    if not found:
+        return None
+    first = found[0]
+    also = sum(each.cause == first.cause for each in found) - 1
+    return _Found(first.cause, f"{first.detail}{f'; so it did {times(also)} more' if also else ''}", [first.event])
 
 
 def _early(trial: TracedTrial) -> _Found | None:
@@ -405,6 +431,7 @@ def _other(trial: TracedTrial) -> _Found | None:
 _RULES: Sequence[Callable[[TracedTrial], _Found | None]] = (
     _budget,
     _broken,
+    _altered,
     _early,
     _blocked,
     _misread,

@@ -67,7 +67,7 @@ class TracedTrial:
     def is_scripted(self) -> bool:
         """A scripted model's trial: its faults are marked, its results carry receipts."""
         runs = (event for event in self.events if isinstance(event, ToolRun))
-        return bool(self.record.faults) or any(without_receipts(run.data) != run.data for run in runs)
+        return bool(self.record.faults) or self.record.plan_unseen or any(without_receipts(run.data) != run.data for run in runs)
 
     @cached_property
     def prompts(self) -> list[Prompt]:
@@ -230,7 +230,7 @@ def _is_as_it_should_be(trial: TracedTrial, number: int) -> bool:
     step = trial.course[number]
     run = trial.events[step.event] if step.event is not None else None
     if not isinstance(run, ToolRun):
-        return trial.is_finished  # a call that the loop passed over when it ended
+        return trial.is_finished or (trial.is_scripted and not _is_spoiled(trial, step))  # the loop passed over it when it ended
     decider = trial.decider(step.event) if step.event is not None else None
     if run.fault or run.never_ran or (decider is not None and decider.fault in WRONG_CALLS):
         return False
@@ -239,6 +239,12 @@ def _is_as_it_should_be(trial: TracedTrial, number: int) -> bool:
     key = run.call.key
     others = [other for other in trial.other_course if other.call is not None and other.call.key == key]
     return number not in trial.unmatched and all(other.signature == step.signature for other in others)
+
+
+def _is_spoiled(trial: TracedTrial, step: TracedStep) -> bool:
+    """Whether a call was written under a fault, so that it may well be that no tool can run it."""
+    decider = trial.decider(step.event) if step.event is not None else None
+    return decider is not None and (decider.fault in WRONG_CALLS or decider.fault.startswith("wire."))
 
 
 def wasted(trial: TracedTrial) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from ..trace import RECEIPT, ModelExchange, TraceEvent
 Prompt = Sequence[str]
 """The texts of a request's messages, in order."""
 
-_WORD = re.compile(r"[^\W\d_]+")
+WORD = re.compile(r"[^\W\d_]+")
 _TOKEN = re.compile(r"\w+")
 MIN_WORDS = 4
 """A text of fewer words is looked for as it is only: words of their own say little."""
@@ -59,12 +59,12 @@ def says_more(before: Prompt, now: Prompt, own: str) -> bool:
     Bags of words, so that it holds for any loop's wording: the same question as a scripted model's "has feedback been shown?".
     """
     new = _words(now) - _words(before)
-    new -= Counter(_WORD.findall(own))
+    new -= Counter(WORD.findall(own))
     return bool(new)
 
 
 def _words(prompt: Prompt) -> Counter[str]:
     counted: Counter[str] = Counter()
     for message in prompt:
-        counted.update(_WORD.findall(message))
+        counted.update(WORD.findall(message))
     return counted

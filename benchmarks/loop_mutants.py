@@ -1,0 +1,102 @@
+"""Loops with one planted defect each, to see whether `loopbench why` names it.
+
+`--loop 'benchmarks.loop_mutants:Mutant(loop=bare, defect=SwappedValues)'` runs one.
+
+A defect stands between a loop and its model and tools, where a mistake of the loop's own would: what it changes, neither the model
+nor a tool knows of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+from benchmarks.loop_defects import DEFECTS, Crashed, Defect, GaveUp, MutantState
+
+from loopbench.protocol import (
+    SILENT,
+    Chunk,
+    Model,
+    Observation,
+    Observer,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    WireError,
+    WrappedLoop,
+    WrappedModel,
+)
+
+
+class MutantToolbox(Toolbox):
+    """Tools through which a defect is planted."""
+
+    def __init__(self, tools: Toolbox, defect: Defect, state: MutantState) -> None:
+        super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars)
+        self._within, self._defect, self._state = tools, defect, state
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        state = self._state
+        made = self._defect.call(call, state)
+        state.calls.append(call)
+        if made is None:
+            return Observation(call.name, "success", "done", None, "done", call.call_id)
+        another = self._defect.made_before(call, state)
+        if another is not None:
+            await self._within.call(another, validate=validate)
+        seen = await self._within.call(made, validate=validate)
+        shown = self._defect.result(seen, state)
+        state.results.append(seen)
+        return shown
+
+
+class MutantModel(WrappedModel):
+    """A model through which a defect is planted."""
+
+    def __init__(self, model: Model, defect: Defect, state: MutantState) -> None:
+        super().__init__(model)
+        self._defect, self._state = defect, state
+
+    async def complete(self, request: Request) -> Reply:
+        reply = await self.model.complete(self._defect.request(request, self._state))
+        self._state.replies += 1
+        if request.codec is None:
+            return reply
+        try:
+            move = request.codec.parse(reply)
+        except WireError:
+            return reply
+        read = self._defect.move(move, self._state)
+        return reply if read is move else replace(request.codec.render(read), usage=reply.usage)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=await self.complete(request))
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant(WrappedLoop):
+    """A loop with a planted defect. Raises ValueError for an unknown one."""
+
+    defect: str = "SwappedValues"
+    """The name of the defect's class."""
+
+    def __post_init__(self) -> None:
+        if self.defect not in DEFECTS:
+            raise ValueError(f"defect must be one of {', '.join(DEFECTS)}, not {self.defect!r}")
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        defect, state = DEFECTS[self.defect](), MutantState(tools)
+        try:
+            outcome = await self.loop.run(query, MutantToolbox(tools, defect, state), MutantModel(model, defect, state), observer)
+        except Crashed as error:
+            raise LookupError("list index out of range") from error
+        except GaveUp:
+            return Outcome(None, StopReason.MAX_STEPS, len(state.calls), gave_up=True)
+        return defect.outcome(outcome, state) if outcome.stop == StopReason.FINISHED else outcome
+
+
+LOOP = Mutant

@@ -1,0 +1,156 @@
+"""How true a fitted profile is: fits to runs under each built-in profile, and the five designs under the fitted one.
+
+python benchmarks/profile_fits.py [--fits N] [--tasks N] [--profile NAME …] [--write]
+
+Markdown to stdout; --write renews the tables in docs/tunnel.md. A fit reads a run of the five designs, two repeats of each task.
+Its intervals are held against the rates that were put in. Then the designs run under the fitted profile and under the true one, on
+the same tasks with another seed than the fit's, and Kendall's tau-b says whether they come in the same order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scipy import stats
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.fit_profile.fit import Fitted, fit_run
+from loopbench.experiments.fit_profile.toml import to_toml
+from loopbench.models.profiles import Profile, load_profile
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+
+PAGE = Path(__file__).parents[1] / "docs" / "tunnel.md"
+BLOCK = re.compile(r"(<!-- fits: .*? -->\n)(.*?)(<!-- /fits -->)", re.DOTALL)
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
+SUITE = "arithmetic"
+TASKS = 60
+FITS = 20
+
+
+@dataclass(slots=True)
+class KindFits:
+    """The fits of one rate."""
+
+    covered: int = 0
+    fits: int = 0
+    ratios: list[float] = field(default_factory=list)
+    """Fitted by true rate."""
+
+
+@dataclass(slots=True)
+class ProfileFits:
+    """The fits to runs under one profile."""
+
+    name: str
+    kinds: dict[str, KindFits] = field(default_factory=lambda: defaultdict(KindFits))
+    untold: set[str] = field(default_factory=set)
+    never: list[float] = field(default_factory=list)
+    forget: list[float] = field(default_factory=list)
+    taus: list[float] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+    """Largest difference of a design's accuracies under the fitted and the true profile, per fit."""
+
+    def add(self, true: Profile, fitted: Fitted) -> None:
+        for kind, rate in true.rates.items():
+            interval = fitted.rates[kind].interval
+            if interval is None:
+                self.untold.add(kind)
+                continue
+            found = self.kinds[kind]
+            found.fits += 1
+            found.covered += interval.low <= rate <= interval.high
+            found.ratios.append(interval.value / rate)
+        self.never.append(fitted.profile.clears.never)
+        self.forget.append(fitted.profile.forget)
+
+
+def ran(profile: str, tasks: int, seed: int, runs: Path, repeats: int = 2) -> Path:
+    """Run the five designs, and return the run's folder."""
+    config = CompareConfig(
+        loops=LOOPS, profiles=(profile,), suite=SUITE, tasks=tasks, repeats=repeats, seed=seed, runs=runs, mlflow=False
+    )
+    experiment = prepare(config)
+    run(experiment, Unwatched())
+    return experiment.folder
+
+
+def accuracies(folder: Path) -> list[float]:
+    """Accuracy of each design, in the order of LOOPS."""
+    by_loop = {
+        arm.info.loop: arm.summary.accuracy.value for arm in results(folder).comparison.arms if arm.summary.accuracy is not None
+    }
+    return [by_loop[loop] for loop in LOOPS]
+
+
+def tau(a: Sequence[float], b: Sequence[float]) -> float:
+    """Kendall's tau-b; 1 where neither tells any two designs apart, 0 where only one does."""
+    if len(set(a)) == 1 or len(set(b)) == 1:
+        return float(len(set(a)) == len(set(b)))
+    return float(stats.kendalltau(a, b).statistic)
+
+
+def fitted_to(name: str, fits: int, tasks: int) -> ProfileFits:
+    """Fit to `fits` runs under a profile, of a seed each."""
+    true, found = load_profile(name), ProfileFits(name)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        held_out = accuracies(ran(name, tasks, fits, folder))
+        for seed in range(fits):
+            fitted = fit_run(ran(name, tasks, seed, folder), name="fitted")
+            found.add(true, fitted)
+            (folder / "fitted.toml").write_text(to_toml(fitted), encoding="utf-8")
+            again = accuracies(ran(str(folder / "fitted.toml"), tasks, fits, folder))
+            found.taus.append(tau(held_out, again))
+            found.gaps.append(max(abs(one - other) for one, other in zip(held_out, again, strict=True)))
+    return found
+
+
+def tables(listed: Iterable[ProfileFits]) -> str:
+    """Return the two tables: by profile, and by kind of fault."""
+    all_fits = list(listed)
+    by_profile = [
+        "| profile | Kendall's tau, mean | lowest | largest gap of accuracy, mean | never, true | fitted | forget, true | fitted |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    by_kind = ["| profile | kind | fits | covered | fitted / true |", "|---|---|---|---|---|"]
+    for found in all_fits:
+        true = load_profile(found.name)
+        by_profile.append(
+            f"| {found.name} | {statistics.mean(found.taus):.2f} | {min(found.taus):.2f} | {statistics.mean(found.gaps):.2f} | "
+            f"{true.clears.never:.2f} | {statistics.mean(found.never):.2f} | "
+            f"{true.forget:.2f} | {statistics.mean(found.forget):.2f} |"
+        )
+        for kind, fits in found.kinds.items():
+            share = f"{fits.covered / fits.fits:.2f}"
+            by_kind.append(f"| {found.name} | {kind} | {fits.fits} | {share} | {statistics.mean(fits.ratios):.2f} |")
+        by_kind += [f"| {found.name} | {kind} | 0 | not told | – |" for kind in sorted(found.untold)]
+    return "\n".join([*by_profile, "", *by_kind])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fits", type=int, default=FITS)
+    parser.add_argument("--tasks", type=int, default=TASKS)
+    parser.add_argument("--profile", action="append", choices=PROFILES)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    made = tables(fitted_to(name, given.fits, given.tasks) for name in given.profile or PROFILES)
+    made = f"{given.fits} fits each to {given.tasks} tasks of `{SUITE}`, two repeats, five designs.\n\n{made}"
+    print(made)
+    if given.write:
+        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n\n{found[3]}", PAGE.read_text("utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

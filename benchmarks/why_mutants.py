@@ -1,0 +1,145 @@
+"""Whether `loopbench why` names a planted defect: loops with one defect each, on tasks that the same loop solves without it.
+
+python benchmarks/why_mutants.py [--tasks N] [--loop NAME …] [--suite NAME …] [--defect NAME …] [--write]
+
+Markdown to stdout; --write renews the table in docs/why.md. A defect counts where it cost a task: the trial is held against the
+sound loop's of the same task, and explained by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))  # loops are named `benchmarks.loop_mutants:…`, wherever this runs
+
+from benchmarks.loop_defects import DEFECTS  # noqa: E402
+
+from loopbench.experiments.compare.prepare import prepare  # noqa: E402
+from loopbench.experiments.compare.results import Results, results  # noqa: E402
+from loopbench.experiments.compare.run import run  # noqa: E402
+from loopbench.experiments.why.why import why  # noqa: E402
+from loopbench.runs.config import CompareConfig  # noqa: E402
+from loopbench.runs.engine.runner import Unwatched  # noqa: E402
+
+PAGE = ROOT / "docs" / "why.md"
+BLOCK = re.compile(r"(<!-- mutants: .*? -->\n)(.*?)(<!-- /mutants -->)", re.DOTALL)
+LOOPS = ("bare", "bare(decision_format=native)", "finish", "phased", "react_extract", "stateless")
+SUITES = ("arithmetic", "ecommerce", "events", "library")
+TASKS = 10
+
+
+@dataclass(slots=True)
+class DefectCount:
+    """What `why` said about trials that one kind of defect cost."""
+
+    name: str
+    against: Counter[str] = field(default_factory=Counter)
+    """Cause → trials, held against the sound loop's."""
+    alone: Counter[str] = field(default_factory=Counter)
+    """Cause → the same trials, each by itself."""
+    details: list[str] = field(default_factory=list)
+
+    @property
+    def cause(self) -> str:
+        return DEFECTS[self.name].cause
+
+    @property
+    def lost(self) -> int:
+        return self.against.total()
+
+    @property
+    def named(self) -> tuple[float, float]:
+        """Shares of trials whose cause was named, against the sound loop's and alone; 0 where nothing was lost."""
+        return tuple(counted[self.cause] / max(1, counted.total()) for counted in (self.against, self.alone))  # type: ignore[return-value]
+
+
+def mutant(loop: str, defect: str) -> str:
+    return f'benchmarks.loop_mutants:Mutant(loop="{loop}", defect={defect})'
+
+
+def counted(
+    defects: Iterable[str], *, loops: Sequence[str] = LOOPS, suites: Sequence[str] = SUITES, tasks: int = TASKS
+) -> dict[str, DefectCount]:
+    """Run each defect planted into each loop, and count what `why` says, by defect."""
+    made = {defect: DefectCount(defect) for defect in defects}
+    profiles = sorted({DEFECTS[defect].profile for defect in made})
+    for suite in suites:
+        for profile in profiles:
+            mine = [defect for defect in made if DEFECTS[defect].profile == profile]
+            for loop in loops:
+                with tempfile.TemporaryDirectory() as folder:
+                    _count(made, _ran(loop, mine, suite, profile, tasks, Path(folder)))
+    return made
+
+
+def _ran(loop: str, defects: Sequence[str], suite: str, profile: str, tasks: int, runs: Path) -> Results:
+    arms = (loop, *(mutant(loop, defect) for defect in defects))
+    experiment = prepare(CompareConfig(loops=arms, profiles=(profile,), suite=suite, tasks=tasks, runs=runs, mlflow=False))
+    run(experiment, Unwatched())
+    return results(experiment.folder)
+
+
+def _count(made: Mapping[str, DefectCount], found: Results) -> None:
+    """Add one run's losses; its first arm is the sound loop."""
+    sound, *others = [arm.info.arm for arm in found.comparison.arms]
+    reasons = why(found, pairs=[(sound, other) for other in others], arms=others)
+    alone = {(arm.arm, lost.task, lost.repeat): lost.loss.cause for arm in reasons.arms for lost in arm.examples}
+    for pair in reasons.pairs:
+        for parted in pair.divergences:
+            if parted.loser != sound:
+                its = made[_defect_of(parted.loser)]
+                its.against[parted.cause] += 1
+                its.alone[alone[parted.loser, parted.task, parted.repeat]] += 1
+                its.details.append(f"{parted.loser}/{parted.task} {parted.cause}: {parted.detail}")
+
+
+def _defect_of(arm: str) -> str:
+    found = re.search(r"defect=(\w+)", arm)
+    assert found is not None
+    return found[1]
+
+
+def table(counts: Iterable[DefectCount]) -> str:
+    """Return the Markdown table, and the sum in its last row."""
+    rows = ["| planted defect | cause | lost | named | named, alone | otherwise called |", "|---|---|---|---|---|---|"]
+    listed = list(counts)
+    for each in listed:
+        others = ", ".join(f"{cause} {count}" for cause, count in (each.against + each.alone).most_common() if cause != each.cause)
+        shares = " | ".join(f"{counted[each.cause]}" for counted in (each.against, each.alone))
+        what = " ".join((DEFECTS[each.name].__doc__ or each.name).split()).rstrip(".")
+        rows.append(f"| {what} | {each.cause} | {each.lost} | {shares} | {others or '–'} |")
+    right, alone = sum(each.against[each.cause] for each in listed), sum(each.alone[each.cause] for each in listed)
+    rows.append(f"| all {len(listed)} kinds | | {sum(each.lost for each in listed)} | {right} | {alone} | |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=TASKS)
+    parser.add_argument("--loop", action="append")
+    parser.add_argument("--suite", action="append")
+    parser.add_argument("--defect", action="append", choices=sorted(DEFECTS))
+    parser.add_argument("--details", action="store_true", help="print what was said of each trial that was not named, to stderr")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    counts = counted(given.defect or DEFECTS, loops=given.loop or LOOPS, suites=given.suite or SUITES, tasks=given.tasks)
+    made = table(counts.values())
+    print(made)
+    if given.details:
+        for each in counts.values():
+            sys.stderr.writelines(f"{each.name} {line}\n" for line in each.details if f" {each.cause}: " not in line)
+    if given.write:
+        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n\n{found[3]}", PAGE.read_text("utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""What a loop altered between the model and its tools: calls, results or an answer that it changed, left out or made up.
+
+A trace keeps what the model wrote, as the loop's own codec reads it, and, apart from that, what was run, what the next prompt
+showed and what the outcome states. Where the two do not fit, the loop did it: neither the model nor a fault stands between them. A
+sound loop may run a call again that failed, fill in an argument, or turn the text "5" into the number that a tool asks for; that is
+not an alteration as long as the call gave a result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from loopbench.protocol import Role, StopReason, render_value
+
+from ..trace import RECEIPT, ModelExchange, Note, ToolRun, TracedCall
+from .failure_text import quoted, reply, times
+from .failures import PLANNING, WRONG_CALLS, TracedTrial
+from .prompts_sent import MIN_WORDS, WORD, Prompt, shows
+from .trajectory import CHOOSING, call_text
+
+AlterationCause = Literal[
+    "altered call", "dropped call", "added call", "altered result", "lost observation", "altered answer", "termination"
+]
+ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
+"""Roles whose replies may state the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One thing that the loop altered."""
+
+    cause: AlterationCause
+    detail: str
+    """One sentence, in plain words, without its full stop."""
+    event: int
+    """Its event in the trace: the run, or the reply if nothing ran."""
+
+
+def alterations(trial: TracedTrial) -> list[Alteration]:
+    """Return what the loop altered, in time; empty if it altered nothing, or if no codec says what the model wrote."""
+    found = [*_of_calls(trial), *_of_results(trial), *_shut_by_result(trial), *_of_answer(trial)]
+    return sorted(found, key=lambda each: each.event)
+
+
+# --- calls ---
+
+
+@dataclass(slots=True, eq=False)
+class _WrittenCall:
+    """A call as the model wrote it."""
+
+    call: TracedCall
+    by: ModelExchange
+    event: int
+
+
+@dataclass(slots=True)
+class _Matching:
+    """Runs and the calls that the model wrote, matched in time."""
+
+    waiting: dict[str, list[_WrittenCall]] = field(default_factory=dict)
+    """Scope → calls of its last reply that did not run yet."""
+    passed_over: list[_WrittenCall] = field(default_factory=list)
+    """Calls that the loop went on without."""
+    written: set[str] = field(default_factory=set)
+    """Keys of all calls that the model wrote so far."""
+    last: dict[str, ToolRun] = field(default_factory=dict)
+    """Key → the last run of the call."""
+    since_reply: set[str] = field(default_factory=set)
+    """Keys of the calls that ran after the last deciding reply."""
+    is_recovering: bool = False
+    """The last reply was about a failed call; what the loop then does is its own."""
+
+    def take(self, written: _WrittenCall) -> None:
+        for calls in self.waiting.values():
+            if written in calls:
+                calls.remove(written)
+
+    @property
+    def open(self) -> list[_WrittenCall]:
+        return [each for calls in self.waiting.values() for each in calls]
+
+
+def _of_calls(trial: TracedTrial) -> Iterator[Alteration]:
+    if not _is_known(trial):
+        return
+    matching = _Matching()
+    for place, event in enumerate(trial.events):
+        if isinstance(event, ModelExchange):
+            _note_reply(matching, place, event)
+        elif isinstance(event, ToolRun):
+            yield from _of_run(trial, matching, place, event)
+    yield from _dropped(trial, matching)
+
+
+def _is_known(trial: TracedTrial) -> bool:
+    """Whether the trace says what every deciding reply was read as."""
+    return all(
+        ask.move_kind or ask.wire_error is not None or ask.error is not None for _, ask in trial.asks() if ask.role in CHOOSING
+    )
+
+
+def _note_reply(matching: _Matching, place: int, ask: ModelExchange) -> None:
+    calls = [_WrittenCall(call, ask, place) for call in ask.calls]
+    matching.written.update(call.key for call in (*ask.calls, *_recovering(ask)))
+    matching.is_recovering = ask.role == Role.RECOVER.value
+    if matching.is_recovering:
+        matching.waiting.clear()
+    if ask.role in CHOOSING:
+        matching.since_reply.clear()
+        if ask.scope:
+            matching.passed_over += matching.waiting.pop(ask.scope, [])
+        else:  # what was at once is over
+            matching.passed_over += matching.open
+            matching.waiting.clear()
+    matching.waiting.setdefault(ask.scope, []).extend(calls)
+
+
+def _recovering(ask: ModelExchange) -> Iterator[TracedCall]:
+    """The call that a recovery names."""
+    call = ask.move.get("call") if ask.move is not None and ask.move_kind == "recovery" else None
+    if isinstance(call, Mapping) and isinstance(call.get("name"), str):
+        yield TracedCall(call["name"], call.get("arguments"))
+
+
+def _of_run(trial: TracedTrial, matching: _Matching, place: int, run: ToolRun) -> Iterator[Alteration]:
+    key, before = run.call.key, matching.last.get(run.call.key)
+    is_retry = before is not None and not before.gave and key in matching.since_reply
+    matching.last[key] = run
+    matching.since_reply.add(key)
+    same = [each for each in matching.open if each.call.key == key]
+    if same:
+        matching.take(same[0])
+        return
+    soon = _run_before_next_reply(trial, place)
+    left = [each for each in matching.open if each.call.key not in soon]
+    meant = [each for each in left if each.call.tool == run.call.tool] or left
+    if matching.is_recovering or (is_retry and (key in matching.written or not meant)):
+        return
+    if meant:
+        matching.take(meant[0])
+        if not _is_fitting(run, meant[0].call):
+            yield Alteration("altered call", _altered_text(run.call, meant[0]), place)
+    elif before is not None and before.gave:
+        yield Alteration(
+            "added call", f"the loop called {call_text(run.call)} again by itself, though it had given a result", place
+        )
+    elif key not in matching.written and not _was_unreadable(trial, place):
+        yield Alteration("added call", f"the loop called {call_text(run.call)}, which the model did not write", place)
+
+
+def _run_before_next_reply(trial: TracedTrial, place: int) -> frozenset[str]:
+    """Keys of the calls that still run for the same reply after an event."""
+    found = set()
+    for event in trial.events[place + 1 :]:
+        if isinstance(event, ModelExchange) and event.role in CHOOSING and not event.scope:
+            break
+        if isinstance(event, ToolRun):
+            found.add(event.call.key)
+    return frozenset(found)
+
+
+def _was_unreadable(trial: TracedTrial, place: int) -> bool:
+    """Whether the deciding reply before a run could not be read: the loop may have read it more generously than the codec."""
+    asked = [ask for at, ask in trial.asks() if at < place and ask.role in CHOOSING]
+    return bool(asked) and asked[-1].wire_error is not None
+
+
+def _altered_text(called: TracedCall, written: _WrittenCall) -> str:
+    wrote = f"the model wrote {call_text(written.call)} at {reply(written.by.number)}"
+    return f"the loop called {call_text(called)}, where {wrote}"
+
+
+def _is_fitting(run: ToolRun, written: TracedCall) -> bool:
+    """Whether a run is of the written call all the same: it gave a result, and what was written was only added to or parsed."""
+    ran, wrote = run.call.arguments, written.arguments
+    if run.call.tool != written.tool or not run.gave or not isinstance(ran, Mapping) or not isinstance(wrote, Mapping):
+        return False
+    return all(name in ran and _is_read_as(value, ran[name]) for name, value in wrote.items())
+
+
+def _is_read_as(written: Any, ran: Any) -> bool:
+    """Whether a value ran as it was written, or was read out of the text that was written."""
+    if type(written) is type(ran):
+        return bool(written == ran)
+    if isinstance(written, int | float) and isinstance(ran, int | float):
+        return written == ran
+    return isinstance(written, str) and written.strip().lower() == render_value(ran).lower()
+
+
+def _dropped(trial: TracedTrial, matching: _Matching) -> Iterator[Alteration]:
+    """Calls that could have run and that the loop went on without: for good, or, where its steps ran out, at the cost of one."""
+    taken = {step.call.key for step in trial.other_course if step.call is not None and step.gave}
+    for each in matching.passed_over:
+        is_good = each.call.key in taken or (
+            trial.is_scripted and each.by.fault not in WRONG_CALLS and not each.by.fault.startswith("wire.")
+        )
+        if is_good and (each.call.key not in matching.last or not trial.is_finished):
+            detail = f"the loop never ran {call_text(each.call)}, which the model wrote at {reply(each.by.number)}, and went on"
+            yield Alteration("dropped call", detail, each.event)
+
+
+# --- results ---
+
+
+def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
+    known = frozenset(found[1] for run in trial.events if isinstance(run, ToolRun) for found in RECEIPT.finditer(run.data))
+    others = frozenset(run.result.replace("\\", "") for run in trial.events if isinstance(run, ToolRun))
+    for place, event in enumerate(trial.events):
+        if not isinstance(event, ToolRun):
+            continue
+        prompt = _next_prompt(trial, place)
+        told = None if prompt is None else _told_instead(prompt, event, known, others)
+        if told is not None:
+            detail = f"{call_text(event.call)} gave {quoted(event.result)}, and the loop showed the model {quoted(told)}"
+            yield Alteration("altered result", detail, place)
+        elif _never_shown(trial, place, event):
+            detail = f"the loop never showed the model what {call_text(event.call)} gave, {quoted(event.result)}"
+            yield Alteration("lost observation", detail, place)
+
+
+def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
+    """The error valve that ended a run right after a call that had given a result."""
+    place, last = next(((at, run) for at, run in reversed(list(enumerate(trial.events))) if not isinstance(run, Note)), (0, None))
+    if trial.head.stop == StopReason.ERROR_VALVE.value and isinstance(last, ToolRun) and last.gave:
+        detail = f"the error valve ended the run when {call_text(last.call)} had given {quoted(last.result)}"
+        yield Alteration("lost observation", detail, place)
+
+
+def _never_shown(trial: TracedTrial, place: int, run: ToolRun) -> bool:
+    """Whether the next request of the same kind, or else any later one, lacks even the beginning of a result; false without one."""
+    later = list(trial.asks(place))
+    is_known = run.gave or (trial.is_scripted and not run.fault)  # that an error was not told is said with the error
+    if not is_known or not any(ask.role in PLANNING for _, ask in later):
+        return False
+    decider = trial.decider(place)
+    same = [at for at, ask in later if decider is not None and (ask.role, ask.scope) == (decider.role, decider.scope)]
+    if not same and not trial.is_finished:  # one of several scopes at once, whose turn never came
+        return False
+    prompts = [trial.prompts[at] for at in same[:1] or [at for at, _ in later]]
+    start = run.result.strip()[:MIN_SHOWN]
+    return not any(shows(prompt, run.data) or shows(prompt, start) for prompt in prompts)
+
+
+MIN_SHOWN = 12
+"""Characters by which the beginning of a result is known: a design may show no more than that."""
+
+
+def _next_prompt(trial: TracedTrial, place: int) -> Prompt | None:
+    """Return the first prompt after a run that decides on what is called next; None if there is none."""
+    return next((trial.prompts[at] for at, ask in trial.asks(place) if ask.role in PLANNING), None)
+
+
+def _told_instead(prompt: Prompt, run: ToolRun, known: frozenset[str], others: frozenset[str]) -> str | None:
+    """Return what a prompt shows in the place of a result; None if it shows the result, or nothing that is recognised as its place.
+
+    The place is where the result's receipt stands, or one that no result has; or where a text stands that is the result but for
+    its digits. `known`: receipts of the trial's results; `others`: its results, without backslashes.
+    """
+    receipt = RECEIPT.search(run.data)
+    marked = [(found[1], message[: found.end()]) for message in prompt for found in RECEIPT.finditer(message)]
+    own = [text for mark, text in marked if receipt is not None and mark == receipt[1]]
+    if receipt is not None and not own:
+        unknown = [text for mark, text in marked if mark not in known]
+        if unknown:
+            return unknown[-1][-MAX_SHOWN:]
+    if shows(prompt, run.result):
+        return None
+    if own:
+        return own[0][-MAX_SHOWN:]
+    like = _but_for_digits(run.result)
+    texts = (found[0] for message in prompt for found in like.finditer(message)) if like is not None else iter(())
+    return next((text for text in texts if text.replace("\\", "") not in others), None)
+
+
+MAX_SHOWN = 80
+"""Characters of a prompt that are quoted."""
+_DIGITS = re.compile(r"\d+")
+
+
+def _but_for_digits(text: str) -> re.Pattern[str] | None:
+    """Return a pattern of a text with any other digits; None for a text of few words, which says little without its own."""
+    quoted_once = json.dumps(text, ensure_ascii=False)[1:-1]
+    if len(WORD.findall(text)) < MIN_WORDS:
+        return None
+    forms = (r"\d+".join(re.escape(part) for part in _DIGITS.split(form)) for form in (text.strip(), quoted_once))
+    return re.compile("|".join(forms))
+
+
+# --- the answer ---
+
+
+def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
+    place, last = trial.last_ask
+    if place is None or last is None or not _is_known(trial):
+        return
+    if trial.head.stop != StopReason.FINISHED.value:
+        yield from _ignored(trial)
+        return
+    stated = list(_stated(trial))
+    given = _plain(trial.head.answer)
+    read_whole = (ask.reply for _, ask in trial.asks() if ask.role in ANSWERING and ask.reply is not None)
+    if any(given == _plain(value) for value in (*stated, *read_whole)):
+        return
+    answered = f"the loop answered {quoted(trial.head.answer)}"
+    if stated:
+        yield Alteration("altered answer", f"{answered}, where the model wrote {quoted(stated[-1])}", place)
+    elif last.calls:
+        yield Alteration(
+            "termination", f"{answered} at {reply(last.number)}, where the model wrote {call_text(last.calls[0])}", place
+        )
+    elif last.wire_error is None:
+        yield Alteration("altered answer", f"{answered}, though no reply stated an answer", place)
+
+
+def _ignored(trial: TracedTrial) -> Iterator[Alteration]:
+    """The answer that the model gave more than once, in a run that never ended with it."""
+    stated = [(place, _plain(ask.value)) for place, ask in trial.asks() if ask.role == Role.DECIDE.value and ask.value is not None]
+    for place, answer in stated:
+        count = sum(other == answer for _, other in stated)
+        if count > 1:
+            yield Alteration("termination", f"the model answered {quoted(answer)} {times(count)}, and the loop went on", place)
+            return
+
+
+def _stated(trial: TracedTrial) -> Iterator[Any]:
+    """Yield what replies stated as the answer, in time."""
+    for _, ask in trial.asks():
+        if ask.role in ANSWERING and ask.reply is not None:
+            if ask.move_kind == "answer" and ask.value is not None:
+                yield ask.value
+            elif ask.move_kind == "text" and ask.move is not None:
+                yield ask.move.get("text")
+
+
+def _plain(value: Any) -> str:
+    return " ".join(render_value(value).split())

@@ -1,0 +1,108 @@
+"""`why` names a defect that was planted into a loop, of every kind, and finds no such thing in the loops as they are.
+
+`python benchmarks/why_mutants.py --write` renews the table of docs/why.md with more tasks, loops and suites.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.loop_defects import DEFECTS
+from benchmarks.loop_mutants import Mutant
+from benchmarks.why_mutants import BLOCK, PAGE, DefectCount, counted
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
+from loopbench.loops.bare import Bare
+from loopbench.metrics.trace import Trace
+from loopbench.metrics.trajectory.alterations import alterations
+from loopbench.metrics.trajectory.divergence import read_trial
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.traces import read_trace
+from tests.metrics.lost_trials import Talk, record
+
+MIN_NAMED = 0.93
+"""Share of the tasks that a defect cost whose cause is named."""
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless", "microcompact(loop=bare)", "repeat_guard(loop=bare)")
+
+
+@pytest.fixture(scope="module")
+def counts() -> dict[str, DefectCount]:
+    return counted(DEFECTS, loops=("bare", "finish"), suites=("arithmetic", "events"), tasks=6)
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_named(counts: dict[str, DefectCount], defect: str) -> None:
+    found = counts[defect]
+    assert found.lost > 0, "the defect costs no task, so that the law says nothing"
+    assert min(found.named) >= MIN_NAMED, found.details
+
+
+@pytest.mark.parametrize("suite", ["arithmetic", "events"])
+def test_a_sound_loop_alters_nothing(tmp_path: Path, suite: str) -> None:
+    profiles = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
+    made = prepare(CompareConfig(loops=LOOPS, profiles=profiles, suite=suite, tasks=5, runs=tmp_path, mlflow=False))
+    run(made, Unwatched())
+    found = results(made.folder)
+    altered = {one.key: alterations(read_trial(read_trace(found.folder, one), one)) for one in found.records}
+    assert len(altered) == len(LOOPS) * len(profiles) * 5
+    assert {key: each for key, each in altered.items() if each} == {}
+
+
+def test_an_unknown_defect_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"defect must be one of SwappedValues, .* not 'Nope'"):
+        Mutant(Bare(), "Nope")
+
+
+def test_the_page_lists_every_kind_and_each_is_named() -> None:
+    found = BLOCK.search(PAGE.read_text(encoding="utf-8"))
+    assert found is not None
+    rows = re.findall(r"^\| ([^|]+?) \| [a-z ]+ \| (\d+) \| (\d+) \| (\d+) \|", found[2], re.MULTILINE)
+    assert [row[0] for row in rows] == [" ".join((kind.__doc__ or "").split()).rstrip(".") for kind in DEFECTS.values()]
+    assert len(rows) >= 20
+    for what, lost, against, alone in rows:
+        assert min(int(against), int(alone)) >= MIN_NAMED * int(lost) > 0, what
+
+
+# --- what is not an alteration ---
+
+
+def altered(talk: Talk, answer: Any = 14) -> list[str]:
+    trace = Trace.from_json(talk.answer(answer).ends(answer))
+    return [each.cause for each in alterations(read_trial(trace, record()))]
+
+
+def ran_as(talk: Talk, tool: str, data: str, *, ok: bool = True, **arguments: Any) -> Talk:
+    """Let a tool run with other arguments than the last call's."""
+    talk.events.append(
+        {"event": "tool", "tool": tool, "arguments": arguments, "data": data, "status": "success" if ok else "error"}
+    )
+    return talk.tell(data)
+
+
+def test_text_that_is_read_as_the_number_it_states_is_not_an_alteration() -> None:
+    assert altered(ran_as(Talk().call("add", a="12", b="2"), "add", "14", a=12, b=2)) == []
+    assert altered(ran_as(Talk().call("add", a=12, b=2), "add", "122", a="12", b="2")) == ["altered call"]
+    assert altered(ran_as(Talk().call("add", a="12", b="2"), "add", "15", a=13, b=2)) == ["altered call"]
+
+
+def test_an_argument_that_is_filled_in_is_not_an_alteration_where_the_call_gave_a_result() -> None:
+    assert altered(ran_as(Talk().call("add", a=12), "add", "14", a=12, b=2)) == []
+    assert altered(ran_as(Talk().call("add", a=12), "add", "no argument c", ok=False, a=12, c=2)) == ["altered call"]
+
+
+def test_a_call_that_failed_may_be_made_again_by_the_loop_itself() -> None:
+    failed = ran_as(Talk().call("add", a=12, b=2), "add", "down", ok=False, a=12, b=2)
+    assert altered(ran_as(failed, "add", "14", a=12, b=2)) == []
+    gave = ran_as(Talk().call("add", a=12, b=2), "add", "14", a=12, b=2)
+    assert altered(ran_as(gave, "add", "14", a=12, b=2)) == ["added call"]
+
+
+def test_nothing_is_claimed_where_no_codec_says_what_the_model_wrote() -> None:
+    talk = ran_as(Talk().ask(reply="calling add"), "add", "14", a=1, b=2)
+    assert altered(talk) == []
