@@ -63,8 +63,8 @@ def test_a_built_in_suite_passes_with_a_line_per_check_and_a_table_of_agents(loo
     lines = ended.out.splitlines()
     assert [line[15:32].strip() for line in lines[: len(NAMES)]] == NAMES
     assert {line[:15].strip() for line in lines[: len(NAMES)]} == {"ok"}
-    assert re.search(r"^ *oracle +1\.000 \[0\.676, 1\.000\] +8 +follows the plan", ended.out, re.MULTILINE)
-    assert re.search(r"^ *do nothing +0\.000 \[0\.000, 0\.138\] +24 +gives no answer", ended.out, re.MULTILINE)
+    assert re.search(r"^ *oracle +1\.000 \[0\.631, 1\.000\] +8 +follows the plan", ended.out, re.MULTILINE)
+    assert re.search(r"^ *do nothing +0\.000 \[0\.000, 0\.142\] +24 +gives no answer", ended.out, re.MULTILINE)
     assert lines[-1] == "arithmetic(size=24): every check passes (24 tasks, tools of 8 called)"
 
 
@@ -79,7 +79,7 @@ def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbenc
     assert ended.code == 1
     assert "FAILED         guessing " in ended.out
     assert "FAILED         gold " in ended.out
-    assert "echo (answers with the question) passes 100.0% of 20 tasks [83.9%, 100.0%]: p0, p1, p2, …" in ended.out
+    assert "echo (answers with the question) passes 100.0% of 20 tasks [83.2%, 100.0%]: p0, p1, p2, …" in ended.out
     assert re.search(r"echo .*TOO MANY", ended.out)
     assert ended.out.splitlines()[-1].startswith("birds:parrots(loud=true): 2 of 18 checks fail; 1 left out (20 tasks, ")
 
@@ -114,7 +114,7 @@ def test_json_has_checks_agents_and_what_is_set_aside(loopbench, tmp_path) -> No
     assert {key: made[key] for key in ("suite", "ok", "version", "tasks", "sample")} == {
         "suite": "arithmetic(size=24)",
         "ok": True,
-        "version": "1",
+        "version": "2",
         "tasks": 24,
         "sample": 8,
     }
@@ -173,7 +173,8 @@ def test_long_checks_tell_how_far_they_are(loopbench, monkeypatch) -> None:
 def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need(loopbench) -> None:
     listed = {entry["name"]: entry for entry in json.loads(loopbench("list", "suites", "--json").out)}
     own = listed["arithmetic"]
-    assert (own["needs"], own["version"], own["tasks"], own["median_plan"]) == ("", "1", 120, 5.0)
+    assert (own["needs"], own["version"], own["tasks"]) == ("", "2", 120)
+    assert own["median_plan"] >= 3
     assert own["splits"] == {"train": 59, "dev": 20, "test": 41}
     assert re.fullmatch(r"[0-9a-f]{12}", own["digest"])
     assert listed["gsm8k"]["needs"] == "--data"

@@ -85,7 +85,7 @@ def test_report_says_the_same_as_compare_in_every_form(machine, loopbench):
     assert [row["arm"] for row in rows] == ["bare/flaky-tools", "bare/clean"]
     assert loopbench("report", "latest", "--markdown").out.startswith(f"## {run.name}\n\n### Arms\n\n| arm | scored |")
     table = loopbench("report", "latest")
-    assert table.out.startswith("arithmetic 1: 6 tasks × 1, seed 0\n")
+    assert table.out.startswith("arithmetic 2: 6 tasks × 1, seed 0\n")
     assert "bare/flaky-tools" in table.out
     assert (table.err, table.code) == (f"page: runs/{run.name}/report.html\n", 0)
 

@@ -324,7 +324,7 @@ def test_the_nearest_plans_come_first_and_many_are_counted(compared):
     assert len(plans) == 4
     tasks = [int(plan.split(": with ")[1].split(" tasks")[0].replace(",", "")) for plan in plans]
     assert tasks == sorted(tasks)
-    assert rest == "Undecided between arm 1 and 3 others: that takes more tasks"
+    assert rest == "Undecided between arm 1 and 3 others: they take more tasks than that"
 
 
 # --- one pair in words ---

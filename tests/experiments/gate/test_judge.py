@@ -198,7 +198,7 @@ def changed_suite(baseline: Baseline, **changes: Any) -> Baseline:
 
 def test_another_suite_is_refused_with_what_is_other(wind, baseline):
     refused(wind, changed_suite(baseline, name="events"), "another suite than in the baseline: arithmetic, not events")
-    refused(wind, changed_suite(baseline, version="0"), "another version of suite arithmetic than in the baseline: 1, not 0")
+    refused(wind, changed_suite(baseline, version="0"), "another version of suite arithmetic than in the baseline: 2, not 0")
     refused(wind, changed_suite(baseline, digest="f" * 64), "another digest of suite arithmetic")
     refused(wind, changed_suite(baseline, max_tool_steps=3), "another step limit than in the baseline: 11, not 3")
 
