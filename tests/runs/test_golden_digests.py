@@ -22,23 +22,23 @@ FORMAT_AND_TOOLS = ("flaky-format", "flaky-tools")
 RUNS: dict[str, tuple[dict[str, Any], str]] = {
     "arithmetic": (
         {"suite": "arithmetic", "profiles": FORMAT_AND_TOOLS, "tasks": 8},
-        "5ba33f5d8d858cc3d148af802b511abfba31398edd4ee244394abc9ea16a68a0",
+        "3ec4605637482b3ff09d4038ec279dc1148ecc7d485d8ab5125aaddbf0d5a290",
     ),
     "library": (
         {"suite": "library", "profiles": ("forgetful", "flaky-tools"), "tasks": 6},
-        "6321f99a7ac106f52925a921ecde0d68c0dcd2aa0b0283158f89670fb58b8970",
+        "dd3754510b291b99265891be6425e41214e9e41dde4a45f378521dc3196b0d1e",
     ),
     "typed": (
         {"suite": "typed", "profiles": ("stubborn", "flaky-format"), "tasks": 6},
-        "6d10ffb1e1ce582c72714f5f8c21db96f132d1011e92022da9ce640c475d85a2",
+        "d2c006ff7d583291bd00973b8d30c7b2a0af9d57b4240bbdee5c189db424a5bc",
     ),
     "repeats": (
         {"suite": "arithmetic", "profiles": FORMAT_AND_TOOLS, "tasks": 5, "repeats": 2, "seed": 7},
-        "7dcb6d16aa617091f8c83f0131dae1dc5ed051edbafa651b987d7cf990696d50",
+        "d134cce1481e3e15524645343e1f2c8e1787f7ff9f48e8c16083549ee1ca2487",
     ),
     "workers": (
         {"suite": "library", "profiles": ("clean", "forgetful"), "tasks": 4, "workers": 2, "seed": 3},
-        "b355fc8b740712da9e01d07ea1373d89f0a77e2349ddf0dd6df5c55dfca588dd",
+        "361a3674a074f3a38adcf9362e7cf473060922cf9dcbdea951a8000489fe5da3",
     ),
 }
 

@@ -234,7 +234,7 @@ class MeteredToolbox(Toolbox):
             digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
             fault = tunnel.take(digest) if tunnel.has_armed else None
             seen = await self._in_tunnel(tunnel, fault, call, digest, validate)
-            tunnel.told[digest] = seen
+            tunnel.tell(digest, seen)
         self.listener.tool_call(call, seen, None if fault is None else fault.kind)
         return seen
 

@@ -310,8 +310,7 @@ class Scripted:
         if fault.family == "tool" and not fault.strikes:  # what has not struck yet cannot be mended
             return
         before, own = visits.last
-        seen = self.tunnel.told.get(visits.signs.call)
-        told = "" if seen is None else f"{seen.error_type or ''} {seen.data}"
+        told = self.tunnel.told(visits.signs.call, request.scope)
         shown = parts_shown(before, request, own, visits.signs, told)
         resampled = request.sampling.temperature != 0
         mended = chance(self.script.profile.clears, shown, visits.signs, told, resampled=resampled)

@@ -72,8 +72,8 @@ class Tunnel:
         """Planned calls whose results any prompt of the trial showed."""
         self._shown: tuple[str, ...] = ()
         """Those of the last prompt."""
-        self.told: dict[str, Observation] = {}
-        """CALL digest → what the last run of the call gave the loop."""
+        self._told: dict[tuple[str, str], Observation] = {}
+        """Scope and CALL digest → what the last run of the call gave the loop."""
         self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...], tuple[str, ...]]] = {}
         """Fields of ReplyEffects by scope: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
@@ -115,6 +115,15 @@ class Tunnel:
                 fault.strikes += 1
                 return fault
         return None
+
+    def tell(self, call: str, seen: Observation) -> None:
+        """Note what a run of a call gave the running scope."""
+        self._told[_SCOPE.get(), call] = seen
+
+    def told(self, call: str, scope: str) -> str:
+        """Return what the scope's last run of a call gave, as text; that of a task without a scope if there is none of its own."""
+        seen = self._told.get((scope, call)) or self._told.get(("", call))
+        return "" if seen is None else f"{seen.error_type or ''} {seen.data}"
 
     def land(self, fault: Fault, request: Request | None, landed: bool) -> None:
         """Note that the loop has received a fault, with the request that it struck."""
