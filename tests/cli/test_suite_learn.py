@@ -206,3 +206,13 @@ def test_a_first_day_with_a_model_behind_an_address(loopbench, tmp_path):
     arms = {arm["arm"]: arm for arm in blown.json["arms"]}
     assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
     assert all(arm["faults"]["landed"] for name, arm in arms.items() if name.endswith("/flaky-tools"))
+
+
+@pytest.mark.thorough
+def test_an_optimization_is_read_by_its_test(loopbench: Any) -> None:
+    small = ("--suite", "arithmetic(size=12)", "--train", "4", "--dev", "3", "--test", "4", "--repeats", "1", "--budget", "60calls")
+    loopbench("optimize", "--no-mlflow", "--loop", "bare", *small, "--optimizer", "LabeledFewShot(k=2)", "-q")
+    for command in (("suite", "learn", "latest", "-o", "learned.jsonl"), ("profile", "fit", "latest", "--out", "fitted.toml")):
+        ended = loopbench(*command)
+        assert "Field required" not in ended.err
+        assert ended.code == 0, ended.err

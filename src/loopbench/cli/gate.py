@@ -119,7 +119,8 @@ class GateOutputs(OptionGroup):
 def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, outputs: GateOutputs, output: OutputOptions) -> None:
     """Say whether a run is worse than a baseline.
 
-    The exit code is 0 if it is not, 1 if it is, 3 if that is undecided, and 4 if the run is invalid.
+    The exit code is 0 if it is not, 1 if it is, 2 for bad usage or a run that cannot be compared, 3 if it is undecided, 4 if the
+    run is invalid, and 130 if it was interrupted.
     """
     given = [flag_of([name]) for name, value in {**flags, **again.model_dump()}.items() if value]
     if options.run is not None and given:

