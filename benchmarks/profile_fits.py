@@ -23,7 +23,7 @@ from scipy import stats
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.fit_profile.fit import Fitted, fit_run
+from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
 from loopbench.experiments.fit_profile.toml import to_toml
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.runs.config import CompareConfig
@@ -45,7 +45,7 @@ class KindFits:
     covered: int = 0
     fits: int = 0
     ratios: list[float] = field(default_factory=list)
-    """Fitted by true rate."""
+    """FittedProfile by true rate."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class ProfileFits:
     gaps: list[float] = field(default_factory=list)
     """Largest difference of a design's accuracies under the fitted and the true profile, per fit."""
 
-    def add(self, true: Profile, fitted: Fitted) -> None:
+    def add(self, true: Profile, fitted: FittedProfile) -> None:
         for kind, rate in true.rates.items():
             interval = fitted.rates[kind].interval
             if interval is None:
