@@ -1,6 +1,6 @@
 """Every row of a design has a test that carries its id, and `docs/conformance.md` names them all.
 
-`python tests/test_conformance.py --write` renews the lines of the page that name tests.
+`python -m tests.test_conformance --write` renews the lines of the page that name tests.
 """
 # ruff: noqa: N802  (row ids keep their capitals)
 
@@ -17,6 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
+from tests.syntax import parsed
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
@@ -55,8 +57,7 @@ def all_tests() -> list[Found]:
     """The test functions below `tests`, by file and in the order they stand there."""
     found = []
     for path in sorted(TESTS.rglob("test_*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        functions = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         found += [Found(node.name, path) for node in functions if node.name.startswith("test_")]
     return found
 
@@ -97,7 +98,7 @@ def tests() -> list[Found]:
 
 
 def test_G_7_the_page_names_exactly_the_tests_there_are(page: str, tests: list[Found]) -> None:
-    assert page == rendered(page, tests), "run: python tests/test_conformance.py --write"
+    assert page == rendered(page, tests), "run: python -m tests.test_conformance --write"
 
 
 def test_G_7_every_test_that_the_page_names_exists(page: str, tests: list[Found]) -> None:

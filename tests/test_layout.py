@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import os
 import re
 import subprocess
@@ -13,6 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.syntax import parsed
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "loopbench"
@@ -82,16 +83,6 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
             start = above[: len(above) - node.level + 1] if node.level else []
             base = ".".join([*start, *([node.module] if node.module else [])])
             yield from (f"{base}.{alias.name}" for alias in node.names)
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    # A collection in the middle may log a lost task's traceback, which parses too: CPython 3.11 then gives SystemError.
-    gc.disable()
-    try:
-        return ast.parse(path.read_text(encoding="utf-8"), str(path))
-    finally:
-        gc.enable()
 
 
 def imports(path: Path) -> list[str]:
