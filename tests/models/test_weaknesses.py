@@ -29,6 +29,7 @@ from loopbench.protocol import (
 )
 
 from . import bench
+from .scripted_trials import OneCall
 from .weak_trials import KINDS, LAW, SPECS, TOOLS, Told, noted, product, said, told, weak
 
 ALL_HINTS = "\n".join(cure.hint for cure in CURES.values())
@@ -169,6 +170,14 @@ def test_unit_leaves_a_whole_number_whole() -> None:
     trial = bench.Bench(plan, weak("unit"), tools=TOOLS)
     assert run_sync(trial.run()) == "995"
     assert [dict(call.arguments) for call, _, _ in trial.ear.tool_calls] == [{"count": 5}, {"count": 0}]
+
+
+def test_unit_a_slip_that_makes_two_calls_the_same_is_noted_though_the_second_is_never_made() -> None:
+    plan = Plan((bench.planned("c1", "seats", count=0), bench.planned("c2", "seats", count=50)), Ref("c2"))
+    trial = bench.Bench(plan, weak("unit"), tools=TOOLS)
+    assert run_sync(trial.run(codec=OneCall())) == "1000"
+    assert [dict(call.arguments) for call, _, _ in trial.ear.tool_calls] == [{"count": 0}]
+    assert noted(trial) == [("weakness.unit", "decide:c2")]
 
 
 def test_unit_of_one_tool_leaves_the_others_alone() -> None:

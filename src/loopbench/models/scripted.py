@@ -396,7 +396,8 @@ class Scripted:
         due: Sequence[str] = ()
         if turn.followed.forgotten:
             due = self._decision(turn, replace(view, plan=self.script.plan, overlooked=())).calls
-        slips = turn.followed.slipped(turn.decision.calls, move, due=due, is_informed=not (view.unknown or view.stuck))
+        is_informed = not (view.unknown or view.stuck)
+        slips = turn.followed.slipped(turn.decision.calls, move, known=view.known.keys(), due=due, is_informed=is_informed)
         for kind, call in sorted(slips):
             if (kind, call) in self._slips:
                 continue

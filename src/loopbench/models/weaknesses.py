@@ -261,18 +261,26 @@ class WorkingPlan:
     """The form in which an answer is stated; None: as it is."""
 
     def slipped(
-        self, calls: Sequence[str], move: Move | None, *, due: Collection[str] = (), is_informed: bool = False
+        self,
+        calls: Sequence[str],
+        move: Move | None,
+        *,
+        known: Collection[str] = (),
+        due: Collection[str] = (),
+        is_informed: bool = False,
     ) -> set[tuple[str, str]]:
         """Return the slips that a move shows, as kind and planned call (or `answer`).
 
-        `calls`: ids of the planned calls that it makes. `due`: of those that it would make by the right plan. `is_informed`: the
-        model has all results that it thinks it needs.
+        `calls`: ids of the planned calls that it makes. `known`: of those whose results the model has, or thinks it has: a spoiled
+        call may be the same as another that was made, and is then never made itself. `due`: of those that it would make by the
+        right plan. `is_informed`: the model has all results that it thinks it needs.
         """
         if move is None:
             return set()
         is_answer = isinstance(move, Answer)
         slips = {("step", name) for name in self.forgotten if name in due or (is_answer and is_informed)}
-        slips = slips.union(*(self.spoiled.get(name, frozenset()) for name in calls if isinstance(move, Act)))
+        shown = (*known, *(calls if isinstance(move, Act) else ()))
+        slips = slips.union(*(self.spoiled.get(name, frozenset()) for name in shown))
         if isinstance(move, Answer) and self.says is not None and is_in_thousands(move.value):
             slips.add(("answer", ANSWER))
         return slips
