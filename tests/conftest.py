@@ -1,4 +1,4 @@
-"""What tests share: made-up records, small suites, and a way to run one trial. Hypothesis draws the same cases each time, untimed."""
+"""What tests share: made-up records, small suites, a way to run one trial. Hypothesis draws the same cases each time, untimed."""
 
 from __future__ import annotations
 
