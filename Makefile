@@ -9,13 +9,14 @@ READY_REAL := $(VENV)/.ready-real
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
 
-.PHONY: help compare optimize test test-slow test-real lint types fast bench bench-peers clean
+.PHONY: help compare optimize test explore test-slow test-real lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
+	@echo "make explore    the same tests with newly drawn cases: hypothesis draws the same ones each time elsewhere"
 	@echo "make test-slow  the simulations that take minutes"
 	@echo "make test-real  the same client against a real inference server, which is compiled first: minutes"
 	@echo "make bench      speed beside a hand-written loop, dspy.ReAct, and those peers that are installed: minutes"
@@ -40,6 +41,9 @@ types: $(READY_DEV)
 
 fast: $(READY_DEV)
 	$(BIN)/pytest -n auto -q -m 'not slow and not real and not thorough'
+
+explore: $(READY_DEV)
+	$(BIN)/pytest -n auto -q -m 'not slow and not real and not thorough' --hypothesis-profile=explore
 
 test-slow: $(READY_DEV)
 	$(BIN)/pytest -n auto -q -m slow

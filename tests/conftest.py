@@ -1,4 +1,4 @@
-"""What tests share: made-up records, small suites, and a way to run one trial; hypothesis runs without a deadline."""
+"""What tests share: made-up records, small suites, a way to run one trial. Hypothesis draws the same cases each time, untimed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 from tests.over_http import OverHttp, Switchboard, open_switchboard
 
-settings.register_profile("untimed", deadline=None, max_examples=50)
-settings.load_profile("untimed")
+settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=50)
+settings.load_profile("repeatable")
 
 
 def make_record(**changes: Any) -> Record:
