@@ -294,6 +294,19 @@ def test_a_frame_changed_afterwards_changes_no_task():
     assert [task.expected for task in suite.tasks] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (["question", "answer", 0], "t: a column is called 0, and names must be text"),
+        (["question", "answer", 2.5], r"t: a column is called 2\.5, and names must be text"),
+        (["question", "", ""], "t: two columns are called ''"),
+    ],
+)
+def test_a_frame_whose_columns_have_no_name_of_their_own_is_refused(columns: list[Any], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        suite_from_frame(pandas.DataFrame([["a", 1, 2]], columns=columns), name="t")
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_named_columns_are_found_in_any_case(tmp_path, form):
     table = [{"Frage": "a", "GOLD": 1, "gold": 2, "Nr": "x", "Topic": "t"}]

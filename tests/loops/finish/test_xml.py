@@ -45,6 +45,19 @@ def test_S3_2_input_xml_has_descriptions_escaped_text_items_and_nested_models_an
     assert input_xml({"a": None}) == "<input>\n</input>"
 
 
+def test_S3_2_input_xml_writes_dates_and_times_in_iso_form() -> None:
+    class Visit(BaseModel):
+        day: datetime.date
+        at: datetime.datetime
+        until: datetime.time
+
+    at = datetime.datetime(2026, 3, 1, 9, 30, tzinfo=datetime.UTC)
+    visit = Visit(day=at.date(), at=at, until=datetime.time(11, 5))
+    assert model_xml(visit).split() == [
+        "<input>", "<day>2026-03-01</day>", "<at>2026-03-01T09:30:00+00:00</at>", "<until>11:05:00</until>", "</input>"
+    ]  # fmt: skip
+
+
 def test_S3_2_input_xml_shows_an_enums_value_and_names_that_are_no_text() -> None:
     class Size(Enum):
         BIG = "big"
@@ -95,7 +108,9 @@ def test_S3_22_lists_and_nested_objects_show_their_parts_and_recursion_ends() ->
         ("<![CDATA[1 < 2 && </name> &amp;]]>", "1 < 2 && </name> &amp;"),
         ("&lt;name&gt; &#65;&#x42; &quot;&apos;", "<name> AB \"'"),
         ("&unknown; &#0; &#xD800;", "&unknown; &#0; &#xD800;"),
-        (" kept ", " kept "),
+        ("\n  layout \n", "layout"),
+        ("&#32;kept&#10;", " kept\n"),
+        ("<![CDATA[ kept ]]>", " kept "),
         ("", ""),
     ],
 )
@@ -142,9 +157,9 @@ class Dated(BaseModel):
     note: str = ""
 
 
-def test_S3_44_X_8_white_space_belongs_to_a_free_text_only() -> None:
-    made = read("<output><kind>\n  a\n</kind><day>\n  2021-02-03\n</day><note>\n kept \n</note></output>", Dated)
-    assert made == Dated(kind="a", day=datetime.date(2021, 2, 3), note="\n kept \n")
+def test_S3_44_X_8_white_space_at_the_ends_is_layout() -> None:
+    made = read("<output><kind>\n  a\n</kind><day>\n  2021-02-03\n</day><note>\n a \n b \n</note></output>", Dated)
+    assert made == Dated(kind="a", day=datetime.date(2021, 2, 3), note="a \n b")
     schema = {"type": "object", "properties": {"kind": {"type": "string", "enum": [" a ", "b"]}}}
     for text, kind in ((" a ", " a "), (" b ", "b")):
         assert stated_in_xml(JsonOutput.of(schema), f"<output><kind>{text}</kind></output>") == StatedAnswer(None, {"kind": kind})

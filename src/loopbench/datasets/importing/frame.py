@@ -23,8 +23,9 @@ class FrameTable(RowTable):
     def __init__(self, frame: pandas.DataFrame, name: str) -> None:
         """Read the columns. Raises ValueError for names that are not text, or appear twice."""
         self.source = self.name = name
-        if unnamed := next((label for label in frame.columns if not isinstance(label, str)), None):
-            raise ValueError(f"{name}: a column is called {unnamed!r}, and names must be text")
+        for label in frame.columns:
+            if not isinstance(label, str):
+                raise ValueError(f"{name}: a column is called {label!r}, and names must be text")
         self.columns = tuple(frame.columns)
         check_columns(name, self.columns)
         self._frame = frame

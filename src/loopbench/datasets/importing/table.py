@@ -49,8 +49,9 @@ class RowTable(ABC):
 
 def check_columns(where: str, columns: Sequence[str]) -> None:
     """Raise ValueError if two columns have the same name."""
-    if twice := next((name for name in columns if columns.count(name) > 1), ""):
-        raise ValueError(f"{where}: two columns are called {twice!r}")
+    for name in columns:
+        if columns.count(name) > 1:
+            raise ValueError(f"{where}: two columns are called {name!r}")
 
 
 class CellError(ValueError):

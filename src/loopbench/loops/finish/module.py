@@ -51,12 +51,21 @@ class UnfinishedError(Exception):
 
 
 def _refuse_misspelt(cls: type[Module]) -> None:
-    """Raises TypeError for an attribute that is nearly an option: without it `max_step = 5` would make a single turn."""
+    """Raises TypeError for an attribute that is nearly an option: without it `max_step = 5` would make a single turn.
+
+    The plural or singular of a single word, such as `models`, is an attribute of the subclass's own.
+    """
     known = [name for name in vars(Module) if not name.startswith("_")] + ["on_step", "on_stream"]
     for name in vars(cls):
         near = difflib.get_close_matches(name, known, 1, cutoff=0.85)
-        if near and name not in known:
+        if near and name not in known and not _is_other_number(name, near[0]):
             raise TypeError(f"{cls.__name__}.{name}: did you mean {near[0]!r}?")
+
+
+def _is_other_number(name: str, option: str) -> bool:
+    """Return whether two single words are the plural and the singular of one noun."""
+    shorter, longer = sorted((name, option), key=len)
+    return "_" not in name and longer in (f"{shorter}s", f"{shorter}es")
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ predefined entities and character references only, fetches nothing and cannot be
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, time
 from enum import Enum
 from typing import Any
 
@@ -40,12 +41,13 @@ def model_xml(instance: BaseModel) -> str:
 
 
 def output_xml(arguments: Mapping[str, Any]) -> str:
-    """Return `<output>` with the values filled in."""
-    lines = [line for name, value in arguments.items() for line in _element(name, "" if value is None else value)]
+    """Return `<output>` with the values filled in; white space at the ends of a text is written as references, and so is kept."""
+    filled = {name: "" if value is None else value for name, value in arguments.items()}
+    lines = [line for name, value in filled.items() for line in _element(name, value, escape=_escape_with_ends)]
     return "\n".join(["<output>", *(INDENT + line for line in lines), "</output>"])
 
 
-def _element(name: str, value: Any, description: str = "") -> list[str]:
+def _element(name: str, value: Any, description: str = "", *, escape: Callable[[str], str] | None = None) -> list[str]:
     """Return the lines of one element; no line for None."""
     if value is None:
         return []
@@ -56,11 +58,12 @@ def _element(name: str, value: Any, description: str = "") -> list[str]:
     if isinstance(value, BaseModel):
         value = _fields(value)
     if isinstance(value, Mapping):
-        parts = [line for key, item in value.items() for line in _element(_name(key), item, described.get(key, ""))]
+        parts = [line for key, item in value.items() for line in _element(_name(key), item, described.get(key, ""), escape=escape)]
     elif isinstance(value, list | tuple | set | frozenset):
-        parts = [line for item in value for line in _element("item", item)]
+        parts = [line for item in value for line in _element("item", item, escape=escape)]
     else:
-        return [f"{opening}{_escape(render_value(value))}</{name}>"]
+        text = value.isoformat() if isinstance(value, date | time) else render_value(value)
+        return [f"{opening}{(escape or _escape)(text)}</{name}>"]
     return [opening, *(INDENT + part for part in parts), f"</{name}>"]
 
 
@@ -80,6 +83,18 @@ def _descriptions(value: Any) -> dict[str, str]:
 
 def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _escape_with_ends(text: str) -> str:
+    """Escape a text, and the white space at its ends too, which a reader takes for layout."""
+    inner = text.strip()
+    start = text.find(inner)
+    before, after = text[:start] if inner else text, text[start + len(inner) :] if inner else ""
+    return f"{_references(before)}{_escape(inner)}{_references(after)}"
+
+
+def _references(text: str) -> str:
+    return "".join(f"&#{ord(char)};" for char in text)
 
 
 def _attribute(description: str) -> str:
@@ -154,7 +169,7 @@ def _without_cdata(text: str) -> str:
     opening, closing = "<![CDATA[", "]]>"
     made, position = [], 0
     while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start)) >= 0:
-        made += [text[position:start], _escape(text[start + len(opening) : end])]
+        made += [text[position:start], _escape_with_ends(text[start + len(opening) : end])]
         position = end + len(closing)
     return "".join((*made, text[position:]))
 
@@ -174,7 +189,7 @@ def _object(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> di
 def _value(text: str, schema: Any, shape: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[bool, Any]:
     """Return whether there is a value, and which: an empty element is "" for a text, None if that is allowed, else missing.
 
-    White space belongs to a free text only.
+    White space at either end is layout; references to it, such as `&#32;`, belong to a free text only.
     """
     options = options_of(schema, root)
     if not text.strip() and any(option.get("type") == "null" for option in options):
@@ -182,13 +197,15 @@ def _value(text: str, schema: Any, shape: Mapping[str, Any], root: Mapping[str, 
     if shape.get("type") == "array":
         entries = list(_elements(text, ["item"], lambda _: not _has_parts(_shape(shape.get("items"), root))))
         if not entries and text.strip():
-            return True, _unescaped(text)
+            return True, _unescaped(text.strip())
         values = (_value(inner, shape.get("items"), _shape(shape.get("items"), root), root) for _, inner in entries)
         return True, [value for known, value in values if known]
     if shape.get("properties"):
         return True, _object(text, shape, root)
-    value = _unescaped(text)
-    if any(_is_free_text(option) or value in option.get("enum", ()) for option in options):
+    if (value := _unescaped(text)) in [choice for option in options for choice in option.get("enum", ())]:
+        return True, value
+    value = _unescaped(text.strip())
+    if any(map(_is_free_text, options)):
         return True, value
     return bool(text.strip()), value.strip()
 
