@@ -8,8 +8,11 @@ import logging
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopbench.loops.stateless import (
+    ActionDecision,
     ActionType,
     ConversationEntry,
     HistorySummary,
@@ -248,15 +251,27 @@ def test_S0_28_any_exception_is_an_error_recovery_that_names_its_kind(answer: An
     assert decision.error_kind == kind
     assert decision.final_response
     assert str(answer) not in decision.final_response
-    assert "cause" not in decision.model_dump()
+    again = ActionDecision.model_validate_json(decision.model_dump_json())
+    assert again == decision
+    assert str(again.cause) == str(decision.cause) == decision.error
+
+
+@given(text=st.text(min_size=1), style=st.text(min_size=1))
+def test_S0_68_a_decision_is_the_same_after_a_round_trip_through_json(text: str, style: str) -> None:
+    decision = ActionDecision(
+        action_type=ActionType.FINAL_RESPONSE, reasoning=text, confidence=0.5, final_response=f"{text}\n\n{style}", answer=text
+    )
+    again = ActionDecision.model_validate_json(decision.model_dump_json())
+    assert (again, again.answer) == (decision, text)
+    assert again != ActionDecision.model_validate(decision.model_dump() | {"answer": f"{text}!"})
 
 
 @pytest.mark.parametrize("raised", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
 def test_S0_28_G_3_cancellation_and_budget_pass_through(raised: BaseException) -> None:
     before = state(last_tool_results=[error("fail")])
-    for given in (state(), before):
+    for held in (state(), before):
         with pytest.raises(type(raised)):
-            asyncio.run(agent(Script(raised)).aget_next_action(given))
+            asyncio.run(agent(Script(raised)).aget_next_action(held))
 
 
 def test_S0_29_forward_is_get_next_action() -> None:

@@ -125,6 +125,8 @@ def test_S0_13_an_action_decision_has_the_documents_fields_and_the_added_ones() 
         "is_recovery": False,
         "kept_results": None,
         "history_summary": None,
+        "answer": None,
+        "error": None,
     }
     with pytest.raises(ValidationError):
         ActionDecision(action_type=ActionType.TOOL_EXECUTION, reasoning="", confidence=2)

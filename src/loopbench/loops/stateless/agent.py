@@ -223,8 +223,8 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         parts = [text]
         if self.response_formatter is not None:
             parts = await self.response_formatter.parts(text, state.user_query, state, confidence, caller)
-        decision.final_response = "\n\n".join(parts)
-        return decision.answering(parts[0])
+        decision.final_response, decision.answer = "\n\n".join(parts), parts[0]
+        return decision
 
     # --- recovery ---
 

@@ -152,7 +152,7 @@ class ActivityManager(ToolExecution):
         if action.action_type is ActionType.FINAL_RESPONSE:
             await self._record_not_run(state, action)
             stop = StopReason.RECOVERY_FAILED if action.is_recovery else StopReason.FINISHED
-            return Activity("completed", await self._text_of(state, action), stop, state, answer=action.answer)
+            return Activity("completed", await self._text_of(state, action), stop, state, answer=_answer_of(action))
         if action.should_continue:
             return None
         stop = _STOPS[action.error_kind or "internal"]
@@ -164,7 +164,7 @@ class ActivityManager(ToolExecution):
         else:
             await self._note_empty(state, action)
         if not action.should_continue:
-            return Activity("completed", await self._text_of(state, action), StopReason.FINISHED, state, answer=action.answer)
+            return Activity("completed", await self._text_of(state, action), StopReason.FINISHED, state, answer=_answer_of(action))
         if self.max_empty_decisions is not None and state.empty_decisions >= self.max_empty_decisions:
             text = await settled(self._generate_final_response(state))
             return Activity("terminated", text, StopReason.ERROR_VALVE, state)
@@ -270,6 +270,10 @@ class ActivityManager(ToolExecution):
             "activity_id": activity_id,
             "status": status,
         }
+
+
+def _answer_of(action: ActionDecision) -> str | None:
+    return action.final_response if action.answer is None else action.answer
 
 
 def _decides_async(agent: DecidingAgent) -> bool:

@@ -109,27 +109,29 @@ class ActionDecision(BaseModel):
     history_summary: HistorySummary | None = None
     """A summary made for this decision, to be kept in the state (row B0-19)."""
 
+    answer: str | None = None
+    """The answer that the final response states, without points and confidence under it; None: there is no such part."""
+    error: str | None = None
+    """What the exception behind `error_kind` says."""
+
     _cause: Exception | None = PrivateAttr(default=None)
-    _answer: str | None = PrivateAttr(default=None)
 
-    @property
-    def answer(self) -> str | None:
-        """The final response without points and confidence under it; not part of the JSON."""
-        return self.final_response if self._answer is None else self._answer
+    def __eq__(self, other: object) -> bool:
+        """Compare what the JSON says: a decision read back from it has another exception object."""
+        return isinstance(other, ActionDecision) and self.model_dump() == other.model_dump()
 
-    def answering(self, text: str) -> ActionDecision:
-        """Return this decision with the answer that its final response states."""
-        self._answer = text
-        return self
+    __hash__ = None  # type: ignore[assignment]  # as of any model that can be changed
 
     @property
     def cause(self) -> Exception | None:
-        """The exception behind `error_kind`; not part of the JSON."""
+        """The exception behind `error_kind`; of a decision that was read back from JSON, a RuntimeError that says the same."""
+        if self._cause is None and self.error is not None:
+            return RuntimeError(self.error)
         return self._cause
 
     def caused_by(self, error: Exception) -> ActionDecision:
         """Return this decision with the exception behind it."""
-        self._cause = error
+        self._cause, self.error = error, str(error)
         return self
 
 
