@@ -92,7 +92,7 @@ class GateOptions(RunsOption):
     metric: Annotated[Texts, IfAbsent("0.1, which is 10 %")]
     """Metric to judge as well, NAME=MARGIN or NAME; it may grow by the share MARGIN; repeat the option for more metrics."""
     alpha: float = ALPHA
-    """Maximum rate of false alarms, as a share of all runs."""
+    """Maximum rate of false alarms, over draws of both the baseline and the run."""
 
 
 class GateOutputs(OptionGroup):
