@@ -31,7 +31,7 @@ from loopbench.experiments.gate import (
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
-from loopbench.experiments.gate.baseline import changes
+from loopbench.experiments.gate.baseline import changes, contents
 from loopbench.experiments.gate.outputs import headline, paragraphs, table, task_lines
 from loopbench.metrics.gate import MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
@@ -164,7 +164,9 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     new = new_baseline(found)
     write_baseline(output, new)
     size = output.stat().st_size
-    print(plain(f"{output}: {len(found.records)} trials of {len(new.arms)} arms, {size:,} bytes"))
+    print(plain(f"{output}: the baseline of {choice.folder}, {len(found.records)} trials, {size:,} bytes"))
+    for line in contents(new):
+        print(plain(f"  {line}"))
     if old is not None:
         for line in changes(old, new) or ["nothing changed"]:
             print(plain(f"  {line}"))
