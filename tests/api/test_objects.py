@@ -212,7 +212,7 @@ def test_a_profile_object_is_named_or_written_to_a_file(tmp_path: Path) -> None:
     built_in = load_profile("teachable")
     assert profile_name(built_in, tmp_path) == "teachable"
     changed = built_in.model_copy(update={"rates": {"wire.empty": 1e-05}, "description": 'a "quoted"\ntext'})
-    with pytest.raises(ValueError, match="^profiles: name: 'teachable' is a built-in profile, .*; choose another name$"):
+    with pytest.raises(ValueError, match=r"^profiles: name: 'teachable' is a built-in profile, .*; choose another name$"):
         profile_name(changed, tmp_path)
     mine = changed.model_copy(update={"name": "mine"})
     written = profile_name(mine, tmp_path)
