@@ -211,7 +211,10 @@ def test_a_scorer_that_is_defined_again_is_the_one_that_judges() -> None:
 def test_a_profile_object_is_named_or_written_to_a_file(tmp_path: Path) -> None:
     built_in = load_profile("teachable")
     assert profile_name(built_in, tmp_path) == "teachable"
-    mine = built_in.model_copy(update={"rates": {"wire.empty": 1e-05}, "description": 'a "quoted"\ntext'})
+    changed = built_in.model_copy(update={"rates": {"wire.empty": 1e-05}, "description": 'a "quoted"\ntext'})
+    with pytest.raises(ValueError, match=r"^profiles: name: 'teachable' is a built-in profile, .*; choose another name$"):
+        profile_name(changed, tmp_path)
+    mine = changed.model_copy(update={"name": "mine"})
     written = profile_name(mine, tmp_path)
     assert written.startswith(str(tmp_path))
     assert load_profile(written) == mine

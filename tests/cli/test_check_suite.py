@@ -180,7 +180,7 @@ def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need
     assert listed["gsm8k"]["needs"] == "--data"
     assert sum(own["splits"].values()) == own["tasks"]
     text = loopbench("list", "suites").out
-    line = f"    version 1, 120 tasks (59 train, 20 dev, 41 test), median plan 5 calls, digest {own['digest']}"
+    line = f"    version 2, 120 tasks (59 train, 20 dev, 41 test), median plan 5 calls, digest {own['digest']}"
     assert line in text.splitlines()
     assert "    needs --data" in text.splitlines()
 

@@ -58,12 +58,18 @@ def first_line(out: str) -> str:
 # --- bless ---
 
 
-def test_bless_writes_the_file_and_says_how_large_it_is(loopbench, compare, here):
-    ended = loopbench("bless", compare("--loop", "bare"), "--output", "gates/b.json")
+def test_bless_writes_the_file_and_says_what_it_holds(loopbench, compare, here):
+    run = compare("--loop", "bare", "--loop", "finish", "--tasks", "6")
+    ended = loopbench("bless", run, "--output", "gates/b.json")
     assert ended.code == 0
     size = (here / "gates/b.json").stat().st_size
-    assert ended.out == f"gates/b.json: 12 trials of 1 arms, {size:,} bytes\n"
-    assert list(read_baseline(here / "gates/b.json").arms) == ["bare/clean"]
+    assert ended.out.splitlines() == [
+        f"gates/b.json: the baseline of {run}, 12 trials, {size:,} bytes",
+        "  arithmetic 2: 6 tasks × 1, seed 0",
+        "  arm bare/clean: accuracy 1.000",
+        "  arm finish/clean: accuracy 1.000",
+    ]
+    assert list(read_baseline(here / "gates/b.json").arms) == ["bare/clean", "finish/clean"]
 
 
 def test_bless_says_what_changed_and_keeps_what_is_no_baseline(loopbench, blessed, compare, here):

@@ -41,7 +41,7 @@ def test_one_use_alone(loopbench, pilot, purpose):
     assert [plan["for"] for plan in made["plans"]] == [purpose]
     assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts"} == made.keys()
     assert made["pilot"] == {"tasks": 30, "repeats": 2}
-    assert made["suite"] == {"name": "arithmetic", "tasks": 30}
+    assert made["suite"] == {"name": "arithmetic", "tasks": 30, "split": None}
     (plan,) = made["plans"]
     assert plan["best"] == plan["sizes"][0]
     assert [size["trials"] for size in plan["sizes"]] == sorted(size["trials"] for size in plan["sizes"])
@@ -58,6 +58,17 @@ def test_the_size_that_is_named_is_large_enough(loopbench, pilot):
     assert sum(arm["trials"] for arm in run.json["arms"]) == best["trials"]
     assert run.json["pairs"][0]["verdict"] == "better"
     assert run.json["pairs"][0]["outlook"] is None
+
+
+def test_a_run_on_one_split_is_planned_on_that_split(loopbench):
+    made = loopbench(
+        "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=60)",
+        "--split", "test", "--repeats", "2", "--json", *QUIET,
+    )  # fmt: skip
+    ended = loopbench("size", made.json["run"], "--for", "compare", "--margin", "0.2")
+    assert "(--repeats " in ended.out
+    assert all(" --split test" in line for line in ended.out.splitlines() if "(--repeats " in line)
+    assert loopbench("size", made.json["run"], "--json").json["suite"]["split"] == "test"
 
 
 def test_other_metrics_and_a_second_run(loopbench, pilot):

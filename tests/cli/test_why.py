@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from loopbench.cli.render_why import kind_in_words
 from loopbench.runs.store.records import TRIALS, read_records
 from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
 
@@ -139,6 +140,14 @@ def test_results_of_another_tool_are_told_too(loopbench):
     assert "a against b\n2 trials: both solved 0, only a 1, only b 0, neither 1; they part on 1 task" in ended.out
     assert "3 lost trials have no trace" in ended.out
     assert "no arm solved (is the expected answer right?): 1: t2" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("profile", "doubts"), [("clean", True), ("imported", True), ("flaky-tools", False), ("forgetful", False), ("mine", False)]
+)
+def test_the_expected_answer_is_doubted_only_where_no_fault_can_be_the_reason(profile, doubts):
+    assert ("is the expected answer right?" in kind_in_words("unsolved", profile)) == doubts
+    assert "right?" not in kind_in_words("flaky", profile)
 
 
 def rewrite(change: Callable[[bytes], bytes]) -> None:

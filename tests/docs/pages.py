@@ -14,6 +14,8 @@ from loopbench.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+RUN_FOLDER = re.compile(r"runs/\d{8}-\d{6}-\w+-[0-9a-f]{4}")
+"""The directory of a run, whose name no two runs share."""
 
 
 def block(page: Path, name: str) -> str:

@@ -11,10 +11,9 @@ from typing import get_args
 import pytest
 
 from loopbench.metrics.trajectory.divergence import Cause
-from tests.docs.pages import DOCS, commands, output_of, preformatted, write_block
+from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_block
 
 PAGE = DOCS / "why.md"
-FOLDER = re.compile(r"runs/\d{8}-\d{6}-\w+-[0-9a-f]{4}")
 
 
 def text() -> str:
@@ -23,7 +22,7 @@ def text() -> str:
 
 def printed(folder: Path) -> str:
     """Return what the page's commands print, with the run's name taken out."""
-    return FOLDER.sub("RUN", output_of(commands(PAGE), folder))
+    return RUN_FOLDER.sub("RUN", output_of(commands(PAGE), folder))
 
 
 @pytest.mark.thorough

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,15 @@ def test_a_mistake_is_told_in_one_line_with_file_and_field(tmp_path: Path, text:
     assert "\n" not in message
     assert message.startswith(f"{name}: {where}{': ' if where else ''}")
     assert says in message
+
+
+@pytest.mark.parametrize("built_in", BUILT_IN)
+def test_a_file_takes_no_name_of_a_built_in_profile_unless_it_says_the_same(tmp_path: Path, built_in: str) -> None:
+    name = written(tmp_path, f'name = "{built_in}"\nlatency_s = 12.5')
+    with pytest.raises(ValueError, match=rf"mine\.toml: name: '{built_in}' is a built-in profile, .*; choose another name$"):
+        load_profile(name)
+    own = Path(str(resources.files("loopbench.models") / "profiles" / f"{built_in}.toml")).read_text(encoding="utf-8")
+    assert load_profile(written(tmp_path, own)) == load_profile(built_in)
 
 
 def test_an_unknown_profile_is_told_with_the_nearest_name() -> None:

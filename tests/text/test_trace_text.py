@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
-from loopbench.metrics.trace import Trace
+from loopbench.metrics.trace import ToolRun, Trace, TracedCall
 from loopbench.protocol import Outcome, StopReason, ToolCall
 from loopbench.text.trace_text import MAX_CHARS, Block, as_judged, blocks
 
@@ -44,6 +44,21 @@ def test_a_failed_trial_is_explained_by_fault_reply_error_and_stop(struck, arith
     assert f"expected: {arithmetic_suite.tasks[0].expected}" in found[-1].text
     assert "accuracy 0" in found[-1].text
     assert kinds.count("fault") == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "error_type", "fault", "label"),
+    [
+        ("success", None, "", "add (success)"),
+        ("success", None, "tool.slow", "add (success)"),
+        ("success", None, "tool.garbage", "add (noise, which the loop was told is a success)"),
+        ("error", "TimeoutError", "tool.hangs", "add (error, TimeoutError)"),
+    ],
+)
+def test_a_run_of_a_tool_that_gave_noise_is_not_called_a_success(struck, status, error_type, fault, label):
+    run = ToolRun(TracedCall("add", {"a": 1}), status, "data", error_type, fault)
+    observation = next(block for block in shown(replace(struck, events=(run,))) if block.kind == "observation")
+    assert observation.label == label
 
 
 def test_a_solved_trial_reads_in_order(one_trial, tiny):

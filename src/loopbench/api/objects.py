@@ -14,7 +14,7 @@ from typing import Any
 from loopbench import session
 from loopbench.datasets.generating import Source
 from loopbench.datasets.task import Suite
-from loopbench.models.profiles import Profile, built_in_profiles, load_profile
+from loopbench.models.profiles import Profile, built_in_profiles, check_own_name, load_profile
 from loopbench.protocol import Loop
 from loopbench.protocol.names import lives_in_one_process, parse_spec, toml_text, value_text
 from loopbench.runs.config import shown_short
@@ -105,7 +105,7 @@ def profile_name(given: str | Path | Profile, runs: Path) -> str:
     """Return a profile's name: as it is typed, or of a Profile object.
 
     A Profile that is not built in is written to a file in the folder of runs, from which a run that is resumed reads it again.
-    Raises ValueError for what is not a profile, and OSError if the file cannot be written.
+    Raises ValueError for what is not a profile or takes the name of a built-in one, and OSError if the file cannot be written.
     """
     if isinstance(given, str | Path):
         return str(given)
@@ -113,6 +113,7 @@ def profile_name(given: str | Path | Profile, runs: Path) -> str:
         raise ValueError(f"profiles: {shown_short(given)} is not a Profile, nor the name or path of one")
     if given.name in built_in_profiles() and load_profile(given.name) == given:
         return given.name
+    check_own_name(given, "profiles")
     content = "".join(f"{key} = {toml_text(value)}\n" for key, value in given.model_dump(mode="json", exclude_none=True).items())
     path = runs / "profiles" / f"{given.name}-{given.digest[:8]}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -160,7 +160,7 @@ def optimize(
     """Optimize each loop's prompts on an equal budget, and test them on tasks that the search never saw; MLflow gets both.
 
     `optimizer`: a teleprompter by name, `name(option=value)`, or a class or an object with DSPy's `compile`. `settings`: fields
-    of SearchConfig (budget, proposer, train, dev, threads) and of CompareConfig; `budget={"calls": 500}`, and `tasks` is the
+    of SearchConfig (budget, proposer, train, dev, threads) and of CompareConfig; `budget="500calls"`, and `tasks` is the
     maximum number of tasks of the test.
     Raises ValueError for bad input, RunStopped where the search cannot go on; the run directory can be resumed.
     """

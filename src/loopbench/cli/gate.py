@@ -31,7 +31,7 @@ from loopbench.experiments.gate import (
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
-from loopbench.experiments.gate.baseline import changes
+from loopbench.experiments.gate.baseline import changes, contents
 from loopbench.experiments.gate.outputs import headline, paragraphs, table, task_lines
 from loopbench.metrics.gate import MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
@@ -92,7 +92,7 @@ class GateOptions(RunsOption):
     metric: Annotated[Texts, IfAbsent("0.1, which is 10 %")]
     """Metric to judge as well, NAME=MARGIN or NAME; it may grow by the share MARGIN; repeat the option for more metrics."""
     alpha: float = ALPHA
-    """Maximum rate of false alarms, as a share of all runs."""
+    """Maximum rate of false alarms, over draws of both the baseline and the run."""
 
 
 class GateOutputs(OptionGroup):
@@ -164,7 +164,9 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     new = new_baseline(found)
     write_baseline(output, new)
     size = output.stat().st_size
-    print(plain(f"{output}: {len(found.records)} trials of {len(new.arms)} arms, {size:,} bytes"))
+    print(plain(f"{output}: the baseline of {choice.folder}, {len(found.records)} trials, {size:,} bytes"))
+    for line in contents(new):
+        print(plain(f"  {line}"))
     if old is not None:
         for line in changes(old, new) or ["nothing changed"]:
             print(plain(f"  {line}"))

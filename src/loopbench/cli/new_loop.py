@@ -13,6 +13,9 @@ from loopbench.text.plain_text import plain
 
 from .options import OptionGroup, with_options
 
+FIRST_PROFILE = "flaky-format"
+"""A first comparison is under faults: in clean air every sound loop solves every task."""
+
 
 class NewLoopOptions(OptionGroup):
     name: Annotated[str, typer.Argument()]
@@ -29,4 +32,4 @@ def new_loop(options: NewLoopOptions) -> None:
     if made.root != Path.cwd():
         print(f"  cd {shlex.quote(str(made.root))}")
     print(f"  loopbench check loop {made.target}")
-    print(f"  loopbench compare --loop {made.target} --loop bare")
+    print(f"  loopbench compare --loop {made.target} --loop bare --profile {FIRST_PROFILE}")

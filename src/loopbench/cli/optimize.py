@@ -8,7 +8,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from loopbench.experiments.optimize.budgets import parse_budget
 from loopbench.experiments.optimize.config import REPEATS, SearchConfig, load_optimize_config
 from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
 from loopbench.experiments.optimize.result import optimization_result
@@ -58,13 +57,13 @@ class SearchOptions(OptionGroup):
     """TOML file with the settings of `compare`, and those of the search in its table `search`; flags override it."""
 
     def as_flags(self) -> dict[str, Any]:
-        """Return the settings by field. Raises ValueError for a flag that is given twice, or a budget that cannot be read."""
+        """Return the settings by field. Raises ValueError for a flag that is given twice."""
         if self.optimizer is not None and len(self.optimizer) > 1:
             raise ValueError(f"--optimizer: give one, not {len(self.optimizer)}; run them one after another")
         return {
             "optimizer": self.optimizer[0] if self.optimizer else None,
-            "budget": None if self.budget is None else parse_budget(self.budget),
-            "proposer_budget": None if self.proposer_budget is None else parse_budget(self.proposer_budget),
+            "budget": self.budget,
+            "proposer_budget": self.proposer_budget,
         }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.import_runs.joining import PROFILE as IMPORTED
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.divergence import Cause
@@ -99,20 +100,28 @@ def _command(found: Results, arm: str, task: str, repeat: int) -> str:
 
 # --- tasks ---
 
+UNDISTURBED = ("clean", IMPORTED)
+"""Profiles under which no fault can be why nobody solved a task."""
 _KINDS: Mapping[Kind, str] = {
-    "unsolved": "no arm solved (is the expected answer right?)",
+    "unsolved": "no arm solved",
     "solved by one arm": "only one arm solved",
     "flaky": "an arm solved in some repeats, and not in all",
     "false success": "an arm claimed a success that it did not have",
 }
 
 
+def kind_in_words(kind: Kind, profile: str) -> str:
+    """Return what a kind of task is, with a doubt about the expected answer where no fault can be why nobody gave it."""
+    doubt = " (is the expected answer right?)" if kind == "unsolved" and profile in UNDISTURBED else ""
+    return f"{_KINDS[kind]}{doubt}"
+
+
 def _group(group: GroupFindings, *, show_all: bool) -> None:
     _say(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
-    for kind, words in _KINDS.items():
+    for kind in _KINDS:
         tasks = group.of_kind(kind)
         if tasks:
-            _say(f"  {words}: {len(tasks)}: {_named(tasks, show_all=show_all)}")
+            _say(f"  {kind_in_words(kind, group.profile)}: {len(tasks)}: {_named(tasks, show_all=show_all)}")
     rows = tuple(
         (
             arm.arm,

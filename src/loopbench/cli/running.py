@@ -85,20 +85,19 @@ def _left(experiment: Experiment, found: Results) -> int:
 
 def resume_command(experiment: Experiment) -> str:
     """Return the full command that continues a run; if a limit of its budget is used up, the command raises the limit."""
-    folder, config, begun = experiment.folder, experiment.config, experiment.manifest.config
+    folder, config, begun = experiment.folder, experiment.config, experiment.manifest.settings
     shown = config.public()
     flags: list[tuple[str, object]] = [
-        (name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != begun.get(name)
+        (name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != getattr(begun, name)
     ]
     has_limits = any(limit is not None for limit in shown["budget"].values())
     share = len(experiment.past.ended) / experiment.trials
     more = larger(config.budget, experiment.spent, share) if has_limits else {}
-    known = begun.get("budget") or {}
-    limits = {name: limit for name, limit in (shown["budget"] | more).items() if limit != known.get(name)}
+    limits = {name: limit for name, limit in (shown["budget"] | more).items() if limit != getattr(begun.budget, name)}
     flags += [(f"budget-{name}", f"{limit:.12g}") for name, limit in limits.items()]
     if experiment.retry is not None:
         flags.append(("retry", experiment.retry))
-    if config.mlflow != begun.get("mlflow"):
+    if config.mlflow != begun.mlflow:
         flags.append(("mlflow" if config.mlflow else "no-mlflow", None))
     words = [word for name, value in flags for word in (f"--{name}", *([] if value is None else [shlex.quote(str(value))]))]
     return " ".join(["loopbench resume", shlex.quote(str(folder)), *resume_flags(config), *words])

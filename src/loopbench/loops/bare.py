@@ -11,6 +11,7 @@ import runpy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
+from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import (
     SILENT,
     Answer,
@@ -55,6 +56,7 @@ History = list[dict[str, str]]
 _ENCODER = Encoder(ensure_ascii=False)
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class Bare:
     """Think, act, observe. Raises ValueError for a limit below 1 (row B4-16)."""

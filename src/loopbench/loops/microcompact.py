@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import (
     SILENT,
     Chunk,
@@ -26,6 +27,7 @@ from loopbench.protocol.program import CONVERSATION, conversation_text
 CLEARED = "[old result cleared]"
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class Microcompact(WrappedLoop):
     """A loop whose requests show the last few results only. Raises ValueError for a `keep` below 1.

@@ -22,6 +22,7 @@ from typing import Any, Literal, Self
 import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
+from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import (
     SILENT,
     Act,
@@ -52,6 +53,7 @@ COMPLETED = "Completed."
 Trajectory = dict[str, Any]
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class ReactExtract:
     """React until `finish` or the limit, then extract. Raises ValueError for a limit below 1."""

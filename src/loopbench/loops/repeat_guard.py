@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import (
     SILENT,
     Model,
@@ -24,6 +25,7 @@ from loopbench.protocol.digest import canonical_json
 WARNING = "Note: this call has now been made {times} times with the same arguments. Use what it gave, or do something else."
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class RepeatGuard(WrappedLoop):
     """A loop whose repeated calls are noticed. Raises ValueError for a `warn_at` below 2 or a `stop_at` below it."""

@@ -5,7 +5,8 @@ took, since that is what is paid. In this order: `identical` where every trial's
 one-sided bound toward worse lies within the margin; `regression` where the sign-flip test, adjusted over all lines (Holm), shows
 the run worse, and so the other bound lies beyond no change; else `undecided`. All lines must pass for the whole to pass
 (intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole gate is no more frequent than
-alpha, and neither is a pass that hides a worsening beyond a margin.
+alpha, and neither is a pass that hides a worsening beyond a margin. Both rates are over draws of the baseline and of the run; given
+one baseline they depend on how lucky it was.
 """
 
 from __future__ import annotations

@@ -220,10 +220,18 @@ def load_profile(name: str) -> Profile:
     Raises ValueError, in one line that names file and field, or OSError.
     """
     if name.endswith(".toml"):
-        return _parse(Path(name).read_bytes(), name)
+        own = _parse(Path(name).read_bytes(), name)
+        check_own_name(own, name)
+        return own
     if name not in built_in_profiles():
         raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {_nearest(name, built_in_profiles())}")
     return _built_in(name)
+
+
+def check_own_name(profile: Profile, source: str) -> None:
+    """Raise ValueError for a profile of the user's that has the name of a built-in one and says something else."""
+    if profile.name in built_in_profiles() and profile.digest != _built_in(profile.name).digest:
+        raise ValueError(f"{source}: name: {profile.name!r} is a built-in profile, which says something else; choose another name")
 
 
 @lru_cache(maxsize=64)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 
 from loopbench.metrics.comparison import ArmInfo
 from loopbench.metrics.sequential import Looks
+from loopbench.runs.config import BudgetConfig
 from loopbench.runs.run_state import Spent
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
 
@@ -118,21 +119,30 @@ class RunNote(ManifestPart):
 
 
 class Settings(BaseModel):
-    """The settings of a run that its results are read with."""
+    """The settings of a run that its results are read with, and that a resumed run may change."""
 
     model_config = ConfigDict(frozen=True)
 
     suite: str = ""
     """The suite as it was typed."""
+    loops: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
     repeats: int
     alpha: float
     margin: float
     tasks: int | None = None
     """Maximum number of tasks, the first ones; all of them if absent."""
+    split: str | None = None
+    """Split of the suite whose tasks are used; all of them if absent."""
     cassette: str | None = None
     cassette_mode: str | None = None
     real_time: bool = False
+    concurrency: int | None = None
+    engine: str = "local"
+    workers: int | None = None
+    budget: BudgetConfig = BudgetConfig()
+    mlflow: bool = True
 
 
 def fitting(settings: type[BaseModel]) -> AfterValidator:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
 
 from loopbench.metrics.comparison import ArmInfo, Pair
-from loopbench.metrics.statistics import Interval
+from loopbench.metrics.statistics import Interval, VerdictWord
 
 
 def dollars(amount: float) -> str:
@@ -15,38 +14,29 @@ def dollars(amount: float) -> str:
     return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
 
 
-Relation = Literal["better", "equivalent", "tied", "undecided", "worse"]
-RELATIONS: Mapping[Relation, str] = {
+RELATIONS: Mapping[VerdictWord, str] = {
     "better": "better than",
     "equivalent": "equivalent to",
     "undecided": "undecided against",
-    "tied": "tied with",
     "worse": "worse than",
 }
 
 
-def standing(pair: Pair, first: str | None = None) -> Relation:
-    """Return how `first`, else a, stands to the other arm; an open verdict on equal means is a tie."""
-    word = pair.verdict.word
-    if word == "undecided":
-        return "tied" if round(pair.difference.value, _EQUAL_DIGITS) == 0 else "undecided"
-    turned: Mapping[str, Relation] = {"better": "worse", "worse": "better"} if first == pair.b else {}
-    return turned.get(word, word)
+def standing(pair: Pair, first: str | None = None) -> VerdictWord:
+    """Return how `first`, else a, stands to the other arm."""
+    turned: Mapping[VerdictWord, VerdictWord] = {"better": "worse", "worse": "better"} if first == pair.b else {}
+    return turned.get(pair.verdict.word, pair.verdict.word)
 
 
 def relation(pair: Pair, first: str | None = None) -> str:
-    """Return the same in words that the other arm's name follows: `better than`, `tied with`, …"""
+    """Return the same in words that the other arm's name follows: `better than`, `undecided against`, …"""
     return RELATIONS[standing(pair, first)]
-
-
-_EQUAL_DIGITS = 12
-"""Digits to which means are compared: sums of equal scores differ by a rounding error that depends on their order."""
 
 
 def verdict(pair: Pair) -> str:
     """Return the verdict on a pair in words: `a is better`."""
-    found = standing(pair)
-    if found in ("equivalent", "undecided", "tied"):
+    found = pair.verdict.word
+    if found in ("equivalent", "undecided"):
         return found
     return f"a is {found}" + (", within the margin" if pair.verdict.within_margin else "")
 

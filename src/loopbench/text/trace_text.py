@@ -58,11 +58,17 @@ def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False) -> I
         elif isinstance(event, ToolRun):
             if event.fault:
                 yield Block("fault", "fault", event.fault)
-            status = event.status if event.error_type is None else f"{event.status}, {event.error_type}"
-            yield Block("observation", f"{event.call.tool} ({status})", _cut(event.data, limit))
+            yield Block("observation", f"{event.call.tool} ({_status(event)})", _cut(event.data, limit))
         else:
             yield Block("note", event.kind, _cut(_json(event.data), limit))
     yield _end(head, " when it ran" if judged_again else "")
+
+
+def _status(run: ToolRun) -> str:
+    """Return how a run of a tool ended; one that gave noise is no success, whatever the loop was told."""
+    if run.ok and not run.gave:
+        return "noise, which the loop was told is a success"
+    return run.status if run.error_type is None else f"{run.status}, {run.error_type}"
 
 
 def _end(head: TraceHead, when: str) -> Block:

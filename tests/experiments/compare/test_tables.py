@@ -251,13 +251,13 @@ def test_a_verdict_names_the_most_accurate_arm_and_how_sure_that_is(compared):
     assert open_line == f"Undecided between b and a: {outlook_in_words(pair.outlook)}"
 
 
-def test_open_verdicts_between_equal_means_are_ties(compared):
+def test_open_verdicts_between_equal_means_have_no_word_of_their_own(compared):
     comparison = compared(["a", "b", "c"], n=4)  # each is right every other time
     line, *_ = verdicts(comparison)
     assert line.startswith("Highest accuracy: a, 0.500 ")
-    assert line.endswith("; tied with b, c")
+    assert line.endswith("; undecided against b, c")
     (_, _, primary, _) = tables(comparison)
-    assert [row[-1] for row in primary.rows] == ["tied"] * 3
+    assert [row[-1] for row in primary.rows] == ["undecided"] * 3
 
 
 def test_without_pairs_or_in_an_invalid_run_there_is_no_verdict(compared):
@@ -341,14 +341,14 @@ def made_pair(word: str, difference: float, within: bool = False) -> Pair:
         ("worse", -0.5, "worse", "better", "a is worse"),
         ("equivalent", 0.0, "equivalent", "equivalent", "equivalent"),
         ("undecided", 0.1, "undecided", "undecided", "undecided"),
-        ("undecided", 0.1 + 0.2 - 0.3, "tied", "tied", "tied"),
+        ("undecided", 0.0, "undecided", "undecided", "undecided"),
     ],
 )
 def test_a_pair_from_either_side(word, difference, of_a, of_b, cell):
     pair = made_pair(word, difference)
     assert (standing(pair), standing(pair, "a"), standing(pair, "b")) == (of_a, of_a, of_b)
     assert verdict(pair) == cell
-    words = {"tied": "tied with", "equivalent": "equivalent to", "undecided": "undecided against"}
+    words = {"equivalent": "equivalent to", "undecided": "undecided against"}
     assert relation(pair, "b") == words.get(of_b, f"{of_b} than")
 
 
@@ -397,7 +397,7 @@ def test_budgets_name_the_highest_arm_and_how_others_stand_to_it(seen):
     for column in range(3):
         said = [cells[arm][column].split("] ")[1] for arm in "ab"]
         assert "highest" in said
-        assert {*said} - {"highest"} <= {"worse", "equivalent", "undecided", "tied"}
+        assert {*said} - {"highest"} <= {"worse", "equivalent", "undecided"}
 
 
 def test_repeats_and_confidence_are_tables(seen):

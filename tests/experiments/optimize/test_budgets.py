@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loopbench.experiments.optimize.budgets import budget_text, parse_budget
+from loopbench.experiments.optimize.config import SearchConfig
 from loopbench.runs.config import BudgetConfig
 
 COUNTS = st.none() | st.integers(1, 10**15)
@@ -71,3 +72,10 @@ def test_forms(text, budget):
 def test_refused(text, said):
     with pytest.raises(ValueError, match=said):
         parse_budget(text)
+
+
+@pytest.mark.parametrize("given", ["60calls", "60", {"calls": 60}])
+def test_a_setting_takes_a_text_or_a_table(given):
+    assert SearchConfig(budget=given, proposer_budget=given) == SearchConfig(
+        budget=BudgetConfig(calls=60), proposer_budget=BudgetConfig(calls=60)
+    )

@@ -10,19 +10,23 @@ from .steps import NAMES, Steps, WordProblem
 
 def frame(draw: random.Random, steps: Steps) -> WordProblem:
     name, (long, wide), edge = draw.choice(NAMES), draw.sample(range(20, 60), 2), draw.randint(3, 9)
+    grams, hook = draw.randint(2, 8), draw.randint(11, 19)
     outer = steps.call("the area of the whole picture", "multiply", a=long + 2 * edge, b=wide + 2 * edge)
     inner = steps.call("the area inside of the frame", "multiply", a=long, b=wide)
     border = steps.call("the area of the frame", "subtract", a=outer, b=inner)
+    weight = steps.call("the grams of the frame", "multiply", a=border, b=grams)
+    whole = steps.call("the grams of frame and hook", "add", a=weight, b=hook)
     told = (
         f"{name} hangs up a picture that is {long + 2 * edge} cm by {wide + 2 * edge} cm with its frame.",
         f"Without the frame it is {long} cm by {wide} cm.",
+        f"The frame weighs {grams} g for each square centimetre that it covers, and its hook weighs {hook} g.",
     )
-    wanted = (long + 2 * edge) * (wide + 2 * edge) - long * wide
-    return WordProblem(told, "How many square centimetres does the frame cover?", border, wanted)
+    wanted = ((long + 2 * edge) * (wide + 2 * edge) - long * wide) * grams + hook
+    return WordProblem(told, "How many grams do the frame and its hook weigh together?", whole, wanted)
 
 
 def box_volume(draw: random.Random, steps: Steps) -> WordProblem:
-    place, (long, wide, deep) = draw.choice(("pond", "bath", "trough")), draw.sample(range(2, 12), 3)
+    place, (long, wide, deep) = draw.choice(("pond", "pool", "reservoir")), draw.sample(range(2, 12), 3)
     rate = draw.choice([n for n in range(2, 60) if long * wide * deep % n == 0])
     pause, cents = draw.randint(5, 25), draw.randint(3, 9)
     floor = steps.call(f"the floor of the {place} in square metres", "multiply", a=long, b=wide)
@@ -33,8 +37,8 @@ def box_volume(draw: random.Random, steps: Steps) -> WordProblem:
     paid = steps.call("the cents for the pump", "multiply", a=whole, b=cents)
     told = (
         f"A {place} is {long} m long, {wide} m wide and {deep} m deep.",
-        f"It is filled with {rate} cubic metres an hour.",
-        f"The pump rests once for {pause} minutes and costs {cents} cents a minute, rest and all.",
+        f"It is filled at a rate of {rate} cubic metres an hour.",
+        f"The pump stops once for {pause} minutes and costs {cents} cents a minute, even while it stands still.",
     )
     return WordProblem(
         told,
@@ -50,8 +54,8 @@ def meeting(draw: random.Random, steps: Steps) -> WordProblem:
     time = steps.call("the hours until they meet", "divide", a=(fast + slow) * hours, b=closing)
     way = steps.call(f"the kilometres that {names[0]} has cycled", "multiply", a=time, b=fast)
     other = steps.call(f"the kilometres that {names[1]} has cycled", "multiply", a=time, b=slow)
-    gap = steps.call("the kilometres between their ways", "subtract", a=way, b=other)
-    metres = steps.call("the metres between their ways", "convert_units", value=gap, from_unit="km", to_unit="m")
+    gap = steps.call("the difference in kilometres", "subtract", a=way, b=other)
+    metres = steps.call("the difference in metres", "convert_units", value=gap, from_unit="km", to_unit="m")
     told = (
         f"{names[0]} and {names[1]} live {(fast + slow) * hours} km apart and cycle towards each other.",
         f"{names[0]} covers {fast} km an hour, {names[1]} {slow} km.",
@@ -63,13 +67,20 @@ def meeting(draw: random.Random, steps: Steps) -> WordProblem:
 
 def chase(draw: random.Random, steps: Steps) -> WordProblem:
     names, slow, faster, hours = draw.sample(NAMES, 2), draw.randint(10, 30), draw.randint(3, 9), draw.randint(2, 9)
+    rest = draw.randint(31, 59)
     gain = steps.call("the kilometres gained in an hour", "subtract", a=slow + faster, b=slow)
     time = steps.call("the hours until the lead is gone", "divide", a=faster * hours, b=gain)
+    way = steps.call(f"the kilometres that {names[1]} has ridden", "multiply", a=time, b=slow + faster)
+    back = steps.call("the kilometres there and back", "add", a=way, b=way)
+    home = steps.call("the kilometres there and back and to the inn", "add", a=back, b=rest)
     told = (
         f"{names[0]} rides {slow} km an hour and has a lead of {faster * hours} km.",
         f"{names[1]} follows on the same road at {slow + faster} km an hour.",
+        f"On catching up, {names[1]} turns round, rides back to the start, and from there another {rest} km to an inn.",
     )
-    return WordProblem(told, f"After how many hours has {names[1]} caught up?", time, hours)
+    return WordProblem(
+        told, f"How many kilometres has {names[1]} ridden on reaching the inn?", home, 2 * hours * (slow + faster) + rest
+    )
 
 
 def load_limit(draw: random.Random, steps: Steps) -> WordProblem:
@@ -79,71 +90,97 @@ def load_limit(draw: random.Random, steps: Steps) -> WordProblem:
         draw.randint(11, 40),
         draw.randint(3, 9),
     )
+    crate, taken = draw.choice((5, 8, 10)), draw.randint(2, 4)
     limit = steps.call("the kilograms that may be loaded", "convert_units", value=tonnes, from_unit="tonne", to_unit="kg")
-    load = steps.call("the kilograms of the sacks", "multiply", a=kilos, b=count)
+    rest = steps.call("the number of sacks that stay", "subtract", a=count, b=taken)
+    load = steps.call("the kilograms of the sacks that stay", "multiply", a=kilos, b=rest)
     room = steps.call("the kilograms that may still be added", "subtract", a=limit, b=load)
-    told = (f"A {vehicle} may carry {tonnes} tonnes.", f"It holds {count} sacks of {kilos} kg.")
-    return WordProblem(told, "How many kilograms may still be added?", room, tonnes * 1000 - kilos * count)
+    over = steps.call("the kilograms that make no whole crate", "remainder", a=room, b=crate)
+    fit = steps.call("the kilograms of crates that may be added", "subtract", a=room, b=over)
+    told = (
+        f"A {vehicle} may carry {tonnes} tonnes.",
+        f"It held {count} sacks of {kilos} kg, of which {taken} have been taken off.",
+        f"Only whole crates of {crate} kg can be added.",
+    )
+    wanted = tonnes * 1000 - kilos * (count - taken)
+    return WordProblem(told, "How many kilograms of crates may be added at most?", fit, wanted - wanted % crate)
 
 
 def bottles(draw: random.Random, steps: Steps) -> WordProblem:
     name, litres, size = draw.choice(NAMES), draw.randint(3, 40), draw.choice((125, 200, 250, 500))
-    given = draw.randint(3, 11)
+    given, price, cost = draw.randint(3, 5), draw.randint(3, 9), draw.randint(41, 69)
     amount = steps.call("the millilitres of juice", "convert_units", value=litres, from_unit="l", to_unit="ml")
     filled = steps.call("the number of bottles filled", "divide", a=amount, b=size)
-    left = steps.call("the number of bottles kept", "subtract", a=filled, b=given)
-    told = (f"{name} presses {litres} l of juice and fills bottles of {size} ml.", f"{given} bottles are given away.")
-    return WordProblem(told, f"How many bottles does {name} keep?", left, Fraction(litres * 1000, size) - given)
+    left = steps.call("the number of bottles sold", "subtract", a=filled, b=given)
+    taken = steps.call("the dollars taken for the bottles", "multiply", a=left, b=price)
+    all_in_all = steps.call("the dollars taken with those for the peel", "add", a=taken, b=cost)
+    told = (
+        f"{name} presses {litres} l of juice and fills bottles of {size} ml.",
+        f"{given} bottles are given away, the others are sold for ${price} each, and a farmer buys the peel for ${cost}.",
+    )
+    wanted = (Fraction(litres * 1000, size) - given) * price + cost
+    return WordProblem(told, f"How many dollars does {name} take in all?", all_in_all, wanted)
 
 
 def two_clocks(draw: random.Random, steps: Steps) -> WordProblem:
-    name, hours, minutes, films = draw.choice(NAMES), draw.randint(4, 12), draw.randint(11, 24), draw.randint(3, 9)
-    shift = steps.call("the minutes of the evening", "convert_units", value=hours, from_unit="hour", to_unit="minute")
+    name, hours, minutes, films = draw.choice(NAMES), draw.randint(4, 12), draw.randint(11, 20), draw.randint(3, 9)
+    talks, pause = draw.choice((2, 4, 5)), draw.randint(21, 29)
+    evening = steps.call("the minutes of the evening", "convert_units", value=hours, from_unit="hour", to_unit="minute")
     shown = steps.call("the minutes of all films", "multiply", a=minutes, b=films)
-    rest = steps.call("the minutes without a film", "subtract", a=shift, b=shown)
+    rest = steps.call("the minutes without a film", "subtract", a=evening, b=shown)
+    talk = steps.call("the minutes for talk", "subtract", a=rest, b=pause)
+    seconds = steps.call("the seconds for talk", "convert_units", value=talk, from_unit="minute", to_unit="second")
+    each = steps.call("the seconds for each talk", "divide", a=seconds, b=talks)
     told = (
         f"{name} plans an evening of {hours} hours.",
-        f"{films} short films of {minutes} minutes are shown, and the rest is for talk.",
+        f"{films} short films of {minutes} minutes are shown, and there is one break of {pause} minutes.",
+        f"The rest of the time is shared equally by {talks} talks.",
     )
-    return WordProblem(told, "How many minutes are left for talk?", rest, hours * 60 - minutes * films)
+    wanted = Fraction((hours * 60 - minutes * films - pause) * 60, talks)
+    return WordProblem(told, "How many seconds does each talk get?", each, wanted)
 
 
 def slower_clock(draw: random.Random, steps: Steps) -> WordProblem:
     place, seconds, weeks = draw.choice(("tower", "station", "school")), draw.choice((20, 30, 40, 60)), draw.randint(3, 12)
-    days = steps.call("the days that pass", "convert_units", value=weeks, from_unit="week", to_unit="day")
-    lost = steps.call("the seconds lost", "multiply", a=days, b=seconds)
-    told = (f"The clock of a {place} loses {seconds} seconds a day.", f"It is set right and then left alone for {weeks} weeks.")
-    return WordProblem(told, "By how many seconds is the clock slow then?", lost, weeks * 7 * seconds)
+    extra = draw.randint(2, 6)
+    days = steps.call("the days in the weeks", "convert_units", value=weeks, from_unit="week", to_unit="day")
+    total = steps.call("the days that pass", "add", a=days, b=extra)
+    lost = steps.call("the seconds lost", "multiply", a=total, b=seconds)
+    told = (
+        f"A {place} clock loses {seconds} seconds a day.",
+        f"It is set right and then left alone for {weeks} weeks and {extra} days.",
+    )
+    return WordProblem(told, "By how many seconds is the clock slow then?", lost, (weeks * 7 + extra) * seconds)
 
 
 def scale_model(draw: random.Random, steps: Steps) -> WordProblem:
-    name, thing, length = draw.choice(NAMES), draw.choice(("bridge", "ship", "tower")), draw.randint(12, 95)
-    ratio = draw.choice((20, 25, 50))
+    name, thing, length = draw.choice(NAMES), draw.choice(("bridge", "ship", "train")), draw.randint(12, 95)
+    ratio, base, copies = draw.choice((20, 25, 50)), draw.randint(11, 18), draw.randint(3, 9)
     real = steps.call(f"the centimetres of the {thing}", "convert_units", value=length, from_unit="m", to_unit="cm")
     model = steps.call("the centimetres of the model", "divide", a=real, b=ratio)
+    whole = steps.call("the centimetres of a model with its base", "add", a=model, b=base)
+    row = steps.call("the centimetres of all models", "multiply", a=whole, b=copies)
+    millimetres = steps.call("the millimetres of all models", "convert_units", value=row, from_unit="cm", to_unit="mm")
     told = (
-        f"{name} builds a model of a {thing} of {length} m.",
-        f"Each length of the model is one part in {ratio} of the real one.",
+        f"{name} builds models of a {thing} that is {length} m long.",
+        f"The scale is 1 to {ratio}, and a base makes each model {base} cm longer.",
+        f"{copies} such models stand in a row, end to end.",
     )
-    return WordProblem(told, "How many centimetres long is the model?", model, Fraction(length * 100, ratio))
+    wanted = (Fraction(length * 100, ratio) + base) * copies * 10
+    return WordProblem(told, "How many millimetres long is the row?", millimetres, wanted)
 
 
 def fence(draw: random.Random, steps: Steps) -> WordProblem:
     name, (long, wide), gate, price = draw.choice(NAMES), draw.sample(range(20, 70), 2), draw.randint(3, 9), draw.randint(11, 19)
-    percent = draw.choice((5, 10, 20))
-    wanted = (2 * (long + wide) - gate) * price * Fraction(100 - percent, 100)
     half = steps.call("the metres of two sides that meet", "add", a=long, b=wide)
     around = steps.call("the metres around the garden", "add", a=half, b=half)
     built = steps.call("the metres of fence", "subtract", a=around, b=gate)
     paid = steps.call("the price of the fence", "multiply", a=built, b=price)
-    off = steps.call("the discount on the fence", "percent_of", percent=percent, number=paid)
-    net = steps.call("the price after the discount", "subtract", a=paid, b=off)
     told = (
         f"The garden of {name} is a rectangle of {long} m by {wide} m.",
-        f"A fence goes all around it, but for a gate of {gate} m, and costs ${price} a metre.",
-        f"The builder takes {percent} percent off the price.",
+        f"A fence runs all the way round it except for a gate {gate} m wide, and costs ${price} a metre.",
     )
-    return WordProblem(told, "How many dollars does the fence cost in the end?", net, wanted)
+    return WordProblem(told, "How many dollars does the fence cost?", paid, (2 * (long + wide) - gate) * price)
 
 
 def three_jars(draw: random.Random, steps: Steps) -> WordProblem:
@@ -153,16 +190,16 @@ def three_jars(draw: random.Random, steps: Steps) -> WordProblem:
     heaviest = steps.call("the heaviest jar in grams", "maximum", a=first, b=z)
     some = steps.call("the grams of the red and the blue jar together", "add", a=x, b=y)
     whole = steps.call("the grams of all jars", "add", a=some, b=z)
-    rest = steps.call("the grams of the jars that stay", "subtract", a=whole, b=heaviest)
-    price = steps.call("the cents for the jars that stay", "multiply", a=rest, b=cents)
+    rest = steps.call("the grams of the jars that are sold", "subtract", a=whole, b=heaviest)
+    price = steps.call("the cents for the jars that are sold", "multiply", a=rest, b=cents)
     off = steps.call("the cents of discount", "percent_of", percent=percent, number=price)
     paid = steps.call("the cents to be paid", "subtract", a=price, b=off)
     told = (
-        f"{name} weighs jars: the red one has {x} g, the blue one {y} g and the green one {z} g.",
-        f"The heaviest is taken away; the jars that stay cost {cents} cents a gram, less {percent} percent.",
+        f"{name} weighs three jars of honey: the red one weighs {x} g, the blue one {y} g and the green one {z} g.",
+        f"The heaviest is kept; the other jars are sold at {cents} cents a gram, less {percent} percent.",
     )
     return WordProblem(
-        told, "How many cents do the jars that stay cost?", paid, (x + y + z - max(x, y, z)) * cents * Fraction(100 - percent, 100)
+        told, "How many cents are the other jars sold for?", paid, (x + y + z - max(x, y, z)) * cents * Fraction(100 - percent, 100)
     )
 
 
@@ -173,12 +210,15 @@ def night_share(draw: random.Random, steps: Steps) -> WordProblem:
         draw.randint(4, 9),
         draw.randint(11, 40),
     )
-    bill = guests * each
+    bill, meals, tip = guests * each, draw.randint(41, 70), draw.choice((5, 10, 20))
     whole = steps.call("what all nights cost", "multiply", a=bill, b=nights)
     share = steps.call("what one guest pays for all nights", "divide", a=whole, b=guests)
-    tip = steps.call("what one guest pays with the tip", "add", a=share, b=nights)
+    spent = steps.call("what one guest pays with the meals", "add", a=share, b=meals)
+    extra = steps.call("the tip of one guest", "percent_of", percent=tip, number=spent)
+    total = steps.call("what one guest pays with the tip", "add", a=spent, b=extra)
     told = (
         f"A {lodge} costs ${bill} a night and is shared equally by {guests} guests for {nights} nights.",
-        f"Each guest leaves a tip of ${nights}.",
+        f"Each guest also spends ${meals} on meals, and leaves a tip of {tip} percent on the whole amount.",
     )
-    return WordProblem(told, "How many dollars does each guest spend?", tip, each * nights + nights)
+    wanted = (each * nights + meals) * Fraction(100 + tip, 100)
+    return WordProblem(told, "How many dollars does each guest spend with the tip?", total, wanted)

@@ -15,23 +15,34 @@ def discount(draw: random.Random, steps: Steps) -> WordProblem:
         draw.randint(20, 90),
         draw.randint(3, 15),
     )
-    percent = draw.choice((5, 10, 15, 20, 30))
+    percent, delivery, voucher = draw.choice((5, 10, 15, 20, 30)), draw.randint(21, 48), draw.randint(3, 19)
     list_price = steps.call("the price before the discount", "multiply", a=count, b=price)
     off = steps.call("the discount in dollars", "percent_of", percent=percent, number=list_price)
-    paid = steps.call("the price after the discount", "subtract", a=list_price, b=off)
-    told = (f"{name} orders {count} {item} at ${price} each.", f"The shop takes {percent} percent off the whole order.")
-    return WordProblem(told, f"How many dollars does {name} pay?", paid, count * price * Fraction(100 - percent, 100))
+    reduced = steps.call("the price after the discount", "subtract", a=list_price, b=off)
+    delivered = steps.call("the price with delivery", "add", a=reduced, b=delivery)
+    paid = steps.call("what is paid in the end", "subtract", a=delivered, b=voucher)
+    told = (
+        f"{name} orders {count} {item} at ${price} each.",
+        f"The shop takes {percent} percent off the {item} and charges ${delivery} for delivery.",
+        f"A voucher pays for ${voucher} of the bill.",
+    )
+    wanted = count * price * Fraction(100 - percent, 100) + delivery - voucher
+    return WordProblem(told, f"How many dollars does {name} pay?", paid, wanted)
 
 
 def two_percentages(draw: random.Random, steps: Steps) -> WordProblem:
     town, people = draw.choice(("Arlen", "Brigg", "Cove", "Dunmore")), draw.randrange(2000, 9000, 1000)
-    grown, first = draw.choice((5, 10, 20, 25)), draw.choice((20, 30, 40))
+    grown, first, moved = draw.choice((5, 10, 20, 25)), draw.choice((20, 30, 40)), draw.randint(11, 70)
     more = steps.call("the people who moved in", "percent_of", percent=grown, number=people)
-    now = steps.call("the people who live there afterwards", "add", a=people, b=more)
-    young = steps.call("the people under twenty", "percent_of", percent=first, number=now)
-    told = (f"{town} had {people} inhabitants and has grown by {grown} percent.", f"Now {first} percent are under twenty.")
-    wanted = people * Fraction(100 + grown, 100) * Fraction(first, 100)
-    return WordProblem(told, f"How many people under twenty live in {town} now?", young, wanted)
+    now = steps.call("the people who lived there afterwards", "add", a=people, b=more)
+    young = steps.call("the people under twenty afterwards", "percent_of", percent=first, number=now)
+    left = steps.call("the people under twenty who stayed", "subtract", a=young, b=moved)
+    told = (
+        f"{town} had {people} inhabitants and grew by {grown} percent.",
+        f"After that, {first} percent were under twenty, and {moved} of these have moved away since.",
+    )
+    wanted = people * Fraction(100 + grown, 100) * Fraction(first, 100) - moved
+    return WordProblem(told, "How many of those under twenty have stayed?", left, wanted)
 
 
 def leftover_ribbon(draw: random.Random, steps: Steps) -> WordProblem:
@@ -46,42 +57,57 @@ def leftover_ribbon(draw: random.Random, steps: Steps) -> WordProblem:
     gain = steps.call("the cents that remain", "subtract", a=taken, b=cost)
     told = (
         f"{name} has a ribbon of {metres} m and cuts it into pieces of {piece} cm.",
-        f"Each piece is sold for {price} cents, what is too short is thrown away, and the ribbon was bought for {cost} cents.",
+        f"The pieces are sold for {price} cents each, the leftover is thrown away, and the ribbon cost {cost} cents.",
     )
-    return WordProblem(told, f"How many cents does {name} gain?", gain, pieces * price - cost)
+    return WordProblem(told, f"How many cents of profit does {name} make?", gain, pieces * price - cost)
 
 
 def wasted_board(draw: random.Random, steps: Steps) -> WordProblem:
     name, boards, length, piece = draw.choice(NAMES), draw.randint(3, 18), draw.randint(210, 390), draw.randint(41, 79)
+    warped = draw.randint(3, 5)
     rest = steps.call("the centimetres left of one board", "remainder", a=length, b=piece)
-    whole = steps.call("the centimetres left of all boards", "multiply", a=rest, b=boards)
-    told = (f"{name} saws each of {boards} boards of {length} cm into shelves of {piece} cm.", "Ends that are too short are waste.")
-    return WordProblem(told, "How many centimetres of board are wasted in all?", whole, length % piece * boards)
+    used = steps.call("the centimetres of one board that become shelves", "subtract", a=length, b=rest)
+    each = steps.call("the number of shelves from one board", "divide", a=used, b=piece)
+    sawn = steps.call("the number of shelves from all boards", "multiply", a=each, b=boards)
+    good = steps.call("the number of good shelves", "subtract", a=sawn, b=warped)
+    told = (
+        f"{name} saws {boards} boards of {length} cm into shelves of {piece} cm, as many as each board gives.",
+        f"{warped} of the shelves turn out to be warped and are thrown away.",
+    )
+    return WordProblem(told, f"How many good shelves does {name} have?", good, length // piece * boards - warped)
 
 
 def capped_fee(draw: random.Random, steps: Steps) -> WordProblem:
     name, days, rate = draw.choice(NAMES), draw.randint(3, 20), draw.randint(6, 19)
-    cap, deposit = draw.randint(60, 200), draw.randint(20, 55)
+    cap, cleaning, trips, voucher = draw.randint(60, 200), draw.randint(20, 55), draw.randint(2, 6), draw.randint(11, 19)
     daily = steps.call("the rent by the day", "multiply", a=days, b=rate)
     fee = steps.call("the rent that is charged", "minimum", a=daily, b=cap)
-    paid = steps.call("the rent with the deposit", "add", a=fee, b=deposit)
+    trip = steps.call("the rent with the cleaning", "add", a=fee, b=cleaning)
+    whole = steps.call("the cost of all trips", "multiply", a=trip, b=trips)
+    paid = steps.call("what is paid in the end", "subtract", a=whole, b=voucher)
     told = (
-        f"{name} rents a boat for {days} days at ${rate} a day, but never for more than ${cap}.",
-        f"A deposit of ${deposit} comes on top.",
+        f"{name} rents a boat for {days} days at ${rate} a day, but never pays more than ${cap} of rent for a trip.",
+        f"Cleaning costs ${cleaning} on top each time.",
+        f"{name} makes {trips} such trips a year, and a voucher takes ${voucher} off the year's bill.",
     )
-    return WordProblem(told, f"How many dollars does {name} hand over?", paid, min(days * rate, cap) + deposit)
+    wanted = (min(days * rate, cap) + cleaning) * trips - voucher
+    return WordProblem(told, f"How many dollars does {name} pay in a year?", paid, wanted)
 
 
 def least_charge(draw: random.Random, steps: Steps) -> WordProblem:
     name, words, cents, least = draw.choice(NAMES), draw.randint(20, 90), draw.choice((4, 5, 8, 10)), draw.randint(180, 600)
+    weeks, percent = draw.randint(2, 6), draw.choice((5, 10, 20))
     price = steps.call("the cents by the word", "multiply", a=words, b=cents)
-    charged = steps.call("the cents that are charged", "maximum", a=price, b=least)
-    change = steps.call("the cents of change", "subtract", a=1000, b=charged)
+    charged = steps.call("the cents that are charged for a week", "maximum", a=price, b=least)
+    whole = steps.call("the cents for all weeks", "multiply", a=charged, b=weeks)
+    off = steps.call("the discount in cents", "percent_of", percent=percent, number=whole)
+    paid = steps.call("the cents after the discount", "subtract", a=whole, b=off)
     told = (
-        f"{name} places a notice of {words} words at {cents} cents a word; the least charge is {least} cents.",
-        f"{name} pays with 1000 cents.",
+        f"{name} places a notice of {words} words at {cents} cents a word per week; the minimum charge is {least} cents a week.",
+        f"The notice appears for {weeks} weeks, and the paper takes {percent} percent off the total.",
     )
-    return WordProblem(told, f"How many cents does {name} get back?", change, 1000 - max(words * cents, least))
+    wanted = max(words * cents, least) * weeks * Fraction(100 - percent, 100)
+    return WordProblem(told, f"How many cents does {name} pay?", paid, wanted)
 
 
 def mean_of_three(draw: random.Random, steps: Steps) -> WordProblem:
@@ -90,31 +116,41 @@ def mean_of_three(draw: random.Random, steps: Steps) -> WordProblem:
     two = steps.call(f"the points of {names[0]} and {names[1]}", "add", a=x, b=y)
     three = steps.call("the points of all three", "add", a=two, b=z)
     mean = steps.call("the mean number of points", "divide", a=three, b=3)
-    told = (f"{names[0]} scores {x} points, {names[1]} {y} and {names[2]} {z}.", "They form a team of 3.")
-    return WordProblem(told, "How many points is that on average?", mean, Fraction(x + y + z, 3))
+    told = (
+        f"{names[0]} scores {x} points, {names[1]} {y} and {names[2]} {z}.",
+        "The result of their team of 3 is the mean of these.",
+    )
+    return WordProblem(told, "How many points does the team get?", mean, Fraction(x + y + z, 3))
 
 
 def missing_mark(draw: random.Random, steps: Steps) -> WordProblem:
     name, tests, mean = draw.choice(NAMES), draw.randint(4, 9), draw.randint(50, 90)
-    low = (tests - 1) * (mean - 9)
-    known = draw.randint(low, (tests - 1) * mean)
+    known, extra = draw.randint((tests - 1) * (mean - 9), (tests - 1) * mean), draw.randint(3, 9)
     total = steps.call("the points that all tests must give", "multiply", a=tests, b=mean)
     last = steps.call("the points that the last test must give", "subtract", a=total, b=known)
+    needed = steps.call("the points that its tasks must give", "subtract", a=last, b=extra)
     told = (
-        f"{name} wants {mean} points on average over {tests} tests.",
-        f"All tests but the last have given {known} points together.",
+        f"{name} wants an average of {mean} points over {tests} tests.",
+        f"All tests but the last have given {known} points in total.",
+        f"The last test gives {extra} points for being handed in on time, which {name} does.",
     )
-    return WordProblem(told, "How many points must the last test give?", last, tests * mean - known)
+    question = f"How many points must {name} get for the tasks of the last test?"
+    return WordProblem(told, question, needed, tests * mean - known - extra)
 
 
 def reversed_price(draw: random.Random, steps: Steps) -> WordProblem:
-    name, count, price, start = draw.choice(NAMES), draw.randint(3, 14), draw.randint(4, 25), draw.randint(5, 90)
-    left = start + 100
-    purse = left + count * price
+    name, count, price, left = draw.choice(NAMES), draw.randint(3, 14), draw.randint(4, 25), draw.randint(105, 190)
+    snack, group = draw.randint(26, 45), draw.randint(15, 40)
+    purse = left + count * price + snack
     spent = steps.call("the dollars spent", "subtract", a=purse, b=left)
-    each = steps.call("the price of one ticket", "divide", a=spent, b=count)
-    told = (f"{name} goes to a fair with ${purse} and buys {count} tickets of one price.", f"Afterwards ${left} are left.")
-    return WordProblem(told, "How many dollars does one ticket cost?", each, price)
+    tickets = steps.call("the dollars spent on tickets", "subtract", a=spent, b=snack)
+    each = steps.call("the price of one ticket", "divide", a=tickets, b=count)
+    paid = steps.call("the price of the group's tickets", "multiply", a=each, b=group)
+    told = (
+        f"{name} goes to a fair with ${purse}, buys {count} tickets at one price and a meal for ${snack}, and has ${left} left.",
+        f"A group of {group} friends buy a ticket each at that price.",
+    )
+    return WordProblem(told, "How many dollars does the group pay?", paid, price * group)
 
 
 def profit(draw: random.Random, steps: Steps) -> WordProblem:
@@ -130,11 +166,11 @@ def profit(draw: random.Random, steps: Steps) -> WordProblem:
     net = steps.call("the profit of a week after tax", "subtract", a=gain, b=tax)
     season = steps.call("the profit of all weeks", "multiply", a=net, b=weeks)
     told = (
-        f"{name} makes {count} {thing} a week, which cost ${cost} each to make.",
+        f"{name} makes {count} {thing} a week, and each of them costs ${cost} to make.",
         f"All but {unsold} are sold at ${price} each.",
-        f"Of the profit {percent} percent go in tax, for {weeks} weeks.",
+        f"{name} pays {percent} percent of the profit in tax.",
     )
-    return WordProblem(told, f"How many dollars of profit after tax does {name} make in all weeks?", season, wanted)
+    return WordProblem(told, f"How many dollars of profit are left after tax over {weeks} weeks?", season, wanted)
 
 
 def unequal_shares(draw: random.Random, steps: Steps) -> WordProblem:
@@ -143,17 +179,23 @@ def unequal_shares(draw: random.Random, steps: Steps) -> WordProblem:
     equal = steps.call("what they would share equally", "subtract", a=total, b=gap)
     less = steps.call(f"the shells of {names[1]}", "divide", a=equal, b=2)
     more = steps.call(f"the shells of {names[0]}", "add", a=less, b=gap)
-    told = (f"{names[0]} and {names[1]} are 2 children who find {total} shells.", f"{names[0]} finds {gap} more than {names[1]}.")
+    told = (
+        f"{names[0]} and {names[1]}, 2 friends, find {total} shells between them.",
+        f"{names[0]} finds {gap} more than {names[1]}.",
+    )
     return WordProblem(told, f"How many shells does {names[0]} find?", more, each + gap)
 
 
 def machine_pair(draw: random.Random, steps: Steps) -> WordProblem:
     fast, slow = draw.sample(range(11, 40), 2)
     minutes, thing = draw.randint(8, 45), draw.choice(("labels", "caps", "bolts"))
+    cents = draw.randint(46, 90)
     both = steps.call(f"the {thing} from both machines in a minute", "add", a=fast, b=slow)
-    time = steps.call("the minutes until the order is done", "divide", a=(fast + slow) * minutes, b=both)
+    time = steps.call("the minutes that the machines run", "divide", a=(fast + slow) * minutes, b=both)
+    price = steps.call("the cents for the order", "multiply", a=time, b=cents)
     told = (
         f"One machine makes {fast} {thing} a minute, another one {slow}.",
         f"Both work together on an order of {(fast + slow) * minutes} {thing}.",
+        f"Running both machines costs {cents} cents a minute.",
     )
-    return WordProblem(told, "After how many minutes is the order done?", time, minutes)
+    return WordProblem(told, "How many cents does the order cost?", price, minutes * cents)

@@ -371,6 +371,15 @@ def _short(value: Any) -> str:
 # --- changes between two baselines ---
 
 
+def contents(baseline: Baseline) -> list[str]:
+    """Return what a baseline holds: suite, tasks, repeats and seed, and a line for each arm, whose name has loop and profile."""
+    suite = baseline.suite
+    return [
+        f"{suite.name} {suite.version}: {suite.tasks} tasks × {baseline.repeats}, seed {baseline.seed}",
+        *(f"arm {name}: accuracy {_mean_accuracy(arm):.3f}" for name, arm in baseline.arms.items()),
+    ]
+
+
 def changes(old: Baseline, new: Baseline) -> list[str]:
     """Return the differences between an old and a new baseline, one line each."""
     lines = [

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from loopbench.runs.config import BudgetConfig
 
@@ -27,27 +30,33 @@ def parse_budget(text: str) -> BudgetConfig:
     """Parse a budget. Raises ValueError with a one-line message."""
     amounts: dict[str, Decimal] = {}
     for part in text.split(","):
-        unit, amount = _parsed(part.strip(), text)
+        unit, amount = _parsed(part.strip())
         if unit in amounts:
-            raise ValueError(f"budget {_short(text)}: {unit} are given twice")
+            raise ValueError(f"{_short(text)}: {unit} are given twice")
         amounts[unit] = amount
     integers = {unit: int(amount) for unit, amount in amounts.items() if unit != "dollars"}
     dollars = {unit: float(amount) for unit, amount in amounts.items() if unit == "dollars"}
     return BudgetConfig.model_validate({**integers, **dollars})
 
 
-def _parsed(part: str, text: str) -> tuple[str, Decimal]:
+def _parsed(part: str) -> tuple[str, Decimal]:
     match = _PART.fullmatch(part.lower())
     sign, number, word = match.groups() if match else ("", "", "?")
     unit = _UNITS.get(sign + word)
     if unit is None:
-        raise ValueError(f"budget {_short(text)}: {_short(part)} is not a budget; {_FORM}")
+        raise ValueError(f"{_short(part)} is not a budget; {_FORM}")
     amount = Decimal(number)
     if not 0 < amount <= MAX or (unit != "dollars" and amount != int(amount)):
-        raise ValueError(f"budget {_short(text)}: {_short(part)}: a {_KINDS[unit]} from {_MIN[unit]} to 10¹⁵ is needed")
+        raise ValueError(f"{_short(part)}: a {_KINDS[unit]} from {_MIN[unit]} to 10¹⁵ is needed")
     return unit, amount
 
 
+def _read(value: Any) -> Any:
+    return parse_budget(value) if isinstance(value, str) else value
+
+
+Budget = Annotated[BudgetConfig, BeforeValidator(_read)]
+"""A budget as a text, or as a table of its limits: in a file, in Python and on the command line alike."""
 _KINDS = {"calls": "whole number", "tokens": "whole number", "dollars": "number"}
 _MIN = {"calls": "1", "tokens": "1", "dollars": "above 0"}
 

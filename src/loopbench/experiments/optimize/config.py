@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from loopbench.experiments.optimize.budgets import Budget
 from loopbench.protocol.names import nearest
 from loopbench.runs.config import (
     COMMAND_LINE,
@@ -37,9 +38,9 @@ class SearchConfig(BaseModel):
 
     optimizer: str = "BootstrapFewShot"
     """Optimizer (teleprompter), `name` or `name(option=value)`."""
-    budget: BudgetConfig = DEFAULT_BUDGET
+    budget: Budget = DEFAULT_BUDGET
     """Limits on what the rollouts of each design may spend."""
-    proposer_budget: BudgetConfig | None = None
+    proposer_budget: Budget | None = None
     """Limits on what the optimizer's own requests for each design may spend; if absent, the same as `budget`."""
     proposer: Annotated[str | None, IfAbsent("the model of the loops")] = None
     """Model that proposes prompts: a real one, or `scripted`."""

@@ -62,6 +62,5 @@ def _optimized(design: DesignSearch) -> str:
 def _follow(folder: Path, config: CompareConfig) -> None:
     """Update the paths in a test that began before the run directory was moved."""
     manifest = read_manifest(folder)
-    loops = [*config.loops]
-    if manifest.config["loops"] != loops:
-        write_manifest(folder, manifest.model_copy(update={"config": {**manifest.config, "loops": loops}}))
+    if manifest.settings.loops != config.loops:
+        write_manifest(folder, manifest.model_copy(update={"config": {**manifest.config, "loops": [*config.loops]}}))

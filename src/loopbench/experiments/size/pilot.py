@@ -17,7 +17,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, dollars, tas
 from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, SettingError, config_from
 from loopbench.runs.lookup import suite_of, tasks_of_split
-from loopbench.runs.manifest import Manifest
+from loopbench.runs.manifest import Manifest, Settings
 from loopbench.runs.registry import builtin_names, generated_suites
 from loopbench.runs.store.files import RunError
 
@@ -149,7 +149,7 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pi
         pairs=_pairs(run, values, scores) or {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops},
         second={} if second is None else {arm: _difference(request.metric, *scored[arm]) for arm in known_loops},
         price=_price([[r for trials in by_run for r in trials] for arm, by_run in scored.items() if arm in values]),
-        in_flight=_in_flight(run.manifest.config),
+        in_flight=_in_flight(run.manifest.settings),
         supply=_supply(run),
     )
 
@@ -229,10 +229,10 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _in_flight(config: Mapping[str, Any]) -> int:
-    if config.get("concurrency"):
-        return int(config["concurrency"])
-    waits = config.get("real_time") or any(model != "scripted" for model in config.get("models", ()))
+def _in_flight(settings: Settings) -> int:
+    if settings.concurrency:
+        return settings.concurrency
+    waits = settings.real_time or any(model != "scripted" for model in settings.models)
     return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
 

@@ -27,6 +27,8 @@ class Sizing:
     suite: str
     suite_tasks: int | None
     """Number of tasks of the suite that would be scored; None if unknown."""
+    split: str | None
+    """Split of the suite that the pilot's tasks are of, and those of the planned run; None: all tasks."""
     noise: tuple[Noise, ...]
     plans: tuple[SizeOption, ...]
     caveats: tuple[str, ...]
@@ -45,7 +47,7 @@ class Sizing:
             "alpha": self.alpha,
             "power": self.power,
             "pilot": {"tasks": self.tasks, "repeats": self.repeats},
-            "suite": {"name": self.suite, "tasks": self.suite_tasks},
+            "suite": {"name": self.suite, "tasks": self.suite_tasks, "split": self.split},
             "noise": [asdict(noise) for noise in self.noise],
             "plans": [plan.to_json() for plan in self.plans],
             "doubts": list(self.caveats),
@@ -67,6 +69,7 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
         repeats=pilot.repeats,
         suite=run.manifest.suite.name,
         suite_tasks=pilot.supply.tasks,
+        split=run.manifest.settings.split,
         noise=tuple(noise(pilot, arm) for arm in pilot.loops),
         plans=tuple(PLANS[purpose](pilot) for purpose in request.purposes),
         caveats=tuple(caveats(pilot, run, again)),

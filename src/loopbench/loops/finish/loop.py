@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
+from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import (
     SILENT,
     Codec,
@@ -62,6 +63,7 @@ REFUSALS = frozenset({"refused", "bad_request"})
 """Kinds of provider errors that a forced tool choice may meet where it is not supported."""
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class Finish:
     """Call tools until `__finish__` is called with a valid answer. Raises ValueError for a negative limit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, run_sync
 from loopbench.protocol.program import merged
 
@@ -18,6 +19,7 @@ from .predictors import SELECT_TOOLS, program_of
 from .run import Surroundings
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class Phased(PhasedOptions):
     """Phases around a tool executor."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, Self
 import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, program_of
+from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox, run_sync
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
@@ -26,6 +27,7 @@ _OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.
 """Stops whose final sentence no model wrote."""
 
 
+@checked_options
 @dataclass(frozen=True, slots=True)
 class Stateless:
     """A stateless agent decides, a manager outside executes. Raises ValueError for an option out of its range."""

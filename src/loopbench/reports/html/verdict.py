@@ -9,9 +9,10 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import notes, outlook_in_words
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.outlook import Outlook
+from loopbench.metrics.statistics import VerdictWord
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
-from loopbench.text.numbers import RELATIONS, Relation, dollars, interval, short_name, standing
+from loopbench.text.numbers import RELATIONS, dollars, interval, short_name, standing
 
 from .document import Banner, Block, Items, PageSection, Paragraph, under_headings
 from .grouping import arms_by_group, group_by
@@ -26,7 +27,7 @@ class Against:
     """Another arm, compared to the one of the highest accuracy."""
 
     arm: ArmResult
-    relation: Relation
+    relation: VerdictWord
     within_margin: bool
     outlook: Outlook | None
 

@@ -161,10 +161,10 @@ def _setting(found: Results) -> dict[str, Any]:
 
 def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
     """Return the entry of the parent run. The note and the files hold the pairs, since MLflow would chart each of their numbers."""
-    arms, config = found.comparison.arms, found.manifest.config
+    arms, settings = found.comparison.arms, found.manifest.settings
     counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
     metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
-    design = {name: ", ".join(config[name]) for name in ("loops", "models", "profiles") if name in config}
+    design = {name: ", ".join(typed) for name in ("loops", "models", "profiles") if (typed := getattr(settings, name))}
     return RunEntry(
         clean(run_name(found.folder), MAX_NAME),
         {**tags, "loopbench.kind": "run", NOTE: note(found)},

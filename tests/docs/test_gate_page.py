@@ -1,0 +1,40 @@
+"""docs/gate.md: its example is what the commands print. `--write` renews it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_block
+
+PAGE = DOCS / "gate.md"
+MAX_TASKS = 3
+"""Changed tasks that the page shows."""
+
+
+def printed(folder: Path) -> str:
+    """Return what the page's last command prints of the first tasks, with the run's name taken out."""
+    before, *tasks = RUN_FOLDER.sub("RUN", output_of(commands(PAGE), folder)).split("\n- ")
+    assert len(tasks) > MAX_TASKS
+    return "\n- ".join([before, *tasks[:MAX_TASKS], f"… {len(tasks) - MAX_TASKS} more tasks"])
+
+
+@pytest.mark.thorough
+def test_the_example_is_what_the_commands_print(tmp_path, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert printed(tmp_path) == preformatted(PAGE, "example")
+
+
+def test_the_example_shows_a_regression_of_the_loop_that_its_command_names():
+    *_, last = commands(PAGE)
+    loop = last[last.index("--loop") + 1]
+    assert re.match(rf"regression: {re.escape(loop)}/", preformatted(PAGE, "example"))
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    with tempfile.TemporaryDirectory() as made_in:
+        write_block(PAGE, "example", printed(Path(made_in)))

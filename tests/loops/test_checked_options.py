@@ -1,0 +1,33 @@
+"""The options of a loop that Python code makes: each mistake is one line that names loop and option."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopbench.loops import Bare, Finish, ReactExtract
+from loopbench.loops.repeat_guard import RepeatGuard
+
+
+@pytest.mark.parametrize(
+    ("design", "options", "said"),
+    [
+        (Finish, {"parse_retry": 1}, r"^Finish: unknown option 'parse_retry'; did you mean 'parse_retries'\?"),
+        (Finish, {"parse_retries": "1"}, "^Finish: parse_retries: Input should be a valid integer, got '1'$"),
+        (Finish, {"parse_retries": None}, "^Finish: parse_retries: .*, got None$"),
+        (Bare, {"max_step": 3}, r"^Bare: unknown option 'max_step'; did you mean 'max_steps'\?"),
+        (ReactExtract, {"extract": "yes"}, "^ReactExtract: extract: Input should be a valid boolean, got 'yes'$"),
+        (RepeatGuard, {"warn": 3}, r"^RepeatGuard: unknown option 'warn'; did you mean 'warn_at'\?"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_option(design: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        design(**options)
+    assert "\n" not in str(raised.value)
+
+
+def test_right_options_are_kept_as_they_are() -> None:
+    assert Finish(max_steps=None, parse_retries=3, temperature=1) == replace(Finish(), parse_retries=3, temperature=1)
+    assert Bare(5).max_steps == 5
