@@ -59,6 +59,8 @@ class ModelExchange:
     """The others."""
     scope: str = ""
     tool_choice: str | None = None
+    illegible: tuple[str, ...] = ()
+    """Receipts, CALL.CONTENT, that the prompt shows without the values that a scripted model's plan uses of their results."""
     fault: str = ""
     """Kind of the fault that the reply suffered; empty: none."""
     seconds: float = 0.0
@@ -115,6 +117,8 @@ class ModelExchange:
         made["messages"] = [message.as_dict() for message in self.messages]
         if self.tool_choice is not None:
             made["tool_choice"] = self.tool_choice
+        if self.illegible:
+            made["illegible"] = list(self.illegible)
         if self.fault:
             made["fault"] = self.fault
         if self.seconds:
@@ -145,6 +149,7 @@ class ModelExchange:
             messages=tuple(_message(message) for message in _objects(event, "messages", "a message")),
             scope=_get(event, "scope", str, ""),
             tool_choice=_optional(event, "tool_choice", str),
+            illegible=_texts(event, "illegible"),
             fault=_get(event, "fault", str, ""),
             seconds=_seconds(event),
             failed_attempts=_texts(event, "failed_attempts"),

@@ -84,6 +84,8 @@ class PromptView:
     """What the model answers that makes it all up; None: a wrong value of the planned answer's shape."""
     says: Callable[[Any], Any] | None = None
     """The form in which the model states an answer; None: as it is."""
+    illegible: tuple[str, ...] = ()
+    """Receipts, CALL.CONTENT, of planned calls that the prompt shows without all that is still to be used of their results."""
     overlooked: Collection[str] = ()
     """Goals that the model sees no call for."""
 
@@ -140,7 +142,8 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
             stuck = stuck or failed > len(planned.alternatives)
     known = _known(plan, met)
     misled = any(met[name].is_misled(oracle.get(name)) for name in known)
-    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms)
+    illegible = tuple(item.entry.key for name, item in met.items() if name not in known)
+    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms, illegible=illegible)
 
 
 def _may_be_made(planned: PlannedCall, met: Mapping[str, Met], plan: Plan) -> bool:

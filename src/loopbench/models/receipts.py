@@ -61,10 +61,14 @@ class ReceiptEntry(NamedTuple):
     text: str
     """What the tool gave, as text."""
 
+    @property
+    def key(self) -> str:
+        """CALL.CONTENT, as both marks have it."""
+        return f"{self.call}.{self.content}"
+
     def around(self, text: str) -> str:
         """Return a text between the receipt's marks."""
-        key = f"{self.call}.{self.content}"
-        return f"[r:{key}] {text} [{key}:r]"
+        return f"[r:{self.key}] {text} [{self.key}:r]"
 
     @property
     def signed(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..trace import RECEIPT, ModelExchange, TraceEvent
 
@@ -35,11 +35,17 @@ def prompts(happened: Iterable[TraceEvent]) -> list[Prompt]:
     return found
 
 
-def shows(prompt: Prompt, text: str) -> bool:
-    """Whether a prompt shows a text: by its receipt where it has one, else as it is, quoted, or nine in ten of its words."""
+def shows(prompt: Prompt, text: str, illegible: Collection[str] = ()) -> bool:
+    """Whether a prompt shows a text: by its receipt where it has one, else as it is, quoted, or nine in ten of its words.
+
+    `illegible`: receipts of which a scripted model could not read in this prompt what its plan goes on to use of their results: their
+    marks prove nothing.
+    """
     marks = [front or back for front, back in RECEIPT.findall(text)]
     if marks:
-        return any(mark in message for message in prompt for mark in marks)
+        return not any(key in mark for mark in marks for key in illegible) and any(
+            mark in message for message in prompt for mark in marks
+        )
     plain = text.strip()
     quoted = json.dumps(plain, ensure_ascii=False)[1:-1]
     twice = json.dumps(quoted, ensure_ascii=False)[1:-1]
