@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loopbench.metrics.trace import RECEIPT
 from loopbench.metrics.trajectory.divergence import Cause
 from loopbench.protocol import (
     Act,
@@ -18,6 +17,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
+from loopbench.protocol.receipts import MARK
 
 
 @dataclass(slots=True)
@@ -316,7 +316,7 @@ class ValueNotedAsStored(Defect):
 
 
 def _marks(data: str) -> list[str]:
-    return [found[0].strip() for found in RECEIPT.finditer(data)]
+    return [found[0] for found in MARK.finditer(data)]
 
 
 class ResultAsError(Defect):

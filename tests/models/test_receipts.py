@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.validity import replay
-from loopbench.models.receipts import HALFWAY, Ledger, call_digest, content_digest, sightings, strip_receipts
+from loopbench.models.receipts import Ledger, call_digest, content_digest
 from loopbench.protocol import Plan, Ref, run_sync
+from loopbench.protocol.receipts import HALFWAY, sightings, strip_receipts
 
 from . import bench
 

@@ -14,6 +14,7 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
+from loopbench.models.receipts import Ledger
 from loopbench.models.weaknesses import CURES, PlanWithSlips, PromptParts, in_thousands, slips_of, split_examples
 from loopbench.protocol import (
     Answer,
@@ -349,9 +350,9 @@ def test_a_course_keeps_its_planned_calls() -> None:
     plan = product()
     course = PlanWithSlips(plan, slips_of(plan, weak("unit").weaknesses, (0,), SPECS))
     shown = PromptParts((Message("user", "What?"),))
-    assert course.at(shown, {}) is course.at(shown, {})
-    assert course.at(PromptParts((Message("system", CURES["unit"].hint),)), {}).plan is plan
-    assert PlanWithSlips(plan, ()).at(shown, {}).plan is plan
+    assert course.at(shown, {}, Ledger()) is course.at(shown, {}, Ledger())
+    assert course.at(PromptParts((Message("system", CURES["unit"].hint),)), {}, Ledger()).plan is plan
+    assert PlanWithSlips(plan, ()).at(shown, {}, Ledger()).plan is plan
 
 
 def test_the_reply_is_marked_with_the_slip() -> None:
@@ -363,7 +364,7 @@ def test_the_reply_is_marked_with_the_slip() -> None:
 def test_an_answer_move_without_a_value_is_no_slip_of_form() -> None:
     plan = product()
     course = PlanWithSlips(plan, slips_of(plan, weak("answer").weaknesses, (0,), SPECS))
-    followed = course.at(PromptParts((Message("user", "What?"),)), {})
+    followed = course.at(PromptParts((Message("user", "What?"),)), {}, Ledger())
     assert followed.slipped((), Answer("done", None), is_informed=True) == set()
     assert followed.slipped((), Answer("done", "0.3 thousand"), is_informed=True) == {("answer", "answer")}
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +14,12 @@ from typing import Any, NamedTuple, get_args
 from loopbench.protocol import Message, render_value
 from loopbench.protocol.chat import MessageRole, NativeCall
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.receipts import strip_receipts
 
 NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 """Types of errors that a tool's run ends with when no tool has run."""
 GARBAGE = "tool.garbage"
 """Kind of a fault after which a tool's status says success, and nothing came."""
-RECEIPT = re.compile(r"(\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]) ?| ?(\[[0-9a-f]{6}\.[0-9a-f]{4}:r\])")
-"""What a scripted run's tools end their results with; not part of what the tool gave."""
 
 
 class TraceError(ValueError):
@@ -192,7 +190,7 @@ class ToolRun:
     @property
     def result(self) -> str:
         """What the tool gave, without a scripted run's receipt."""
-        return without_receipts(self.data)
+        return strip_receipts(self.data)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -317,11 +315,6 @@ class Trace:
             except ValueError as error:
                 raise TraceError(f"event {place} of the trace: {error}") from None
         return cls(head, tuple(events))
-
-
-def without_receipts(text: str) -> str:
-    """Return the text as the tool gave it."""
-    return RECEIPT.sub("", text)
 
 
 def canonical(value: Any) -> str:

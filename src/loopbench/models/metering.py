@@ -206,7 +206,8 @@ class MeteredModel(WrappedModel):
         if reply is not None and reply.usage is None:
             reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
         self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
-        fault, illegible = None, ()
+        fault: str | None = None
+        illegible: tuple[str, ...] = ()
         if self.tunnel is not None:
             fault, illegible = self.tunnel.struck(request), self.tunnel.illegible(request)
         self.listener.exchange(request, reply, error, time.perf_counter() - started, fault, illegible)

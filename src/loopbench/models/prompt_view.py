@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from loopbench.protocol import Plan, PlannedCall, ToolCall, refs, render_value, resolve
+from loopbench.protocol.legibility import Path
+from loopbench.protocol.receipts import Sighting, sightings
 
-from .legibility import Path
-from .receipts import Form, Ledger, ReceiptEntry, Sighting, Truth, call_digest, sightings
+from .receipts import Form, Ledger, ReceiptEntry, Truth, call_digest
 
 Uses = Mapping[Path, frozenset[str | None]]
 """The parts of a result that are used, and by which calls; None stands for the answer."""

@@ -141,7 +141,7 @@ class Tunnel:
             self.mark_struck(request, fault.kind)
 
     def show(self, scope: str, calls: Collection[str], illegible: tuple[str, ...]) -> None:
-        """Note which planned calls' results a scope's prompt showed, and which receipts it showed without what is used of theirs."""
+        """Note which planned calls' results a scope's prompt showed, and which receipts without their values."""
         self._shown = tuple(calls)
         self.ever_shown.update(calls)
         self._illegible[scope] = illegible

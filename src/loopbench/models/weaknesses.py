@@ -16,6 +16,7 @@ from typing import Any
 
 from loopbench.protocol import Act, Answer, Message, Move, Plan, PlannedCall, Ref, Request, Role, ToolSpec, refs, render_value
 from loopbench.protocol.program import EXAMPLES
+from loopbench.protocol.receipts import sightings
 
 from .demonstrations import DemonstrationContent, is_plain_number, numbers_of, read_demonstrations, rounded, texts_of
 from .draws import unit
@@ -23,7 +24,7 @@ from .faults import ANSWER, mislead
 from .policy import MADE_UP
 from .profiles import Weakness
 from .prompt_view import read
-from .receipts import Ledger, Truth, sightings
+from .receipts import Ledger, Truth
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import Literal
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
+from loopbench.protocol.receipts import strip_receipts
 
-from ..trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead, without_receipts
+from ..trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead
 from .prompts_sent import Prompt, prompts, says_more, shows
 from .trajectory import CHOOSING, TracedStep, group, unmatched
 
@@ -67,7 +68,7 @@ class TracedTrial:
     def is_scripted(self) -> bool:
         """A scripted model's trial: its faults are marked, its results carry receipts."""
         runs = (event for event in self.events if isinstance(event, ToolRun))
-        return bool(self.record.faults) or self.record.plan_unseen or any(without_receipts(run.data) != run.data for run in runs)
+        return bool(self.record.faults) or self.record.plan_unseen or any(strip_receipts(run.data) != run.data for run in runs)
 
     @cached_property
     def prompts(self) -> list[Prompt]:
