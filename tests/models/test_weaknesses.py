@@ -28,6 +28,7 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
+from loopbench.protocol.receipts import MARK
 
 from . import bench
 from .scripted_trials import OneCall
@@ -306,6 +307,15 @@ def test_a_request_without_the_hint_goes_on_with_what_another_has_made_right() -
     shown = tuple(results.values())
     assert "300.0" in ask(trial, "", *shown, role=Role.ANSWER).text
     assert noted(trial) == []
+
+
+def test_a_receipt_without_its_value_is_not_a_call_that_was_made_right() -> None:
+    """What comes of the call is not known, so that it is decided on anew, by a request that lacks the hint."""
+    trial = bench.Bench(product(), weak("unit"), tools=TOOLS)
+    first = trial.results("c1")["c1"]
+    marks = [found[0] for found in MARK.finditer(first)]
+    assert "'a': 200" not in ask(trial, "", first).text
+    assert "'a': 2," in ask(trial, "", " ".join(marks)).text
 
 
 def test_a_call_s_slip_is_recovered_when_the_right_call_is_made_later() -> None:
