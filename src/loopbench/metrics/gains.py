@@ -44,7 +44,7 @@ class Gain:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; None for what is not known."""
-        tested = ("difference", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin")
+        tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin")
         found: dict[str, Any] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
         return {
             "before": None if self.before is None else self.before.as_dict(),
