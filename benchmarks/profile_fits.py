@@ -4,7 +4,9 @@ python benchmarks/profile_fits.py [--fits N] [--tasks N] [--profile NAME …] [-
 
 Markdown to stdout; --write renews the tables in docs/tunnel.md. A fit reads a run of the five designs, two repeats of each task.
 Its intervals are held against the rates that were put in. Then the designs run under the fitted profile and under the true one, on
-the same tasks with another seed than the fit's, and Kendall's tau-b says whether they come in the same order.
+the suite's 120 tasks with another seed than the fit's. Kendall's tau-b says whether all pairs come in the same order, and the order
+of decided pairs leaves out those of which the run under the true profile cannot say which design is better. The ceiling is the same
+figure for the true profile in the place of the fitted one, with other faults: what luck alone leaves.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from scipy import stats
 
@@ -35,6 +38,8 @@ LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
 SUITE = "arithmetic"
 TASKS = 60
+HELD_OUT = 120
+"""Tasks of the runs whose orders are compared."""
 FITS = 20
 
 
@@ -45,7 +50,7 @@ class KindFits:
     covered: int = 0
     fits: int = 0
     ratios: list[float] = field(default_factory=list)
-    """FittedProfile by true rate."""
+    """Fitted rate by true rate."""
 
 
 @dataclass(slots=True)
@@ -57,7 +62,14 @@ class ProfileFits:
     untold: set[str] = field(default_factory=set)
     never: list[float] = field(default_factory=list)
     forget: list[float] = field(default_factory=list)
+    decided: int = 0
+    """Pairs of designs, of ten, that the run under the true profile decides."""
     taus: list[float] = field(default_factory=list)
+    ceilings: list[float] = field(default_factory=list)
+    """Kendall's tau of the true profile against itself, with other faults."""
+    orders: list[float] = field(default_factory=list)
+    """Decided pairs in the same order minus those in the other, by all decided pairs, per fit."""
+    order_ceilings: list[float] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
     """Largest difference of a design's accuracies under the fitted and the true profile, per fit."""
 
@@ -85,12 +97,32 @@ def ran(profile: str, tasks: int, seed: int, runs: Path, repeats: int = 2) -> Pa
     return experiment.folder
 
 
-def accuracies(folder: Path) -> list[float]:
+class Outcome(NamedTuple):
+    """What a run of the five designs says."""
+
+    accuracies: list[float]
     """Accuracy of each design, in the order of LOOPS."""
-    by_loop = {
-        arm.info.loop: arm.summary.accuracy.value for arm in results(folder).comparison.arms if arm.summary.accuracy is not None
-    }
-    return [by_loop[loop] for loop in LOOPS]
+    decided: list[tuple[int, int]]
+    """Pairs of places in LOOPS, the better design first, of which the run says that one is better."""
+
+
+def outcome(folder: Path) -> Outcome:
+    """Read what a run says."""
+    found = results(folder).comparison
+    loops = {arm.info.arm: arm.info.loop for arm in found.arms}
+    by_loop = {arm.info.loop: arm.summary.accuracy.value for arm in found.arms if arm.summary.accuracy is not None}
+    decided = []
+    for pair in found.pairs:
+        a, b = (LOOPS.index(loops[arm]) for arm in (pair.a, pair.b))
+        if pair.measure == "accuracy" and pair.verdict.word in ("better", "worse"):
+            decided.append((a, b) if by_loop[LOOPS[a]] > by_loop[LOOPS[b]] else (b, a))
+    return Outcome([by_loop[loop] for loop in LOOPS], decided)
+
+
+def order(true: Outcome, values: Sequence[float]) -> float:
+    """Return the decided pairs that come in the same order minus those in the other, by all decided pairs; 1 for no such pair."""
+    signs = [(values[better] > values[worse]) - (values[better] < values[worse]) for better, worse in true.decided]
+    return sum(signs) / len(signs) if signs else 1.0
 
 
 def tau(a: Sequence[float], b: Sequence[float]) -> float:
@@ -105,14 +137,20 @@ def fitted_to(name: str, fits: int, tasks: int) -> ProfileFits:
     true, found = load_profile(name), ProfileFits(name)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        held_out = accuracies(ran(name, tasks, fits, folder))
+        held_out = outcome(ran(name, HELD_OUT, fits, folder))
+        found.decided = len(held_out.decided)
         for seed in range(fits):
-            fitted = fit_run(ran(name, tasks, seed, folder), name="fitted")
+            source = ran(name, tasks, seed, folder)
+            fitted = fit_run(source, name="fitted")
             found.add(true, fitted)
             (folder / "fitted.toml").write_text(to_toml(fitted), encoding="utf-8")
-            again = accuracies(ran(str(folder / "fitted.toml"), tasks, fits, folder))
-            found.taus.append(tau(held_out, again))
-            found.gaps.append(max(abs(one - other) for one, other in zip(held_out, again, strict=True)))
+            again = outcome(ran(str(folder / "fitted.toml"), HELD_OUT, fits, folder)).accuracies
+            luck = outcome(ran(name, HELD_OUT, fits + 1 + seed, folder)).accuracies
+            found.taus.append(tau(held_out.accuracies, again))
+            found.ceilings.append(tau(held_out.accuracies, luck))
+            found.orders.append(order(held_out, again))
+            found.order_ceilings.append(order(held_out, luck))
+            found.gaps.append(max(abs(one - other) for one, other in zip(held_out.accuracies, again, strict=True)))
     return found
 
 
@@ -120,14 +158,17 @@ def tables(listed: Iterable[ProfileFits]) -> str:
     """Return the two tables: by profile, and by kind of fault."""
     all_fits = list(listed)
     by_profile = [
-        "| profile | Kendall's tau, mean | lowest | largest gap of accuracy, mean | never, true | fitted | forget, true | fitted |",
-        "|---|---|---|---|---|---|---|---|",
+        "| profile | Kendall's tau, mean | lowest | ceiling | order of decided pairs, mean | lowest | ceiling | decided pairs | "
+        "largest gap of accuracy, mean | never, true | fitted | forget, true | fitted |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     by_kind = ["| profile | kind | fits | covered | fitted / true |", "|---|---|---|---|---|"]
     for found in all_fits:
         true = load_profile(found.name)
         by_profile.append(
-            f"| {found.name} | {statistics.mean(found.taus):.2f} | {min(found.taus):.2f} | {statistics.mean(found.gaps):.2f} | "
+            f"| {found.name} | {statistics.mean(found.taus):.2f} | {min(found.taus):.2f} | {statistics.mean(found.ceilings):.2f} | "
+            f"{statistics.mean(found.orders):.2f} | {min(found.orders):.2f} | {statistics.mean(found.order_ceilings):.2f} | "
+            f"{found.decided} of 10 | {statistics.mean(found.gaps):.2f} | "
             f"{true.clears.never:.2f} | {statistics.mean(found.never):.2f} | "
             f"{true.forget:.2f} | {statistics.mean(found.forget):.2f} |"
         )
@@ -146,7 +187,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     made = tables(fitted_to(name, given.fits, given.tasks) for name in given.profile or PROFILES)
-    made = f"{given.fits} fits each to {given.tasks} tasks of `{SUITE}`, two repeats, five designs.\n\n{made}"
+    made = f"{given.fits} fits each to {given.tasks} tasks of `{SUITE}`, two repeats, five designs; held out: {HELD_OUT} tasks.\n\n{made}"
     print(made)
     if given.write:
         PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n\n{found[3]}", PAGE.read_text("utf-8")), encoding="utf-8")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
-from loopbench.models.faults import CALLING, FLAKY_ATTEMPTS
+from loopbench.models.faults import CALLING
 from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from loopbench.protocol import Message
 
@@ -14,10 +15,12 @@ from .clearing import RetryRun
 from .decision_points import REFUSED, REPEATED, TOOL, Attempt, DecisionPoint, ReadTrial, Shape
 from .forgetting import RecallPoint, recall_point
 from .replies import Hint, provider_fault
+from .strikes import Strikes, flaky_shares
 
 TROUBLES = frozenset({"ToolUnavailable", "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "OSError"})
 """Errors that are a tool's own failure, whether or not the same call works later."""
 HANGS = "TimeoutError"
+_OWN_FAILURE = "tool.raises or tool.flaky"
 
 ALL, PLAIN, NO_TOOL, EXTRA, BARE = "all", "plain", "no tool", "extra call", "no arguments"
 FIRST, FIRST_ANSWER, OPEN_FIRST = "first call", "first answer", "open first"
@@ -164,14 +167,16 @@ class Tally:
                 self.struck[task][kind] += count
             else:
                 self.unexplained += count
-        passing = {error for (_, _, _, error, _, worked) in self.troubles if worked}
-        share = self._flaky_share()
-        for (task, tool, shape, error, strikes, worked), trials in self.troubles.items():
-            kind = self.mistake(tool, shape, "", tried=True) if tool in self.shapes else ""
-            if not kind and error == HANGS:
-                self.struck[task]["tool.hangs"] += trials
-            elif not kind and (error in passing or error in TROUBLES):
-                flaky = trials * share if worked and strikes == FLAKY_ATTEMPTS else 0.0
+        own = Counter[Strikes]()
+        for trouble, trials in self.troubles.items():
+            if self._kind_of(trouble) == _OWN_FAILURE:
+                own[Strikes(trouble[4], trouble[5])] += trials
+        shares = flaky_shares(own)
+        for trouble, trials in self.troubles.items():
+            task, _, _, error, strikes, worked = trouble
+            kind = self._kind_of(trouble)
+            if kind == _OWN_FAILURE:
+                flaky = trials * shares[Strikes(strikes, worked)]
                 self.struck[task]["tool.flaky"] += flaky
                 self.struck[task]["tool.raises"] += trials - flaky
             elif kind:
@@ -181,18 +186,20 @@ class Tally:
         for task in self.points:
             self._sort_silent(task)
 
-    def _flaky_share(self) -> float:
-        """Return which share of the calls that worked after `FLAKY_ATTEMPTS` failures was flaky.
+    def _kind_of(self, trouble: tuple[str, str, Shape, str, int, bool]) -> str:
+        """Return the kind of fault of a call that failed; empty where the error is the tool's answer to it."""
+        _, tool, shape, error, _, _ = trouble
+        kind = self.mistake(tool, shape, "", tried=True) if tool in self.shapes else ""
+        if kind:
+            return kind
+        if error == HANGS:
+            return "tool.hangs"
+        return _OWN_FAILURE if error in TROUBLES or error in self._passing else ""
 
-        Failures that each attempt ends with the same chance fall off geometrically: what stands above the geometric mean of the
-        counts of one failure fewer and one more is flaky.
-        """
-        strikes = Counter[int]()
-        for (_, _, _, error, failures, worked), count in self.troubles.items():
-            if worked and error != HANGS:
-                strikes[failures] += count
-        usual = math.sqrt(strikes[FLAKY_ATTEMPTS - 1] * strikes[FLAKY_ATTEMPTS + 1])
-        return max(0.0, 1 - usual / strikes[FLAKY_ATTEMPTS]) if strikes[FLAKY_ATTEMPTS] else 0.0
+    @cached_property
+    def _passing(self) -> set[str]:
+        """The errors after which the same call worked later."""
+        return {error for (_, _, _, error, _, worked) in self.troubles if worked}
 
     def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
         """Return the mistake of a call, by the tool's successful calls, else by the hint; "" if unknown."""
