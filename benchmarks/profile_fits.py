@@ -114,7 +114,7 @@ def outcome(folder: Path) -> Outcome:
     decided = []
     for pair in found.pairs:
         a, b = (LOOPS.index(loops[arm]) for arm in (pair.a, pair.b))
-        if pair.measure == "accuracy" and pair.verdict.word in ("better", "worse"):
+        if pair.metric == "accuracy" and pair.verdict.word in ("better", "worse"):
             decided.append((a, b) if by_loop[LOOPS[a]] > by_loop[LOOPS[b]] else (b, a))
     return Outcome([by_loop[loop] for loop in LOOPS], decided)
 
