@@ -6,15 +6,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopbench.metrics.trace import NEVER_RAN, ModelExchange, ToolRun, Trace, TracedCall, TraceEvent, canonical
-from loopbench.models.faults import CALLING, shows_feedback
+from loopbench.models.faults import CALLING
+from loopbench.models.feedback import COMPLAINTS, FaultSigns, parts_shown, signs_of_provider, tellable_parts, words_of
 from loopbench.protocol import Message, Reply, Request
 
-from .clearing import RetryRun
+from .clearing import Retry, RetryRun
 from .forgetting import distance
-from .replies import MAX_HINT_CHARS, SETTLED, Hint, hint_of, provider_fault, wire_damage
+from .replies import KIND_OF_HINT, MAX_HINT_CHARS, SETTLED, Hint, hint_of, provider_fault, wire_damage
 
 REPEATED = "repeated"
 """A repetition of a successful call: `decision.repeated_call` or `never_finish`, depending on the rest of the point."""
@@ -42,6 +43,8 @@ class StatedCall:
     shape: Shape
     runs: list[str] = field(default_factory=list)
     hint: Hint = ""
+    told: str = ""
+    """What its last run gave: the error's type and text."""
 
     @property
     def is_refused(self) -> bool:
@@ -68,7 +71,8 @@ class Attempt:
     error: str = ""
     """The kind of a provider error; empty if there is none."""
     error_text: str = ""
-    unreadable: bool = False
+    wire_error: str | None = None
+    """Why the reply could not be read; None: it could."""
     states: str = ""
     """Kind of move; empty if there is none."""
     is_plain: bool = False
@@ -80,6 +84,13 @@ class Attempt:
     """Which call that had worked, and whose result the request showed, is made again: last, earlier; empty for none."""
     distances: tuple[float, ...] = ()
     """How far from the request's end each result stands that it shows, in the order of the calls."""
+
+    frame: frozenset[str] = frozenset()
+    """Words of the reply's format: those that the move does not have."""
+
+    @property
+    def unreadable(self) -> bool:
+        return self.wire_error is not None
 
     @property
     def wire(self) -> str:
@@ -117,6 +128,15 @@ class Attempt:
         return any(call.tool in tools or call.key[1] in arguments for call in self.calls)
 
 
+class RightForms(NamedTuple):
+    """What the replies of a trial look like that went through."""
+
+    replies: Mapping[str, tuple[frozenset[str], frozenset[str]]]
+    """Role → words of the format, and words of the arguments' names."""
+    tools: Mapping[str, tuple[str, ...]]
+    """Tool → names of its arguments."""
+
+
 @dataclass(slots=True)
 class DecisionPoint:
     """A decision of a trial with its attempts, the first of which shows its fault."""
@@ -140,18 +160,18 @@ class DecisionPoint:
         calls = next((attempt.calls for attempt in self.attempts if attempt.calls and not attempt.repeats), [])
         return not calls or any(call.shape for call in calls)
 
-    def retries(self) -> RetryRun | None:
+    def retries(self, forms: RightForms) -> RetryRun | None:
         """Return the retries after a first failure that a retry may clear; None if there was no such failure, or no retry."""
         first = self.attempts[0]
         if not first.stumble or first.stumble in (REPEATED, TOOL) or not first.failed or len(self.attempts) < 2:
             return None
-        counts = {False: 0, True: 0}
+        failed: list[Retry] = []
         for before, now in pairwise(self.attempts):
-            told = _shows_feedback(before, now)
+            retry = _retry(before, now, forms)
             if not now.failed:
-                return RetryRun(counts[False], counts[True], "told" if told else "blind")
-            counts[told] += 1
-        return RetryRun(counts[False], counts[True], "")
+                return RetryRun(tuple(failed), retry)
+            failed.append(retry)
+        return RetryRun(tuple(failed), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +196,7 @@ class ReadTrial:
     repeat: int
     attempts: tuple[Attempt, ...]
     points: tuple[DecisionPoint, ...]
+    forms: RightForms
     extra_calls: int
     """Number of calls after the first of their move, which only tool faults can affect."""
     troubles: tuple[ToolTrouble, ...]
@@ -205,6 +226,7 @@ def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadT
         head.repeat,
         tuple(reading.attempts),
         tuple(points),
+        _right_forms(reading.attempts),
         extra,
         tuple(reading.troubles()),
         tuple(sorted({reading.made[key] for key, runs in reading.runs.items() if "" in runs})),
@@ -249,7 +271,7 @@ class _Reading:
             event.seconds,
             event.tokens[0] if event.tokens else None,
             forced=event.tool_choice not in (None, "auto", "none"),
-            unreadable=event.wire_error is not None,
+            wire_error=event.wire_error,
         )
         if event.error is not None:
             attempt.error, attempt.error_text = event.error
@@ -264,6 +286,7 @@ class _Reading:
         attempt.states = event.move_kind
         stated = event.value if event.move_kind == "answer" else event.move.get("text")
         attempt.is_plain = not attempt.reply.calls and isinstance(stated, str) and stated.strip() == attempt.reply.text.strip()
+        attempt.frame = frozenset(words_of(attempt.reply.text)) - frozenset(words_of(repr(event.move)))
         attempt.calls = [_stated_call(call) for call in event.calls]
         if attempt.role == DECIDE:
             self._recalled(attempt)
@@ -296,6 +319,7 @@ class _Reading:
         stated = self._stated(call.key)
         if stated is not None:
             stated.runs.append(error)
+            stated.told = f"{error} {event.data}" if error else ""
             stated.hint = "unknown" if error == "UnknownTool" else hint_of(event.data) if error in NEVER_RAN else ""
         if error != "UnknownTool":
             self.exists.add(call.tool)
@@ -354,8 +378,42 @@ def _points(attempts: Sequence[Attempt]) -> tuple[list[DecisionPoint], int]:
     return points, extra
 
 
-def _shows_feedback(before: Attempt, now: Attempt) -> bool:
-    return shows_feedback(Request(before.messages), Request(now.messages), before.reply)
+def _retry(before: Attempt, now: Attempt, forms: RightForms) -> Retry:
+    """Return what the request of a retry shows of what was wrong, and what there was to show."""
+    signs, told = _signs(before, forms)
+    shown = parts_shown(Request(before.messages), Request(now.messages), before.reply, signs, told)
+    tellable = tellable_parts(signs, told)
+    return Retry(shown & tellable, tellable)
+
+
+def _signs(failed: Attempt, forms: RightForms) -> tuple[FaultSigns, str]:
+    """Return the words by which a text would show the failure, and what the tool gave back.
+
+    The right reply is not known, above all where no retry gave it; what other replies of the trial had stands for it.
+    """
+    if failed.error:
+        return signs_of_provider(failed.error_text), ""
+    if failed.unreadable:
+        frame, arguments = forms.replies.get(failed.role, (frozenset(), frozenset()))
+        called = frozenset(words_of(*(call.name for call in failed.reply.calls)))
+        return FaultSigns(called | frame, frozenset(words_of(failed.wire_error or "")), frame | arguments), ""
+    call = next((call for call in failed.calls if call.is_refused), None)
+    if call is None:
+        return FaultSigns(), ""
+    made = frozenset(words_of(call.tool, *(name for name, _ in call.shape)))
+    expected = frozenset(words_of(*forms.tools.get(call.tool, tuple(forms.tools) if call.hint == "unknown" else ())))
+    return FaultSigns(made, frozenset(), expected, "", COMPLAINTS.get(KIND_OF_HINT[call.hint], frozenset())), call.told
+
+
+def _right_forms(attempts: Sequence[Attempt]) -> RightForms:
+    replies: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+    tools: dict[str, tuple[str, ...]] = {}
+    for attempt in attempts:
+        if attempt.failed or attempt.wire or not attempt.states:
+            continue
+        replies.setdefault(attempt.role, (attempt.frame, frozenset(words_of(*(n for c in attempt.calls for n, _ in c.shape)))))
+        tools |= {call.tool: tuple(name for name, _ in call.shape) for call in attempt.calls}
+    return RightForms(replies, tools)
 
 
 def _behind(result: str, text: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from loopbench.models.faults import CALLING, FLAKY_ATTEMPTS
 from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
@@ -13,7 +13,7 @@ from loopbench.protocol import Message
 from .clearing import RetryRun
 from .decision_points import REFUSED, REPEATED, TOOL, Attempt, DecisionPoint, ReadTrial, Shape
 from .forgetting import RecallPoint, recall_point
-from .replies import Hint, provider_fault
+from .replies import KIND_OF_HINT, Hint, provider_fault
 
 TROUBLES = frozenset({"ToolUnavailable", "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "OSError"})
 """Errors that are a tool's own failure, whether or not the same call works later."""
@@ -93,7 +93,7 @@ class Tally:
         struck = self.struck.setdefault(course.task, defaultdict(float))
         points[EXTRA] += course.extra_calls
         for point in course.points:
-            self._count(course.task, point, points, struck)
+            self._count(course, point, points, struck)
             if point.is_first and point.states_calls is not None:
                 self._began(course.task, course.repeat if self.paired else self.trials, calling=point.states_calls)
         for tool, shape in course.worked:
@@ -109,12 +109,12 @@ class Tally:
                 self.retries += count
         self._abilities(course.attempts)
 
-    def _count(self, task: str, point: DecisionPoint, points: Counts, struck: Counts) -> None:
-        first, stumble = point.attempts[0], point.attempts[0].stumble
+    def _count(self, course: ReadTrial, point: DecisionPoint, points: Counts, struck: Counts) -> None:
+        task, first, stumble = course.task, point.attempts[0], point.attempts[0].stumble
         points[ALL] += 1
         points[PLAIN] += first.is_plain
         self.seconds[task, latency_bin(first.seconds)] += 1
-        if (retried := point.retries()) is not None:
+        if (retried := point.retries(course.forms)) is not None:
             self.retried[retried] += 1
         if point.role in CALLING:
             points[_sort(point)] += 1
@@ -200,7 +200,7 @@ class Tally:
             return "decision.unknown_tool"
         shapes = self.shapes.get(tool)
         if not shapes:
-            return _BY_HINT[hint]
+            return KIND_OF_HINT[hint]
         arguments, accepted = dict(shape), [dict(item) for item in shapes]
         if not set.intersection(*(set(item) for item in accepted)) <= arguments.keys():
             return "decision.missing_argument"
@@ -208,7 +208,7 @@ class Tally:
             return "decision.extra_argument"
         if any(all(item.get(name) != kind for item in accepted) for name, kind in arguments.items()):
             return "decision.wrong_type"
-        return _BY_HINT[hint]
+        return KIND_OF_HINT[hint]
 
     def _sort_silent(self, task: str) -> None:
         """Count an answer without any call as `no_tool` if another trial of the task began with a call.
@@ -226,13 +226,6 @@ class Tally:
 
 _MAX_STRIKES = 9
 REPEATED_AS = {True: "decision.repeated_call", False: "decision.never_finish", None: OPEN_REPEAT}
-_BY_HINT: Mapping[Hint, str] = {
-    "unknown": "decision.unknown_tool",
-    "missing": "decision.missing_argument",
-    "extra": "decision.extra_argument",
-    "type": "decision.wrong_type",
-    "": "",
-}
 
 
 def _sort(point: DecisionPoint) -> str:
