@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from loopbench.models.faults import CALLING
 from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from loopbench.protocol import Message
 
+from .attempts import GIVEN_TEXT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Shape
 from .clearing import RetryRun
-from .decision_points import REFUSED, REPEATED, TOOL, Attempt, DecisionPoint, ReadTrial, Shape
+from .decision_points import DecisionPoint, ReadTrial
 from .forgetting import RecallPoint, recall_point
-from .replies import Hint, provider_fault
+from .replies import KIND_OF_HINT, Hint, provider_fault
 from .strikes import Strikes, flaky_shares
 
 TROUBLES = frozenset({"ToolUnavailable", "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "OSError"})
@@ -61,8 +62,8 @@ class Tally:
         """Task → number of points of each sort."""
         self.struck: dict[str, Counts] = {}
         """Task → number of points affected by each kind of fault."""
-        self.refused: Counter[tuple[str, str, Shape, Hint, bool]] = Counter()
-        """Task, tool, arguments, hint, whether it was tried → number of calls that could not run."""
+        self.refused: Counter[tuple[str, str, Shape, Hint, bool, RetryRun | None]] = Counter()
+        """Task, tool, arguments, hint, whether it was tried, retries → number of calls that could not run."""
         self.troubles: Counter[tuple[str, str, Shape, str, int, bool]] = Counter()
         """Task, tool, arguments, error, failures in a row, whether it worked later → number of calls that ran and failed."""
         self.called: dict[str, set[int]] = defaultdict(set)
@@ -96,7 +97,7 @@ class Tally:
         struck = self.struck.setdefault(course.task, defaultdict(float))
         points[EXTRA] += course.extra_calls
         for point in course.points:
-            self._count(course.task, point, points, struck)
+            self._count(course, point, points, struck)
             if point.is_first and point.states_calls is not None:
                 self._began(course.task, course.repeat if self.paired else self.trials, calling=point.states_calls)
         for tool, shape in course.worked:
@@ -112,12 +113,13 @@ class Tally:
                 self.retries += count
         self._abilities(course.attempts)
 
-    def _count(self, task: str, point: DecisionPoint, points: Counts, struck: Counts) -> None:
-        first, stumble = point.attempts[0], point.attempts[0].stumble
+    def _count(self, course: ReadTrial, point: DecisionPoint, points: Counts, struck: Counts) -> None:
+        task, first, stumble = course.task, point.attempts[0], point.attempts[0].stumble
         points[ALL] += 1
         points[PLAIN] += first.is_plain
         self.seconds[task, latency_bin(first.seconds)] += 1
-        if (retried := point.retries()) is not None:
+        retried = point.retries(course.forms)
+        if retried is not None and stumble != REFUSED:
             self.retried[retried] += 1
         if point.role in CALLING:
             points[_sort(point)] += 1
@@ -128,7 +130,7 @@ class Tally:
             struck[REPEATED_AS[point.states_calls]] += 1
         elif stumble == REFUSED:
             call = next(call for call in first.calls if call.is_refused)
-            self.refused[task, call.tool, call.shape, call.hint, bool(call.runs)] += 1
+            self.refused[task, call.tool, call.shape, call.hint, bool(call.runs), retried] += 1
         elif stumble != TOOL and stumble:
             struck[stumble] += 1
 
@@ -161,12 +163,14 @@ class Tally:
 
     def settle(self) -> None:
         """Classify refused calls and tool errors, once successful calls show the tools' arguments."""
-        for (task, tool, shape, hint, tried), count in self.refused.items():
+        for (task, tool, shape, hint, tried, retried), count in self.refused.items():
             kind = self.mistake(tool, shape, hint, tried=tried)
-            if kind:
-                self.struck[task][kind] += count
-            else:
+            if not kind:
                 self.unexplained += count
+                continue
+            self.struck[task][kind] += count
+            if retried is not None:
+                self.retried[retried] += count
         own = Counter[Strikes]()
         for trouble, trials in self.troubles.items():
             if self._kind_of(trouble) == _OWN_FAILURE:
@@ -207,15 +211,16 @@ class Tally:
             return "decision.unknown_tool"
         shapes = self.shapes.get(tool)
         if not shapes:
-            return _BY_HINT[hint]
+            return KIND_OF_HINT[hint]
         arguments, accepted = dict(shape), [dict(item) for item in shapes]
         if not set.intersection(*(set(item) for item in accepted)) <= arguments.keys():
             return "decision.missing_argument"
         if not arguments.keys() <= set().union(*accepted):
             return "decision.extra_argument"
-        if any(all(item.get(name) != kind for item in accepted) for name, kind in arguments.items()):
-            return "decision.wrong_type"
-        return _BY_HINT[hint]
+        wrong = {kind for name, kind in arguments.items() if all(item.get(name) != PLAIN_KIND.get(kind, kind) for item in accepted)}
+        if wrong:
+            return "" if wrong == {GIVEN_TEXT} else "decision.wrong_type"
+        return KIND_OF_HINT[hint]
 
     def _sort_silent(self, task: str) -> None:
         """Count an answer without any call as `no_tool` if another trial of the task began with a call.
@@ -233,13 +238,6 @@ class Tally:
 
 _MAX_STRIKES = 9
 REPEATED_AS = {True: "decision.repeated_call", False: "decision.never_finish", None: OPEN_REPEAT}
-_BY_HINT: Mapping[Hint, str] = {
-    "unknown": "decision.unknown_tool",
-    "missing": "decision.missing_argument",
-    "extra": "decision.extra_argument",
-    "type": "decision.wrong_type",
-    "": "",
-}
 
 
 def _sort(point: DecisionPoint) -> str:
