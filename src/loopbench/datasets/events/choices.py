@@ -104,8 +104,8 @@ def two_events(draw: Draw) -> Draft:
     rows = [ticket(event, date, seats, name) for event, date in wanted]
     (first, early), (second, late) = wanted
     wish = draw.pick(
-        f"{AMOUNTS[seats].capitalize()} friends of {programme.category} have chosen {first.title} on {early} and {second.title} "
-        f"on {late}.",
+        f"{AMOUNTS[seats].capitalize()} friends have chosen two {programme.category} events: {first.title} on {early} and "
+        f"{second.title} on {late}.",
         f"Two {programme.category} events for {AMOUNTS[seats]} people: {first.title} on {early}, and {second.title} on {late}.",
     )
     question = (who(draw, name), wish, aside(draw), "What are the codes of the two bookings?")
@@ -293,8 +293,7 @@ def join_friends(draw: Draw) -> Draft:
     code = script.book(event.title, held, name)
     made = ticket(event, booked.date, seats, name)
     wish = draw.pick(
-        f"{friend} has seats for {event.title}; {name} would like to come along with {AMOUNTS[seats]} people in all, on the same "
-        "evening.",
+        f"{friend} has seats for {event.title}; on the same evening {name} would like to have {AMOUNTS[seats]} seats there, too.",
         f"{name} wants {AMOUNTS[seats]} seats for {event.title}, on the evening for which {friend} has booked.",
     )
     question = (wish, aside(draw), f"Which code does the booking of {name} get?")

@@ -53,7 +53,7 @@ def both_go(draw: Draw) -> Draft:
     ]
     asked = draw.integer(0, 1)
     wish = draw.pick(
-        f"Of the bookings only one shall stay: please cancel those for {titles[0]} and {titles[1]}.",
+        f"Only one of the bookings should stay: please cancel those for {titles[0]} and {titles[1]}.",
         f"{titles[0]} and {titles[1]} have to be cancelled, both of them.",
     )
     question = (who(draw, name), wish, aside(draw), f"How many dollars are paid back for {titles[asked]}?")

@@ -103,7 +103,7 @@ def age_at_the_longer_one(draw: Draw) -> Draft:
         f"In the {district} district two events are on, and the longer one is of interest.",
         f"Someone who lives in {district} would like to see the longer of the two events there.",
     )
-    ask = f"From what age are people let in there? {NOTHING_YET}"
+    ask = f"From what age are people let in to that event? {NOTHING_YET}"
     question = (who(draw, programme.customer), wish, aside(draw), ask)
     return programme.draft(script, question, part(facts[both.index(longer)], "min_age"), longer.min_age)
 
@@ -123,7 +123,7 @@ def price_of_the_emptiest(draw: Draw) -> Draft:
         "the one with the most seats left.",
         f"For {AMOUNTS[seats]} people on {date}, which {programme.category} event has the most free seats?",
     )
-    ask = f"How many dollars would all of their seats cost there? {NOTHING_YET}"
+    ask = f"How many dollars would the {AMOUNTS[seats]} seats cost there in all? {NOTHING_YET}"
     question = (who(draw, programme.customer), wish, aside(draw), ask)
     return programme.draft(script, question, part(price, "total"), plain_number(total(best, date, seats)))
 
