@@ -65,10 +65,10 @@ def conclusions(found: SeveralRuns) -> str:
     most, least = max(profiles, key=where.__getitem__), min(profiles, key=where.__getitem__)
     behind = ", ".join(f"`{loop}` in {lower[loop]}" for loop in others)
     return (
-        f"`{best}` is the most accurate, alone or tied, in {places[best]['highest']} of {total} comparisons of a suite under a "
-        f"profile, and shown to be worse than the most accurate in {lower[best]}. "
+        f"`{best}` is the most accurate, alone or with others, in {places[best]['highest']} of {total} comparisons of a suite "
+        f"under a profile, and shown to be worse than the most accurate in {lower[best]}. "
         f"The others are shown to be worse than it: {behind}; elsewhere they are it, or too close to tell with "
-        f"{found.runs[0].manifest['suite']['tasks']} tasks each and p adjusted over {pairs} pairs. "
+        f"{found.runs[0].manifest.suite.tasks} tasks each and p adjusted over {pairs} pairs. "
         f"Most of these losses are under {most} ({where[most]} of {sum(where.values())}), fewest under {least} ({where[least]})."
     )
 

@@ -17,6 +17,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
+from loopbench.protocol.receipts import MARK
 
 
 @dataclass(slots=True)
@@ -254,7 +255,19 @@ class DigitsChanged(AlteredResult):
     """Each digit of a result is shown one too high."""
 
     def result(self, seen: Observation, state: MutantState) -> Observation:
-        return _seen(seen, seen.data.translate(str.maketrans("0123456789", "1234567890"))) if seen.ok else seen
+        return _seen(seen, seen.data.translate(_ONE_UP)) if seen.ok else seen
+
+
+class DigitsChangedByReceipt(AlteredResult):
+    """Each digit of a result is shown one too high, between the marks of its receipt as they were."""
+
+    def result(self, seen: Observation, state: MutantState) -> Observation:
+        front, *back = _marks(seen.data)
+        shown = seen.data.removeprefix(front).removesuffix("".join(back))
+        return _seen(seen, f"{front}{shown.translate(_ONE_UP)}{''.join(back)}") if seen.ok else seen
+
+
+_ONE_UP = str.maketrans("0123456789", "1234567890")
 
 
 class PreviousResult(Defect):
@@ -282,6 +295,28 @@ class ResultCut(Defect):
 
     def result(self, seen: Observation, state: MutantState) -> Observation:
         return _seen(seen, seen.data[:8]) if seen.ok else seen
+
+
+class ValueLost(Defect):
+    """The receipt of a result is kept, and the value between its marks is lost."""
+
+    cause: Cause = "lost observation"
+
+    def result(self, seen: Observation, state: MutantState) -> Observation:
+        return _seen(seen, " ".join(_marks(seen.data))) if seen.ok else seen
+
+
+class ValueNotedAsStored(Defect):
+    """The receipt of a result is kept, and "stored" stands between its marks."""
+
+    cause: Cause = "lost observation"
+
+    def result(self, seen: Observation, state: MutantState) -> Observation:
+        return _seen(seen, " stored ".join(_marks(seen.data))) if seen.ok else seen
+
+
+def _marks(data: str) -> list[str]:
+    return [found[0] for found in MARK.finditer(data)]
 
 
 class ResultAsError(Defect):

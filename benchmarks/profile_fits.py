@@ -4,20 +4,25 @@ python benchmarks/profile_fits.py [--fits N] [--tasks N] [--profile NAME …] [-
 
 Markdown to stdout; --write renews the tables in docs/tunnel.md. A fit reads a run of the five designs, two repeats of each task.
 Its intervals are held against the rates that were put in. Then the designs run under the fitted profile and under the true one, on
-the same tasks with another seed than the fit's, and Kendall's tau-b says whether they come in the same order.
+the same tasks with another seed than the fit's, and Kendall's tau-b says whether they come in the same order. The true profile also
+runs under further seeds: their mean tau between themselves is what noise leaves of the same profile. Pairs of designs that these
+true runs together do not tell apart (95 % paired t interval over tasks) are in no order; the ruled tau counts the other pairs only.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 from scipy import stats
 
 from loopbench.experiments.compare.prepare import prepare
@@ -28,6 +33,7 @@ from loopbench.experiments.fit_profile.toml import to_toml
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.records import each_record
 
 PAGE = Path(__file__).parents[1] / "docs" / "tunnel.md"
 BLOCK = re.compile(r"(<!-- fits: .*? -->\n)(.*?)(<!-- /fits -->)", re.DOTALL)
@@ -36,6 +42,8 @@ PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
 SUITE = "arithmetic"
 TASKS = 60
 FITS = 20
+TRUE_RUNS = 4
+"""Runs under the true profile, each under a seed of its own; the first is the one that a fitted profile is held against."""
 
 
 @dataclass(slots=True)
@@ -45,7 +53,7 @@ class KindFits:
     covered: int = 0
     fits: int = 0
     ratios: list[float] = field(default_factory=list)
-    """FittedProfile by true rate."""
+    """Fitted rate by true rate."""
 
 
 @dataclass(slots=True)
@@ -58,6 +66,12 @@ class ProfileFits:
     never: list[float] = field(default_factory=list)
     forget: list[float] = field(default_factory=list)
     taus: list[float] = field(default_factory=list)
+    ruled: list[float] = field(default_factory=list)
+    """Tau over the pairs of designs that the true runs tell apart, per fit."""
+    same: list[float] = field(default_factory=list)
+    """Tau between two runs under the true profile."""
+    pairs: int = 0
+    """Pairs of designs that the true runs tell apart."""
     gaps: list[float] = field(default_factory=list)
     """Largest difference of a design's accuracies under the fitted and the true profile, per fit."""
 
@@ -85,12 +99,32 @@ def ran(profile: str, tasks: int, seed: int, runs: Path, repeats: int = 2) -> Pa
     return experiment.folder
 
 
-def accuracies(folder: Path) -> list[float]:
-    """Accuracy of each design, in the order of LOOPS."""
-    by_loop = {
-        arm.info.loop: arm.summary.accuracy.value for arm in results(folder).comparison.arms if arm.summary.accuracy is not None
-    }
-    return [by_loop[loop] for loop in LOOPS]
+def scores(folder: Path) -> np.ndarray:
+    """Return the mean score of each design on each task, (designs, tasks), in the order of LOOPS."""
+    arms = {arm.info.arm: arm.info.loop for arm in results(folder).comparison.arms}
+    found: dict[str, dict[str, list[float]]] = {loop: defaultdict(list) for loop in LOOPS}
+    for record in each_record(folder):
+        found[arms[record.arm]][record.task].append(record.accuracy)
+    tasks = sorted(found[LOOPS[0]])
+    return np.array([[statistics.mean(found[loop][task]) for task in tasks] for loop in LOOPS])
+
+
+def told_apart(true: Sequence[np.ndarray]) -> dict[tuple[int, int], float]:
+    """Return the pairs of designs that the true runs together tell apart → the sign of their difference."""
+    pooled, apart = np.mean(true, axis=0), {}
+    for one, other in combinations(range(len(LOOPS)), 2):
+        differences = pooled[one] - pooled[other]
+        if not np.ptp(differences):
+            continue
+        low, high = stats.t.interval(0.95, len(differences) - 1, differences.mean(), stats.sem(differences))
+        if not low <= 0 <= high:
+            apart[one, other] = float(np.sign(differences.mean()))
+    return apart
+
+
+def ruled_tau(apart: Mapping[tuple[int, int], float], found: Sequence[float]) -> float:
+    """Return the share of the pairs told apart that come in the same order, less that in the other; 1 if there is no such pair."""
+    return statistics.mean(sign * np.sign(found[one] - found[other]) for (one, other), sign in apart.items()) if apart else 1.0
 
 
 def tau(a: Sequence[float], b: Sequence[float]) -> float:
@@ -105,14 +139,18 @@ def fitted_to(name: str, fits: int, tasks: int) -> ProfileFits:
     true, found = load_profile(name), ProfileFits(name)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        held_out = accuracies(ran(name, tasks, fits, folder))
+        true_runs = [scores(ran(name, tasks, fits + extra, folder)) for extra in range(TRUE_RUNS)]
+        apart, held_out = told_apart(true_runs), true_runs[0].mean(axis=1)
+        found.pairs = len(apart)
+        found.same = [tau(one.mean(axis=1), other.mean(axis=1)) for one, other in combinations(true_runs, 2)]
         for seed in range(fits):
             fitted = fit_run(ran(name, tasks, seed, folder), name="fitted")
             found.add(true, fitted)
             (folder / "fitted.toml").write_text(to_toml(fitted), encoding="utf-8")
-            again = accuracies(ran(str(folder / "fitted.toml"), tasks, fits, folder))
+            again = scores(ran(str(folder / "fitted.toml"), tasks, fits, folder)).mean(axis=1)
             found.taus.append(tau(held_out, again))
-            found.gaps.append(max(abs(one - other) for one, other in zip(held_out, again, strict=True)))
+            found.ruled.append(ruled_tau(apart, again))
+            found.gaps.append(float(np.abs(held_out - again).max()))
     return found
 
 
@@ -120,14 +158,16 @@ def tables(listed: Iterable[ProfileFits]) -> str:
     """Return the two tables: by profile, and by kind of fault."""
     all_fits = list(listed)
     by_profile = [
-        "| profile | Kendall's tau, mean | lowest | largest gap of accuracy, mean | never, true | fitted | forget, true | fitted |",
-        "|---|---|---|---|---|---|---|---|",
+        "| profile | tau, mean | lowest | true against itself | pairs told apart | tau of these, mean | "
+        "largest gap of accuracy, mean | never, true | fitted | forget, true | fitted |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     by_kind = ["| profile | kind | fits | covered | fitted / true |", "|---|---|---|---|---|"]
     for found in all_fits:
-        true = load_profile(found.name)
+        true, pairs = load_profile(found.name), math.comb(len(LOOPS), 2)
         by_profile.append(
-            f"| {found.name} | {statistics.mean(found.taus):.2f} | {min(found.taus):.2f} | {statistics.mean(found.gaps):.2f} | "
+            f"| {found.name} | {statistics.mean(found.taus):.2f} | {min(found.taus):.2f} | {statistics.mean(found.same):.2f} | "
+            f"{found.pairs} of {pairs} | {statistics.mean(found.ruled):.2f} | {statistics.mean(found.gaps):.2f} | "
             f"{true.clears.never:.2f} | {statistics.mean(found.never):.2f} | "
             f"{true.forget:.2f} | {statistics.mean(found.forget):.2f} |"
         )

@@ -149,7 +149,13 @@ def _interval(found: object) -> tuple[float, float, float, int]:
 
 def _toml(profile: Profile) -> str:
     lines = [f"{name} = {getattr(profile, name)!r}" for name in ("forget", "bluff", "notices", "patience", "latency_s", "slow_s")]
-    lines = [f'name = "{profile.name}"', *lines, "", "[rates]", *(f'"{kind}" = {rate!r}' for kind, rate in profile.rates.items())]
+    lines = [
+        f'name = "{profile.name}-varied"',
+        *lines,
+        "",
+        "[rates]",
+        *(f'"{kind}" = {rate!r}' for kind, rate in profile.rates.items()),
+    ]
     return "\n".join([*lines, "", "[clears]", *(f"{name} = {value!r}" for name, value in profile.clears.model_dump().items())])
 
 

@@ -31,6 +31,8 @@ class Mutant:
     """What the gate is to call it."""
     detail: str
     """What it is to say of it, as a regular expression."""
+    tasks: int = 120
+    """As many as it takes to be sure."""
 
     @property
     def design(self) -> str:
@@ -70,8 +72,9 @@ RETRY_OFF_BY_ONE = Mutant(
     "flaky-format",
     "parse",
     r"replies \d+ and \d+ could not be read; the loop did not ask again",
+    tasks=600,
 )
-"""One retry less than the option says."""
+"""One retry less than the option says: it costs a task in fifty, since a model that is told what was wrong mostly mends it."""
 
 HISTORY_TRUNCATED = Mutant(
     "history_truncated",
@@ -85,13 +88,11 @@ HISTORY_TRUNCATED = Mutant(
 )
 """The model sees the question and the last two exchanges only."""
 
-TASKS = "120"
-
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mutant", [FEEDBACK_DROPPED, RETRY_OFF_BY_ONE, HISTORY_TRUNCATED], ids=lambda mutant: mutant.name)
 def test_the_gate_catches_and_names_what_was_planted(mutant, loopbench, here):
-    size = ("--tasks", TASKS, "--profile", mutant.profile)
+    size = ("--suite", f"arithmetic(size={mutant.tasks})", "--profile", mutant.profile)
     assert loopbench("compare", "--loop", mutant.design, *size, "--no-mlflow", "--quiet").code == 0
     assert loopbench("bless", "latest", "--output", "baseline.json").code == 0
 

@@ -57,7 +57,7 @@ def test_plans_give_the_expected_answers_for_any_size_and_seed(size: int, seed: 
 def test_the_default_tasks_are_valid_and_every_state_is_judged(suite: Suite) -> None:
     assert task_problems(suite) == []
     assert all(task.end_state is not None for task in suite.tasks)
-    assert len({task.labels["template"] for task in suite.tasks}) == 15
+    assert len({task.labels["template"] for task in suite.tasks}) == 46
     assert {task.labels["difficulty"] for task in suite.tasks} == {"easy", "medium", "hard"}
 
 
@@ -135,8 +135,12 @@ def test_every_task_shows_the_same_tools_and_none_of_them_tells_a_code(suite: Su
 
 def test_a_refusal_is_planned_in_some_tasks_and_followed_by_calls_that_wait_for_it(suite: Suite) -> None:
     refused = [task for task in suite.tasks if task.plan and any(made.fails for made in task.plan.calls)]
-    assert {task.labels["template"] for task in refused} == {"second_date", "another_event", "sold_out"}
+    ending = {"not_on_that_date", "unknown_code"}  # the refusal is all that there is to find
+    going_on = {"second_date", "another_event", "sold_out", "second_choice", "smaller_party"}
+    assert {task.labels["template"] for task in refused} == ending | going_on
     for task in refused:
+        if task.labels["template"] in ending:
+            continue
         assert task.plan is not None
         failed = {made.id for made in task.plan.calls if made.fails}
         assert any(task.plan.dependencies[made.id] & failed for made in task.plan.calls)

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.metrics.trace import without_receipts
 from loopbench.models.profiles import Clears, Profile
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
 from loopbench.protocol.names import Spec
+from loopbench.protocol.receipts import strip_receipts
 from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import TrialContext
@@ -91,7 +91,7 @@ def readable(trace: dict[str, Any]) -> str:
     """A trace as text, without the receipts around every result."""
     lines = [line for event in trace["events"] for line in _event(event)]
     end = [f"=== {trace['stop']}: {trace['answer']}", *(f"  {key}: {value}" for key, value in sorted(trace["details"].items()))]
-    return without_receipts("\n".join([*lines, *end])) + "\n"
+    return strip_receipts("\n".join([*lines, *end])) + "\n"
 
 
 def _event(event: dict[str, Any]) -> Iterator[str]:

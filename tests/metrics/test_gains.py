@@ -105,8 +105,8 @@ def test_the_order_of_records_and_designs_changes_nothing_but_rounding(records, 
             assert one.test.verdict == other.test.verdict
             assert one.test.p_holm == pytest.approx(other.test.p_holm)
     for mine, theirs in ((there.before, back.before), (there.after, back.after)):
-        places = {ranked.design: (ranked.place, frozenset(ranked.tied)) for ranked in mine.designs}
-        assert places == {ranked.design: (ranked.place, frozenset(ranked.tied)) for ranked in theirs.designs}
+        places = {ranked.design: (ranked.place, frozenset(ranked.not_told_apart)) for ranked in mine.designs}
+        assert places == {ranked.design: (ranked.place, frozenset(ranked.not_told_apart)) for ranked in theirs.designs}
 
 
 @given(RUN)
@@ -145,14 +145,14 @@ def test_a_ranking_has_its_places_by_accuracy(records):
         for above, below in pairwise(ranking.designs):
             assert above.accuracy.value >= below.accuracy.value - 1e-9
             assert (above.place == below.place) == (above.accuracy.value == pytest.approx(below.accuracy.value, abs=1e-9))
-        tied = {(ranked.design, other) for ranked in ranking.designs for other in ranked.tied}
+        tied = {(ranked.design, other) for ranked in ranking.designs for other in ranked.not_told_apart}
         assert tied == {(other, one) for one, other in tied}
         for ranked in ranking.designs:
             others = {other.design for other in ranking.designs} - {ranked.design}
             apart = {
                 other for other in others if ranking.is_better(ranked.design, other) or ranking.is_better(other, ranked.design)
             }
-            assert set(ranked.tied) == others - apart
+            assert set(ranked.not_told_apart) == others - apart
 
 
 @given(RUN)
@@ -240,7 +240,7 @@ def test_a_design_that_shares_the_first_place_stayed():
 def test_another_loop_may_be_highest_by_chance():
     found = judged(outcomes(a0=share(51), a1=share(50), b0=share(50), b1=share(51)), ARMS[:2])
     assert (found.highest, found.change) == (("a", "b"), "by chance")
-    assert found.before.designs[0].tied == ("b",)
+    assert found.before.designs[0].not_told_apart == ("b",)
     assert found.to_json()["top_changed"] is True
 
 

@@ -42,7 +42,25 @@ def test_both_intervals_stand_side_by_side_and_tasks_decide() -> None:
     assert arm.to_json()["over_templates"] == arm.summary.over_templates.as_dict()
 
 
-@pytest.mark.parametrize(("template", "cluster"), [("", ""), ("one", ""), ("{}", "{}")])
+def test_as_many_templates_as_clusters_are_other_units_all_the_same() -> None:
+    """Twelve clusters of ten tasks in a row, and twelve templates that are asked in turn."""
+    found = compare([replace(one, cluster=f"c{int(one.task[1:]) // 10}") for one in records("{}")], ARMS)
+    only = compare([replace(one, template="", cluster=one.template) for one in records("{}")], ARMS)
+    clustered = only.arms[0].summary.accuracy
+    assert clustered is not None
+    assert found.arms[0].summary.over_templates == replace(clustered, n=TEMPLATES)
+    assert found.pairs[0].over_templates == replace(only.pairs[0].difference, n=TEMPLATES)
+
+
+def test_arms_that_name_the_templates_of_their_tasks_differently_have_no_second_interval_of_a_pair() -> None:
+    """Two sources may have the same tasks' names for other tasks: what would be one unit of both is not known."""
+    shifted = [replace(one, template=f"{int(one.task[1:]) // 10}") if one.arm == "b" else one for one in records("{}")]
+    found = compare(shifted, ARMS)
+    assert [arm.summary.over_templates.n for arm in found.arms if arm.summary.over_templates] == [TEMPLATES, TEMPLATES]
+    assert found.pairs[0].over_templates is None
+
+
+@pytest.mark.parametrize(("template", "cluster"), [("", ""), ("one", ""), ("{}", "{}"), ("{}", "other {}")])
 def test_no_second_interval_where_it_would_say_the_same_or_nothing(template: str, cluster: str) -> None:
     found = compare(records(template, cluster), ARMS)
     assert found.arms[0].summary.over_templates is None

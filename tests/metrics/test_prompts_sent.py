@@ -26,6 +26,13 @@ def test_a_prompt_shows_a_text_however_it_is_quoted(prompt, text, seen):
     assert shows(prompt, text) is seen
 
 
+def test_a_receipt_whose_values_a_model_could_not_read_shows_nothing():
+    text = "[r:0123ab.4567] 12 [0123ab.4567:r]"
+    assert shows([text], text, ("89cdef.4567",))
+    assert not shows([text], text, ("0123ab.4567",))
+    assert not shows(["[r:0123ab.4567] [0123ab.4567:r]"], text, ("0123ab.4567",))
+
+
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_a_text_that_stands_in_a_prompt_is_shown(before, text, after):
     assert shows([before + text.strip() + after], text)

@@ -52,6 +52,7 @@ EVENTS = (
         messages=(Message("user", "q"), Message("assistant", "", (NativeCall("1", "f", "{"),)), Message("tool", "4", (), "1")),
         scope="c1",
         tool_choice="required",
+        illegible=("0123ab.4567",),
         fault="wire.truncated",
         seconds=0.25,
         failed_attempts=("server", "timeout"),
@@ -73,7 +74,7 @@ def test_every_field_is_kept() -> None:
     trace = Trace(head, EVENTS)
     assert Trace.from_json(json.loads(written(trace))) == trace
     assert list(trace.events[0].to_json()) == [
-        *("event", "role", "scope", "same", "messages", "tool_choice", "fault", "seconds"),
+        *("event", "role", "scope", "same", "messages", "tool_choice", "illegible", "fault", "seconds"),
         *("failed_attempts", "reply", "calls", "tokens", "move"),
     ]
 

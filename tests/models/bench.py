@@ -81,7 +81,7 @@ class Ear:
         self.tool_calls: list[Any] = []
         """(call, observation, fault)"""
 
-    def exchange(self, request: Any, reply: Any, error: Any, seconds: float, fault: Any) -> None:
+    def exchange(self, request: Any, reply: Any, error: Any, seconds: float, fault: Any, illegible: Any = ()) -> None:
         self.exchanges.append((request, reply, error, fault))
 
     def tool_call(self, call: Any, seen: Any, fault: Any) -> None:

@@ -27,6 +27,7 @@ from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Chunk, Message, Model, Reply, Request, run_sync
 from loopbench.protocol.names import parse_spec
+from loopbench.protocol.receipts import MARK
 from loopbench.runs.registry import make_loop
 from loopbench.runs.trial.recorder import Recorder
 
@@ -187,6 +188,18 @@ def test_a_fault_that_lands_again_lands_later_in_a_replay_too() -> None:
 
     run_sync(go())
     assert [fault.landed_at for fault in one.faults] == [fault.landed_at for fault in two.faults] == [1]
+
+
+def test_receipts_without_their_values_are_told_in_a_replay_too() -> None:
+    trial, again = bench.Bench(bench.chain(2)), Tunnel()
+    emptied = " ".join(found[0] for found in MARK.finditer(trial.results("c1")["c1"]))
+    request = trial.request(emptied)
+    run_sync(trial.scripted.complete(request))
+    effects = trial.tunnel.effects("")
+    assert effects is not None
+    run_sync(again.repeat(request, effects))
+    assert again.illegible(request) == trial.tunnel.illegible(request) == (trial.tunnel.ledger.issued[0].key,)
+    assert again.illegible(request) == ()
 
 
 def test_a_reply_that_nobody_asked_about_is_not_taken_for_a_later_one() -> None:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.legibility import MIN_ALIGNED, GivenResult, Path, bare, legible_parts
 from loopbench.models.policy import POLICY, PolicyRequest
-from loopbench.models.receipts import Ledger, ReceiptEntry, sightings
+from loopbench.models.receipts import Ledger, ReceiptEntry
 from loopbench.protocol import Move, Plan, Ref, Role, Text, Tool, render_value
+from loopbench.protocol.legibility import MIN_ALIGNED, GivenResult, Path, bare, legible_parts
+from loopbench.protocol.receipts import sightings
 from loopbench.protocol.values import cap, span_of
 
 from . import bench

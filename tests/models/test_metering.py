@@ -18,7 +18,7 @@ from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.faults import IMPLICIT, Fault, FaultPoint
 from loopbench.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
 from loopbench.models.profiles import Abilities, Clears, Profile, load_profile
-from loopbench.models.receipts import call_digest, content_digest, sightings, strip_receipts
+from loopbench.models.receipts import call_digest, content_digest
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
     SILENT,
@@ -44,6 +44,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.names import Spec
+from loopbench.protocol.receipts import sightings, strip_receipts
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial

@@ -15,7 +15,6 @@ from loopbench.models.faults import ANSWER, NOT_DETERMINED, SURE
 from loopbench.models.policy import POLICY, Decision, PolicyRequest
 from loopbench.models.profiles import Profile
 from loopbench.models.prompt_view import PromptView
-from loopbench.models.receipts import strip_receipts
 from loopbench.models.scripted import Script, Scripted
 from loopbench.protocol import (
     Act,
@@ -39,6 +38,7 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
+from loopbench.protocol.receipts import strip_receipts
 
 from . import bench
 

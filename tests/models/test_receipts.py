@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.validity import replay
-from loopbench.models.receipts import HALFWAY, Ledger, call_digest, content_digest, sightings, strip_receipts
-from loopbench.protocol import Plan, Ref, run_sync
+from loopbench.models.receipts import Ledger, call_digest, content_digest
+from loopbench.protocol import Plan, Ref, refs, run_sync
+from loopbench.protocol.receipts import HALFWAY, MARK, sightings, strip_receipts
 
 from . import bench
 
@@ -122,6 +123,21 @@ def test_results_whose_receipts_are_cut_away_are_not_known(data: st.DataObject) 
     results = trial.results()
     cut = [text[1:-1] for text in results.values()]
     assert not trial.view(*cut, *map(strip_receipts, results.values())).known
+
+
+@LAW
+@given(plan=bench.plans().filter(lambda plan: plan.uses and any(refs(plan.answer))), data=st.data())
+def test_a_receipt_without_its_value_is_illegible_until_the_value_has_served(plan: Plan, data: st.DataObject) -> None:
+    trial = bench.Bench(plan)
+    texts = trial.results()
+    emptied = data.draw(st.sampled_from(sorted(plan.uses)))
+    texts |= {emptied: " ".join(found[0] for found in MARK.finditer(texts[emptied]))}
+    truth = trial.oracle[emptied]
+    receipt = f"{truth.call}.{truth.content}"
+    assert trial.view(*texts.values()).illegible == (receipt,)
+    assert trial.view(*trial.results().values()).illegible == ()  # from now on the calls that use it are known by their receipts
+    is_stated = any(None in users for users in plan.uses[emptied].values())
+    assert trial.view(*texts.values()).illegible == ((receipt,) if is_stated else ())
 
 
 def test_a_value_that_merely_stands_in_the_question_does_not_count() -> None:

@@ -19,7 +19,6 @@ from loopbench.models.draws import derived_seed, unit
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, built_in_profiles
-from loopbench.models.receipts import HALFWAY
 from loopbench.models.scripted import Scripted
 from loopbench.protocol import (
     Act,
@@ -37,6 +36,7 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
+from loopbench.protocol.receipts import HALFWAY
 
 from . import bench
 from .scripted_trials import OneCall, profile, run, settled

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import Clears, Profile
-from loopbench.models.receipts import HALFWAY
 from loopbench.models.scripted import Scripted
 from loopbench.protocol import (
     Act,
@@ -28,6 +27,7 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
+from loopbench.protocol.receipts import HALFWAY
 
 from . import bench
 from .scripted_trials import OneCall, points, profile, settled

@@ -14,6 +14,7 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
+from loopbench.models.receipts import Ledger
 from loopbench.models.weaknesses import CURES, PlanWithSlips, PromptParts, in_thousands, slips_of, split_examples
 from loopbench.protocol import (
     Answer,
@@ -27,6 +28,7 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
+from loopbench.protocol.receipts import MARK
 
 from . import bench
 from .scripted_trials import OneCall
@@ -307,6 +309,15 @@ def test_a_request_without_the_hint_goes_on_with_what_another_has_made_right() -
     assert noted(trial) == []
 
 
+def test_a_receipt_without_its_value_is_not_a_call_that_was_made_right() -> None:
+    """What comes of the call is not known, so that it is decided on anew, by a request that lacks the hint."""
+    trial = bench.Bench(product(), weak("unit"), tools=TOOLS)
+    first = trial.results("c1")["c1"]
+    marks = [found[0] for found in MARK.finditer(first)]
+    assert "'a': 200" not in ask(trial, "", first).text
+    assert "'a': 2," in ask(trial, "", " ".join(marks)).text
+
+
 def test_a_call_s_slip_is_recovered_when_the_right_call_is_made_later() -> None:
     trial = bench.Bench(product(), weak("unit"), tools=TOOLS)
     assert "'a': 2" in ask(trial, "").text
@@ -349,9 +360,9 @@ def test_a_course_keeps_its_planned_calls() -> None:
     plan = product()
     course = PlanWithSlips(plan, slips_of(plan, weak("unit").weaknesses, (0,), SPECS))
     shown = PromptParts((Message("user", "What?"),))
-    assert course.at(shown, {}) is course.at(shown, {})
-    assert course.at(PromptParts((Message("system", CURES["unit"].hint),)), {}).plan is plan
-    assert PlanWithSlips(plan, ()).at(shown, {}).plan is plan
+    assert course.at(shown, {}, Ledger()) is course.at(shown, {}, Ledger())
+    assert course.at(PromptParts((Message("system", CURES["unit"].hint),)), {}, Ledger()).plan is plan
+    assert PlanWithSlips(plan, ()).at(shown, {}, Ledger()).plan is plan
 
 
 def test_the_reply_is_marked_with_the_slip() -> None:
@@ -363,7 +374,7 @@ def test_the_reply_is_marked_with_the_slip() -> None:
 def test_an_answer_move_without_a_value_is_no_slip_of_form() -> None:
     plan = product()
     course = PlanWithSlips(plan, slips_of(plan, weak("answer").weaknesses, (0,), SPECS))
-    followed = course.at(PromptParts((Message("user", "What?"),)), {})
+    followed = course.at(PromptParts((Message("user", "What?"),)), {}, Ledger())
     assert followed.slipped((), Answer("done", None), is_informed=True) == set()
     assert followed.slipped((), Answer("done", "0.3 thousand"), is_informed=True) == {("answer", "answer")}
 

@@ -180,17 +180,17 @@ class Overheard:
         return self
 
 
-def heard(design: str, spec: str, profile: str, slipped: str | None = None) -> dict[str, tuple[Demo, ...]]:
+def heard(design: str, spec: str, profile: str, slipped: str | None = None, count: int = 12) -> dict[str, tuple[Demo, ...]]:
     """Demonstrations from trials of the suite's last tasks: all of them, or those in which this weakness showed."""
     suite = suite_of(spec)
     loop = Overheard(of(design)[0])
-    made = records(loop, design, suite, list(suite.tasks)[-12:], profile)
+    made = records(loop, design, suite, list(suite.tasks)[-count:], profile)
     demos: dict[str, list[Demo]] = {}
     for record, each in zip(made, loop.heard, strict=True):
         if slipped is None or slipped in {fault.kind for fault in record.faults}:
             for name, found in each.demos.items():
                 demos.setdefault(name, []).extend(found)
-    return {name: tuple(found[:16]) for name, found in demos.items()}
+    return {name: tuple(found[:count + 4]) for name, found in demos.items()}
 
 
 @pytest.mark.parametrize("design", [*DESIGNS, *FORMATS])
@@ -221,7 +221,7 @@ def test_demonstrations_cover_dates_and_steps(design: str) -> None:
     tasks = list(suite.tasks)[:18]
     plain, _ = of(design)
     assert accuracy(plain, design, suite, tasks, "teachable-dates") < 0.7
-    loop = shown(design, heard(design, "events(size=30)", "clean"))
+    loop = shown(design, heard(design, "events(size=48)", "clean", count=30))
     assert accuracy(loop, design, suite, tasks, "teachable-dates") == 1.0
 
 

@@ -22,23 +22,23 @@ FORMAT_AND_TOOLS = ("flaky-format", "flaky-tools")
 RUNS: dict[str, tuple[dict[str, Any], str]] = {
     "arithmetic": (
         {"suite": "arithmetic", "profiles": FORMAT_AND_TOOLS, "tasks": 8},
-        "3ec4605637482b3ff09d4038ec279dc1148ecc7d485d8ab5125aaddbf0d5a290",
+        "3ce140cdc155babc49f89049db82c50ca0d6731e4a41f8090fabe81fde42e63b",
     ),
     "library": (
         {"suite": "library", "profiles": ("forgetful", "flaky-tools"), "tasks": 6},
-        "dd3754510b291b99265891be6425e41214e9e41dde4a45f378521dc3196b0d1e",
+        "5b3014924c674f8854d39e3ec229783aae9fbd641286add0569d5ec2abfdbeb5",
     ),
     "typed": (
         {"suite": "typed", "profiles": ("stubborn", "flaky-format"), "tasks": 6},
-        "d2c006ff7d583291bd00973b8d30c7b2a0af9d57b4240bbdee5c189db424a5bc",
+        "58c74f38fd91adac5369997e5c11cec0df166c7ad8e7d42c359cba313ef5d855",
     ),
     "repeats": (
         {"suite": "arithmetic", "profiles": FORMAT_AND_TOOLS, "tasks": 5, "repeats": 2, "seed": 7},
-        "d134cce1481e3e15524645343e1f2c8e1787f7ff9f48e8c16083549ee1ca2487",
+        "2d6dfa5c293b37a17cc38feaa80d18f6ad238855f5690881e9a21997544e5261",
     ),
     "workers": (
         {"suite": "library", "profiles": ("clean", "forgetful"), "tasks": 4, "workers": 2, "seed": 3},
-        "361a3674a074f3a38adcf9362e7cf473060922cf9dcbdea951a8000489fe5da3",
+        "eef190f2653a4ca3092ba2aeb3863c94b983ad0e7cb852d7ba9d4b4a6cbf7c17",
     ),
 }
 

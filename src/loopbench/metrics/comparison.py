@@ -119,7 +119,9 @@ class Pair:
     look: int | None = None
     """The look at the run that decided it, whose numbers these are; None in a run without looks, and where it is undecided."""
     over_templates: Interval | None = None
-    """Of accuracy, the difference with the templates as units, `n` of them, at the same confidence; it decides nothing."""
+    """Of accuracy, the difference with the templates as units, `n` of them, at the same confidence; it decides nothing.
+
+    None too where the two do not agree on what the tasks were made from."""
 
     @property
     def family(self) -> Literal["primary", "secondary"]:
@@ -232,7 +234,8 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, rea
     d = [means_a[task] - means_b[task] for task in tasks]
     clusters = [a.clusters[task] for task in tasks]
     if metric in _SCORES:
-        templates = a.shared_templates(tasks) if metric == PRIMARY else None
+        agree = all(a.templates.get(task) == b.templates.get(task) for task in tasks)
+        templates = a.shared_templates(tasks) if metric == PRIMARY and agree else None
         over = None if templates is None else PairedFlip(d, templates, reach=reach)
         return PairTest(PairedFlip(d, clusters, reach=reach), margin, over)
     mean = sum(means_a[task] + means_b[task] for task in tasks) / (2 * len(tasks))

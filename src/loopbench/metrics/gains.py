@@ -44,7 +44,7 @@ class Gain:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; None for what is not known."""
-        tested = ("difference", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin")
+        tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin")
         found: dict[str, Any] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
         return {
             "before": None if self.before is None else self.before.as_dict(),
@@ -61,7 +61,7 @@ class Ranked:
     place: int
     """1 is the highest; equal means share a place."""
     accuracy: Interval
-    tied: tuple[str, ...]
+    not_told_apart: tuple[str, ...]
     """The designs that it is not told apart from beyond chance."""
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Ranked:
             "design": self.design,
             "place": self.place,
             "accuracy": self.accuracy.as_dict(),
-            "not_told_apart": list(self.tied),
+            "not_told_apart": list(self.not_told_apart),
         }
 
 
@@ -206,8 +206,8 @@ def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskV
     ranked = []
     for name in ordered:
         place = 1 + sum(other > means[name] for other in means.values())
-        tied = tuple(other for other in ordered if other != name and frozenset((name, other)) not in apart)
-        ranked.append(Ranked(name, place, known[name], tied))
+        others = tuple(other for other in ordered if other != name and frozenset((name, other)) not in apart)
+        ranked.append(Ranked(name, place, known[name], others))
     return Ranking(tuple(ranked), pairs)
 
 

@@ -179,6 +179,13 @@ def unit_count(clusters: Sequence[str]) -> int:
     return len(clusters) if groups is None else int(groups.max()) + 1
 
 
+def same_units(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether clusters of the same tasks, named in two ways, make the same units of inference."""
+    groups = (unit_groups(clusters, len(clusters)) for clusters in (one, other))
+    own, others = (np.arange(len(one)) if found is None else found for found in groups)
+    return np.array_equal(own, others)
+
+
 def unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
     """The number of each task's unit, from 0; None where each task is one: no clusters, none shared, or one that all share.
 

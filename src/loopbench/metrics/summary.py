@@ -14,7 +14,7 @@ from loopbench.protocol import StopReason
 from .amounts import mean_interval
 from .measure import measures
 from .record import FaultRecord, Record
-from .statistics import ALPHA, Interval, accuracy_interval, event_rate, unit_count
+from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
 
 PRIMARY = "accuracy"
 MAX_VALUE = 1e100
@@ -116,11 +116,11 @@ class TaskValues:
     """Task → template; without those of unknown template."""
 
     def shared_templates(self, tasks: Iterable[str]) -> list[str] | None:
-        """Return each task's template; None where they make no other units than the clusters do, or a single one."""
+        """Return each task's template; None where they make the same units as the clusters do, or a single one."""
         known = list(tasks)
         templates = [self.templates.get(task, "") for task in known]
-        others = unit_count(templates)
-        return None if len(set(templates)) == 1 or others == unit_count([self.clusters[task] for task in known]) else templates
+        is_one = len(set(templates)) == 1
+        return None if is_one or same_units(templates, [self.clusters[task] for task in known]) else templates
 
     @cached_property
     def means(self) -> dict[str, float]:

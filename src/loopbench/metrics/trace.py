@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +14,12 @@ from typing import Any, NamedTuple, get_args
 from loopbench.protocol import Message, render_value
 from loopbench.protocol.chat import MessageRole, NativeCall
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.receipts import strip_receipts
 
 NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 """Types of errors that a tool's run ends with when no tool has run."""
 GARBAGE = "tool.garbage"
 """Kind of a fault after which a tool's status says success, and nothing came."""
-RECEIPT = re.compile(r"(\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]) ?| ?(\[[0-9a-f]{6}\.[0-9a-f]{4}:r\])")
-"""What a scripted run's tools end their results with; not part of what the tool gave."""
 
 
 class TraceError(ValueError):
@@ -59,6 +57,8 @@ class ModelExchange:
     """The others."""
     scope: str = ""
     tool_choice: str | None = None
+    illegible: tuple[str, ...] = ()
+    """Receipts, CALL.CONTENT, that the prompt shows without the values that a scripted model's plan uses of their results."""
     fault: str = ""
     """Kind of the fault that the reply suffered; empty: none."""
     seconds: float = 0.0
@@ -115,6 +115,8 @@ class ModelExchange:
         made["messages"] = [message.as_dict() for message in self.messages]
         if self.tool_choice is not None:
             made["tool_choice"] = self.tool_choice
+        if self.illegible:
+            made["illegible"] = list(self.illegible)
         if self.fault:
             made["fault"] = self.fault
         if self.seconds:
@@ -145,6 +147,7 @@ class ModelExchange:
             messages=tuple(_message(message) for message in _objects(event, "messages", "a message")),
             scope=_get(event, "scope", str, ""),
             tool_choice=_optional(event, "tool_choice", str),
+            illegible=_texts(event, "illegible"),
             fault=_get(event, "fault", str, ""),
             seconds=_seconds(event),
             failed_attempts=_texts(event, "failed_attempts"),
@@ -187,7 +190,7 @@ class ToolRun:
     @property
     def result(self) -> str:
         """What the tool gave, without a scripted run's receipt."""
-        return without_receipts(self.data)
+        return strip_receipts(self.data)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -312,11 +315,6 @@ class Trace:
             except ValueError as error:
                 raise TraceError(f"event {place} of the trace: {error}") from None
         return cls(head, tuple(events))
-
-
-def without_receipts(text: str) -> str:
-    """Return the text as the tool gave it."""
-    return RECEIPT.sub("", text)
 
 
 def canonical(value: Any) -> str:

@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from loopbench.protocol import Message
-
-from .receipts import MARK
+from loopbench.protocol.receipts import MARK
 
 _DEEPEST = 40
 """Levels of JSON, and of texts within JSON, that are looked into."""

@@ -95,14 +95,20 @@ def chance(clears: Clears, shown: Collection[str], signs: FaultSigns, told: str 
     Parts of which there is nothing to show leave their shares to the others. `resampled`: False where the model is asked at
     temperature 0, and says the same again.
     """
-    possible = {"reply"}
-    possible |= {"names"} if signs.names else set()
-    possible |= {"error"} if signs.error or signs.complaints or told else set()
-    possible |= {"expected"} if signs.expected else set()
+    possible = tellable_parts(signs, told)
     shares = {part: float(getattr(clears, part)) for part in FEEDBACK_PARTS}
     total = sum(shares[part] for part in possible)
     told_share = sum(shares[part] for part in possible & set(shown)) / total if total else 0.0
     return (clears.resample if resampled else 0.0) + told_share * sum(shares.values())
+
+
+def tellable_parts(signs: FaultSigns, told: str = "") -> frozenset[str]:
+    """Return the parts of `FEEDBACK_PARTS` of which there is something to show."""
+    possible = {"reply"}
+    possible |= {"names"} if signs.names else set()
+    possible |= {"error"} if signs.error or signs.complaints or told else set()
+    possible |= {"expected"} if signs.expected else set()
+    return frozenset(possible)
 
 
 # --- the signs of each family ---
@@ -126,7 +132,7 @@ def signs_of_wire(codec: Codec, move: Move | None, clean: Reply, spoiled: Reply)
 def signs_of_decision(kind: str, move: Move | None, meant: Move | None, tools: Iterable[ToolSpec], call: str) -> FaultSigns:
     """The names are the tool called and the arguments in which it differs from the one that was `meant`."""
     made, wanted = next(iter(_calls(move)), None), next(iter(_calls(meant)), None)
-    complaints = _COMPLAINTS.get(kind, frozenset())
+    complaints = COMPLAINTS.get(kind, frozenset())
     if made is None or wanted is None or made.name != wanted.name:
         right = frozenset(words_of(wanted.name if wanted is not None else ""))
         return FaultSigns(frozenset(words_of(made.name)) if made is not None else right, frozenset(), right, call, complaints)
@@ -152,9 +158,10 @@ def _calls(move: Move | None) -> tuple[ToolCall, ...]:
     return (move.call,) if isinstance(move, Recovery) and move.call is not None else ()
 
 
-_COMPLAINTS = {
+COMPLAINTS = {
     "decision.unknown_tool": frozenset(words_of("unknown found exist exists available such unavailable")),
     "decision.missing_argument": frozenset(words_of("missing required requires lacks needs")),
     "decision.extra_argument": frozenset(words_of("unexpected unknown extra additional permitted accept accepted allowed")),
     "decision.wrong_type": frozenset(words_of("type valid expected must")),
 }
+"""Kind of wrong call → words of which any message about it has one."""

@@ -118,8 +118,19 @@ Admit = Callable[[], Awaitable[None]]
 class Listener(Protocol):
     """Told of every exchange with the model and every call of a tool."""
 
-    def exchange(self, request: Request, reply: Reply | None, error: ModelError | None, seconds: float, fault: str | None) -> None:
-        """One request and what came of it; exactly one of `reply` and `error` is given."""
+    def exchange(
+        self,
+        request: Request,
+        reply: Reply | None,
+        error: ModelError | None,
+        seconds: float,
+        fault: str | None,
+        illegible: tuple[str, ...] = (),
+    ) -> None:
+        """One request and what came of it; exactly one of `reply` and `error` is given.
+
+        `illegible`: receipts, CALL.CONTENT, that the request showed a scripted model without the values that its plan uses.
+        """
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         """One call of a tool as the loop saw it."""
@@ -195,10 +206,11 @@ class MeteredModel(WrappedModel):
         if reply is not None and reply.usage is None:
             reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
         self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
-        fault = None
+        fault: str | None = None
+        illegible: tuple[str, ...] = ()
         if self.tunnel is not None:
-            fault = self.tunnel.struck(request)
-        self.listener.exchange(request, reply, error, time.perf_counter() - started, fault)
+            fault, illegible = self.tunnel.struck(request), self.tunnel.illegible(request)
+        self.listener.exchange(request, reply, error, time.perf_counter() - started, fault, illegible)
         return reply
 
 

@@ -24,9 +24,9 @@ from loopbench.protocol import (
     resolve,
 )
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.legibility import Path
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
-from .legibility import Path
 from .prompt_view import Known, PromptView, concrete
 
 MADE_UP = 4711

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from loopbench.protocol import Plan, PlannedCall, ToolCall, refs, render_value, resolve
+from loopbench.protocol.legibility import Path
+from loopbench.protocol.receipts import Sighting, sightings
 
-from .legibility import Path
-from .receipts import Form, Ledger, ReceiptEntry, Sighting, Truth, call_digest, sightings
+from .receipts import Form, Ledger, ReceiptEntry, Truth, call_digest
 
 Uses = Mapping[Path, frozenset[str | None]]
 """The parts of a result that are used, and by which calls; None stands for the answer."""
@@ -84,6 +85,8 @@ class PromptView:
     """What the model answers that makes it all up; None: a wrong value of the planned answer's shape."""
     says: Callable[[Any], Any] | None = None
     """The form in which the model states an answer; None: as it is."""
+    illegible: tuple[str, ...] = ()
+    """Receipts, CALL.CONTENT, of planned calls that the prompt shows without all that is still to be used of their results."""
     overlooked: Collection[str] = ()
     """Goals that the model sees no call for."""
 
@@ -140,7 +143,8 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
             stuck = stuck or failed > len(planned.alternatives)
     known = _known(plan, met)
     misled = any(met[name].is_misled(oracle.get(name)) for name in known)
-    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms)
+    illegible = tuple(item.entry.key for name, item in met.items() if name not in known)
+    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms, illegible=illegible)
 
 
 def _may_be_made(planned: PlannedCall, met: Mapping[str, Met], plan: Plan) -> bool:

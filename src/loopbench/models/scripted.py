@@ -202,7 +202,7 @@ class Scripted:
         if request.tool_choice not in (None, "auto", "none") and not self.capabilities.tool_choice:
             raise ProviderError("tool_choice is not supported", "refused", status=400, injected=True)
         messages = split_examples(request)
-        followed = self._plan.at(messages, self.script.oracle, request.role)
+        followed = self._plan.at(messages, self.script.oracle, self.tunnel.ledger, request.role)
         view = self._view(request, "\n".join([message.content for message in messages.live]), followed)
         return _Turn(request, request.codec or NATIVE, tokens, followed, view)
 
@@ -255,7 +255,7 @@ class Scripted:
     def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
         view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
-        self.tunnel.show(view.known.keys())
+        self.tunnel.show(request.scope, view.known.keys(), view.illegible)
         if followed.says is not None or followed.forgotten:
             view = replace(view, says=followed.says, overlooked=followed.forgotten.values())
         if self.script.made_up is not None:

@@ -54,6 +54,8 @@ class ReplyEffects:
     """The faults that came up or changed."""
     shown: tuple[str, ...] = ()
     """Planned calls whose results the request showed."""
+    illegible: tuple[str, ...] = ()
+    """Receipts that the request showed without the values that are used of their results."""
 
 
 class Tunnel:
@@ -72,9 +74,13 @@ class Tunnel:
         """Planned calls whose results any prompt of the trial showed."""
         self._shown: tuple[str, ...] = ()
         """Those of the last prompt."""
+        self._illegible: dict[str, tuple[str, ...]] = {}
+        """Scope → receipts that its last prompt showed without the values that are used of their results."""
         self._told: dict[tuple[str, str], Observation] = {}
         """Scope and CALL digest → what the last run of the call gave the loop."""
-        self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...], tuple[str, ...]]] = {}
+        self._effects: dict[
+            str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...], tuple[str, ...], tuple[str, ...]]
+        ] = {}
         """Fields of ReplyEffects by scope: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
         self._struck: dict[str, str] = {}
@@ -134,10 +140,15 @@ class Tunnel:
         if request is not None:
             self.mark_struck(request, fault.kind)
 
-    def show(self, calls: Collection[str]) -> None:
-        """Note which planned calls' results a prompt showed."""
+    def show(self, scope: str, calls: Collection[str], illegible: tuple[str, ...]) -> None:
+        """Note which planned calls' results a scope's prompt showed, and which receipts without their values."""
         self._shown = tuple(calls)
         self.ever_shown.update(calls)
+        self._illegible[scope] = illegible
+
+    def illegible(self, request: Request) -> tuple[str, ...]:
+        """Return the receipts that a request showed without the values that are used of their results, and forget them."""
+        return self._illegible.pop(request.scope, ())
 
     def struck(self, request: Request) -> str | None:
         """Return the kind of fault that a request's reply suffered, if any, and forget it."""
@@ -167,7 +178,8 @@ class Tunnel:
         after = self.book()
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         struck = self._struck.get(request.scope)
-        self._effects[request.scope] = (seconds, struck, injected, self.unknown, changed, self._shown)
+        illegible = self._illegible.get(request.scope, ())
+        self._effects[request.scope] = (seconds, struck, injected, self.unknown, changed, self._shown, illegible)
 
     def effects(self, scope: str) -> ReplyEffects | None:
         """Return the effects of the scope's last reply; None from its next request until the reply to that."""
@@ -178,7 +190,7 @@ class Tunnel:
         """Do to this trial what a recorded reply did to its own."""
         self.asked(request.scope)
         self.unknown = effects.unknown
-        self.show(effects.shown)
+        self.show(request.scope, effects.shown, effects.illegible)
         for state in effects.faults:
             self._repeat_fault(state)
         self.mark_struck(request, effects.struck)

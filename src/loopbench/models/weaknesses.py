@@ -16,13 +16,15 @@ from typing import Any
 
 from loopbench.protocol import Act, Answer, Message, Move, Plan, PlannedCall, Ref, Request, Role, ToolSpec, refs, render_value
 from loopbench.protocol.program import EXAMPLES
+from loopbench.protocol.receipts import sightings
 
 from .demonstrations import DemonstrationContent, is_plain_number, numbers_of, read_demonstrations, rounded, texts_of
 from .draws import unit
 from .faults import ANSWER, mislead
 from .policy import MADE_UP
 from .profiles import Weakness
-from .receipts import Truth, sightings
+from .prompt_view import read
+from .receipts import Ledger, Truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,23 +302,31 @@ class PlanWithSlips:
         self._made: dict[tuple[frozenset[str], frozenset[str]], WorkingPlan] = {}
         """Kept: planned calls are known by their identity."""
 
-    def at(self, shown: PromptParts, oracle: Mapping[str, Truth], role: Role = Role.DECIDE) -> WorkingPlan:
+    def at(self, shown: PromptParts, oracle: Mapping[str, Truth], ledger: Ledger, role: Role = Role.DECIDE) -> WorkingPlan:
         """Return the plan that is followed in a request. A planner forgets nothing: who chooses the calls does.
 
-        A call whose true result stands in the prompt was made right, and counts as such: it was decided on by a request that covers
-        the weakness, such as another predictor's.
+        A call whose result the prompt shows was made right, and counts as such: it was decided on by a request that covers the
+        weakness, such as another predictor's.
         """
         slips = [slip for slip in self.slips if slip.kind != "step" or role is not Role.PLAN]
         uncovered = [slip for slip in slips if not slip.is_covered(shown)]
         if not uncovered:
             return self._right
-        seen = sightings("\n".join(message.content for message in shown.live))
         concerned = frozenset[str]().union(*(slip.calls for slip in uncovered))
-        done = frozenset(name for name in concerned if (truth := oracle.get(name)) is not None and truth.call in seen)
+        done = self._done(concerned, "\n".join(message.content for message in shown.live), oracle, ledger)
         key = (frozenset(slip.kind + (slip.only or "") for slip in uncovered), done)
         if key not in self._made:
             self._made[key] = _spoil(self.plan, uncovered, done)
         return self._made[key]
+
+    def _done(self, concerned: Collection[str], text: str, oracle: Mapping[str, Truth], ledger: Ledger) -> frozenset[str]:
+        """Return those of some calls whose right form a text shows the result of: its receipt, and what is used of it."""
+        seen = sightings(text)
+        right = {name: oracle[name].call for name in concerned if name in oracle and oracle[name].call in seen}
+        if not right:
+            return frozenset()
+        known = read(self.plan, oracle, ledger, text).known
+        return frozenset(name for name, digest in right.items() if name in known and known[name].entry.call == digest)
 
 
 def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> WorkingPlan:

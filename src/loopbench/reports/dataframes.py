@@ -19,7 +19,7 @@ import pandas as pd
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results, find_record, results
-from loopbench.experiments.compare.tables import tables, verdicts
+from loopbench.experiments.compare.tables import over_templates, tables, verdicts
 from loopbench.experiments.why.why import Why, why
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
@@ -132,9 +132,10 @@ class Loaded:
         return "\n".join(plain_line(line) for line in (head, *self._sentences()))
 
     def _repr_html_(self) -> str:
-        """Return the verdicts for a notebook, then the arms with their intervals."""
+        """Return the verdicts for a notebook, then the arms with their intervals, over tasks and over templates."""
         level = f"Brackets: {100 * (1 - self.comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"
-        return block(self.results.title, self._sentences(), tables(self.comparison, secondary=False)[:1], level)
+        shown = (*tables(self.comparison, secondary=False)[:1], over_templates(self.comparison))
+        return block(self.results.title, self._sentences(), [table for table in shown if table.rows], level)
 
     def _sentences(self) -> list[str]:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
@@ -264,7 +265,7 @@ _TRIALS = {
 _ARMS = {
     **dict.fromkeys(("arm", "loop", "model", "profile", "suite"), "string"),
     **dict.fromkeys(("trials", "scored", "errored", "excluded", "tasks"), "int64"),
-    **_measured(*METRICS, "recovery"),
+    **_measured(*METRICS, "over_templates", "recovery"),
     "false_success.count": "int64",
     **_measured("false_success.rate"),
     "right_unseen": "int64",
@@ -272,7 +273,7 @@ _ARMS = {
 }
 _PAIRS = {
     **dict.fromkeys(("a", "b", "metric", "family"), "string"),
-    **_measured("difference"),
+    **_measured("difference", "over_templates"),
     "units": "int64",
     **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
     "verdict": "string",

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.experiments.fit_profile.decision_points import read_points
 from loopbench.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES, UNTELLABLE
 from loopbench.experiments.fit_profile.fit import fit
 from loopbench.experiments.fit_profile.toml import to_toml
@@ -42,9 +43,39 @@ def test_an_attempt_after_a_failure_is_no_new_point():
     }
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("banana", set()),
+        ("The reply lacks a closing bracket.", {"error"}),
+        ("Say which tool.", {"names"}),
+        ("Say which tool, then left and right.", {"names", "expected"}),
+    ],
+)
+def test_a_retry_is_read_by_what_it_shows_of_the_failure(said: str, shown: set[str]) -> None:
+    unreadable = ask('{"tool": "add", "left": 1, "ri', wire_error="lacks a closing bracket")
+    again = calling(left=1, right=2) | {"same": 1, "messages": [{"role": "user", "content": said}]}
+    read = read_points(Trace.from_json(trace(unreadable, again, ran(left=1, right=2), answer())))
+    found = read.points[0].retries(read.forms)
+    assert found is not None
+    assert not found.failed
+    assert found.cure is not None
+    assert found.cure.shown == shown
+
+
+def test_a_text_that_a_tool_returned_is_no_wrong_type_of_the_models_own():
+    worked = [calling(a=1), ran(a=1, data="%% noise %%")]
+    unlike = [calling(a="%% noise %%"), ran(a="%% noise %%", error="InvalidArguments"), calling(a=2), ran(a=2), answer()]
+    assert counts(trace(*worked, *unlike)) == {}
+    own = [calling(a="two"), ran(a="two", error="InvalidArguments"), calling(a=2), ran(a=2), answer()]
+    assert counts(trace(*worked, *own)) == {"decision.wrong_type": (1, 2)}
+
+
 def test_a_tool_that_fails_is_told_from_a_call_that_cannot_work():
     flaky = [calling(a=1), ran(a=1, error="Busy")] * 2 + [calling(a=1), ran(a=1), answer()]
-    assert counts(trace(*flaky)) == {"tool.flaky": (1, 1)}
+    told = counts(trace(*flaky))
+    assert told["tool.flaky"] == pytest.approx((1, 1), abs=1e-3)
+    assert told["tool.raises"] == pytest.approx((0, 1), abs=1e-3)
     hangs = [calling(a=1), ran(a=1, error="TimeoutError"), answer()]
     assert counts(trace(*hangs)) == {"tool.hangs": (1, 1)}
     wrong = [calling(a=1), ran(a=1, error="ZeroDivisionError"), answer()]

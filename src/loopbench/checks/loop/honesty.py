@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 
 from loopbench.models.formats import unwritable
-from loopbench.models.legibility import bare
-from loopbench.models.receipts import Sighting, sightings
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Chunk, Inexpressible, Loop, Model, Reply, Request, WrappedModel, render_value
+from loopbench.protocol.legibility import bare
+from loopbench.protocol.receipts import Sighting, sightings
 
 from .codecs import codecs_of, parsed_moves
 from .contract import is_right, limited

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 
-from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import (
     Chunk,
     Demo,
@@ -25,6 +24,7 @@ from loopbench.protocol import (
     WrappedModel,
     program_digest,
 )
+from loopbench.protocol.receipts import strip_receipts
 
 from .contract import limited
 from .law import Broken, NotApplicable, require

@@ -258,7 +258,15 @@ class LoggingModel(WrappedModel):
 class _SilentListener:
     """A listener that does nothing."""
 
-    def exchange(self, request: Request, reply: Reply | None, error: ModelError | None, seconds: float, fault: str | None) -> None:
+    def exchange(
+        self,
+        request: Request,
+        reply: Reply | None,
+        error: ModelError | None,
+        seconds: float,
+        fault: str | None,
+        illegible: tuple[str, ...] = (),
+    ) -> None:
         return None
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:

@@ -244,6 +244,11 @@ class EventScript(PlanWriter):
     def search_words(self, text: str) -> Ref:
         return self.call(f"Search the programme for titles with {text}.", "search_events", {"text": text})
 
+    def search_district(self, district: str, category: str = "") -> Ref:
+        """Plan to search a district for events, of any category or of one."""
+        asked = {"category": category, "district": district} if category else {"district": district}
+        return self.call(f"Search the programme for {category or 'all'} events in {district}.", "search_events", asked)
+
     def details(self, event: Event, found: Ref) -> Ref:
         return self.call(f"Read the details of {event.title}.", "event_details", {"event_id": found})
 
@@ -256,8 +261,23 @@ class EventScript(PlanWriter):
         goal = f"Get the price of {seats} seats for {what} on {date}."
         return self.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, after=after)
 
+    def quote_refused(self, what: str, found: Ref, date: str, seats: int) -> Ref:
+        """Plan to ask for a price on a date on which the event is not shown."""
+        goal = f"Get the price of {seats} seats for {what} on {date}."
+        return self.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, fails=True)
+
     def hold(self, what: str, found: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = ()) -> Ref:
         return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, False)
+
+    def hold_like(self, what: str, booking: Ref, seats: int | Ref, after: Iterable[Ref]) -> Ref:
+        """Plan to hold seats for the event and date of a booking."""
+        asked = {"event_id": part(booking, "event_id"), "date": part(booking, "date"), "seats": seats}
+        return self.call(f"Hold the seats for {what} on the date that is booked.", "hold_seats", asked, after=after)
+
+    def hold_instead(self, what: str, found: Ref, booking: Ref, after: Iterable[Ref]) -> Ref:
+        """Plan to hold as many seats as a booking has, on its date, for another event."""
+        asked = {"event_id": found, "date": part(booking, "date"), "seats": part(booking, "seats")}
+        return self.call(f"Hold as many seats for {what} on the same date.", "hold_seats", asked, after=after)
 
     def hold_refused(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
         """Plan a hold that is refused since too few seats are left."""

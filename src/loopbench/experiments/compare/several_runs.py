@@ -16,6 +16,7 @@ from loopbench.text.numbers import interval, p_value, short_name, verdict
 from loopbench.text.table import Table, markdown_page
 
 from .results import Results
+from .tables import OTHERS, TEMPLATES_NOTE
 
 Place = Literal["highest", "not told apart", "lower"]
 
@@ -151,19 +152,27 @@ def tables(result: SeveralRuns) -> tuple[Table, ...]:
     cells = [[cell_text(column.places.get(loop)) for loop in result.loops] for column in result.columns]
     rows = tuple((title, *row) for title, row in zip(columns, cells, strict=True))
     matrix = Table("Accuracy; * the highest, = not told apart from it", ("compared", *result.loops), rows)
+    over = _has_templates(result)
     pairs = tuple(
-        (title, *_pair(pair, column.profile))
+        (title, *_pair(pair, column.profile, over))
         for title, column in zip(columns, result.columns, strict=True)
         for pair in column.pairs
     )
-    heads = ("compared", "a", "b", "difference", "tasks", "p", "p (Holm, all runs)", "verdict")
+    heads = ("compared", "a", "b", "difference", *([OTHERS] if over else []), "tasks", "p", "p (Holm, all runs)", "verdict")
     return tuple(table for table in (matrix, Table("Accuracy, a minus b", heads, pairs)) if table.rows)
 
 
-def _pair(pair: Pair, profile: str) -> tuple[str, ...]:
+def _has_templates(result: SeveralRuns) -> bool:
+    """Whether any pair has an interval with templates as units."""
+    return any(pair.over_templates is not None for column in result.columns for pair in column.pairs)
+
+
+def _pair(pair: Pair, profile: str, over: bool) -> tuple[str, ...]:
+    """Return a pair's cells; `over`: with the interval that has templates as units."""
     names = (name.removesuffix(f"/{profile}") for name in (pair.a, pair.b))
+    intervals = (interval(pair.difference, 3), *([interval(pair.over_templates, 3)] if over else []))
     tested = (str(pair.difference.n), p_value(pair.p), p_value(pair.p_holm))
-    return *names, interval(pair.difference, 3), *tested, verdict(pair)
+    return *names, *intervals, *tested, verdict(pair)
 
 
 _SIGNS: Mapping[Place, str] = {"highest": " *", "not told apart": " =", "lower": ""}
@@ -190,17 +199,26 @@ def verdicts(result: SeveralRuns) -> list[str]:
 
 
 def notes(result: SeveralRuns) -> list[str]:
-    """Return the caveats, warnings first."""
+    """Return the caveats, warnings first, and how to read the numbers."""
+    return [*caveats(result), *readings(result)]
+
+
+def caveats(result: SeveralRuns) -> list[str]:
+    """Return the runs' warnings, and which runs are invalid or incomplete."""
     lines = [f"Warning: {run_name(run.folder)}: {warning}" for run in result.runs for warning in run.comparison.warnings]
     lines += [f"{run_name(run.folder)} is invalid: none of its verdicts holds." for run in result.runs if run.comparison.invalid]
-    lines += [f"{run_name(run.folder)} is incomplete." for run in result.runs if not run.is_complete]
+    return lines + [f"{run_name(run.folder)} is incomplete." for run in result.runs if not run.is_complete]
+
+
+def readings(result: SeveralRuns) -> list[str]:
+    """Return what p and brackets say."""
     pairs = sum(len(column.pairs) for column in result.columns)
-    lines.append(
+    line = (
         f"p is a paired sign-flip test on task means, adjusted over all {pairs} pairs of all {len(result.runs)} runs (Holm); "
         f"brackets of an arm are {100 * (1 - result.alpha):.4g} % intervals, those of a difference at the level that this leaves "
         f"it; equivalent means within {result.margin:g}."
     )
-    return lines
+    return [line, *([TEMPLATES_NOTE] if _has_templates(result) else [])]
 
 
 def to_markdown(result: SeveralRuns) -> str:

@@ -25,7 +25,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
         candidates.append(
             _pairs(_secondary_pairs(comparison.pairs) if secondary else (), "Other metrics, a minus b (secondary; lower is better)")
         )
-    candidates.append(_over_templates(comparison))
+    candidates.append(over_templates(comparison))
     if views is not None:
         candidates += [_front([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in UNITS]
         if secondary:
@@ -104,10 +104,7 @@ def notes(comparison: Comparison) -> list[str]:
         "mean (the rest, which are secondary)."
     )
     if any(arm.summary.over_templates is not None for arm in comparison.arms):
-        lines.append(
-            "Tasks come from templates: the intervals that decide say what new tasks of these templates would give, those under "
-            "others like them what tasks of templates not yet written would give."
-        )
+        lines.append(TEMPLATES_NOTE)
     for arm in comparison.arms:
         summary = arm.summary
         by_status = {"crashed": summary.crashes, "errored": summary.errored_reasons, "excluded": summary.exclusions}
@@ -208,14 +205,20 @@ def _pairs(pairs: Sequence[Pair], title: str) -> Table:
     return Table(title, columns, rows)
 
 
-def _over_templates(comparison: Comparison) -> Table:
+OTHERS = "others like them"
+"""Heading of intervals with templates as units."""
+TEMPLATES_NOTE = (
+    "Tasks come from templates: the intervals that decide say what new tasks of these templates would give, those under "
+    f"{OTHERS} what tasks of templates not yet written would give."
+)
+
+
+def over_templates(comparison: Comparison) -> Table:
     """Return accuracy with tasks as units beside accuracy with templates as units, of arms and pairs that have both."""
     arms = [(arm.info.arm, arm.summary.accuracy, arm.summary.over_templates) for arm in comparison.arms]
     pairs = [(f"{pair.a} - {pair.b}", pair.difference, pair.over_templates) for pair in comparison.pairs]
     rows = [(name, interval(plain, 3), interval(over, 3), str(over.n)) for name, plain, over in [*arms, *pairs] if over is not None]
-    return Table(
-        "Accuracy: these templates, and others like them", ("arm or pair", "these", "others like them", "templates"), tuple(rows)
-    )
+    return Table(f"Accuracy: these templates, and {OTHERS}", ("arm or pair", "these", OTHERS, "templates"), tuple(rows))
 
 
 def _secondary_pairs(pairs: Sequence[Pair]) -> list[Pair]:

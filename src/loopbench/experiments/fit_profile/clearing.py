@@ -1,8 +1,9 @@
-"""What clears a fault: chances per retry, and the share that never clears, from runs of retries that a loop may break off.
+"""What clears a fault: the share that never clears, the chance of any retry, and what each part of the feedback adds.
 
 A fault that was still there when the loop gave up may have cleared at the next retry: it is censored, not permanent. So the share
-that never clears is a cure fraction beside two chances per retry, one where the request shows more than the one before and one
-where it does not (Boag 1949; Farewell 1982), by maximum likelihood.
+that never clears is a cure fraction (Boag 1949; Farewell 1982) beside a chance per retry, which goes by what the request shows,
+as in `loopbench.models.feedback`. Loops show much the same parts together, so that runs say little about each part alone: a normal
+prior round the default decides what they leave open (maximum a posteriori).
 """
 
 from __future__ import annotations
@@ -18,49 +19,70 @@ from loopbench.models.profiles import FEEDBACK_PARTS, Clears
 
 MIN_RETRIED = 30
 """An estimate from fewer faults that were tried again says little, and the profile notes it."""
+PRIOR_SD = 0.15
+"""Standard deviation of the prior of each chance: the runs of a hundred retries outweigh it."""
 _EDGE = 1e-4
 """Chances are kept so far from 0 and 1 while they are sought."""
+
+
+class Retry(NamedTuple):
+    """What the request of a retry showed of the failure before it: parts of `FEEDBACK_PARTS`."""
+
+    shown: frozenset[str] = frozenset()
+    tellable: frozenset[str] = frozenset(FEEDBACK_PARTS)
+    """The parts of which there was something to show."""
 
 
 class RetryRun(NamedTuple):
     """The retries of one fault."""
 
-    blind: int
-    """Retries that failed and showed nothing new."""
-    told: int
-    """Retries that failed though they showed more."""
-    end: str
-    """How the last one, not counted above, got through: blind or told; empty if none did."""
+    failed: tuple[Retry, ...]
+    cure: Retry | None
+    """The one that got through; None if none did."""
 
 
 class ClearingChances(NamedTuple):
     """The estimate."""
 
-    blind: float
-    """Chance that a blind retry clears a fault that can be cleared."""
-    told: float
     never: float
+    resample: float
+    """Chance that a blind retry clears a fault that can be cleared."""
+    parts: Mapping[str, float]
+    """What each part of the feedback adds."""
 
 
 def clearing_chances(runs: Mapping[RetryRun, int]) -> ClearingChances:
-    """Return the chances under which the runs of retries are likeliest. Raises ValueError for no run."""
+    """Return the most probable chances, given the runs of retries. Raises ValueError for no run."""
     if not sum(runs.values()):
         raise ValueError("no retries to learn from")
-    blind, told = (np.array([run[place] for run in runs], float) for place in (0, 1))
-    ends = np.array([("", "blind", "told").index(run.end) for run in runs])
+    kinds = sorted({retry for run in runs for retry in (*run.failed, *_one(run.cure))}, key=lambda retry: tuple(map(sorted, retry)))
+    shown, tellable = (np.array([[part in retry[place] for part in FEEDBACK_PARTS] for retry in kinds], float) for place in (0, 1))
+    failed = np.array([[run.failed.count(retry) for retry in kinds] for run in runs], float)
+    cures = np.array([-1 if run.cure is None else kinds.index(run.cure) for run in runs])
     counts = np.array(list(runs.values()), float)
+    usual = _values(Clears())
 
     def loss(values: np.ndarray) -> float:
-        by_blind, by_told, never = values
-        stays = (1 - by_blind) ** blind * (1 - by_told) ** told
-        likely = np.select([ends == 0, ends == 1], [never + (1 - never) * stays, (1 - never) * stays * by_blind])
-        likely = np.where(ends == 2, (1 - never) * stays * by_told, likely)
-        return float(-counts @ np.log(likely))
+        never, resample, parts = values[0], values[1], values[2:]
+        told = (shown @ parts) / np.maximum(tellable @ parts, _EDGE) * parts.sum()
+        cleared = np.clip(resample + told, _EDGE, 1 - _EDGE)
+        stays = failed @ np.log1p(-cleared)
+        censored = np.log(never + (1 - never) * np.exp(stays))
+        likely = np.where(cures < 0, censored, np.log1p(-never) + stays + np.log(cleared[cures]))
+        return float(-counts @ likely + ((values - usual) ** 2).sum() / (2 * PRIOR_SD**2))
 
-    starts = ((0.5, 0.7, 0.1), (0.3, 0.4, 0.01), (0.8, 0.9, 0.4))
-    tries = [optimize.minimize(loss, start, method="L-BFGS-B", bounds=[(_EDGE, 1 - _EDGE)] * 3) for start in starts]
-    best = min(tries, key=lambda found: float(found.fun)).x
-    return ClearingChances(*(float(value) for value in best))
+    bounds = [(_EDGE, 1 - _EDGE)] * len(usual)
+    best = optimize.minimize(loss, usual, method="L-BFGS-B", bounds=bounds).x
+    scale = min(1.0, (1 - best[1]) / best[2:].sum())
+    return ClearingChances(float(best[0]), float(best[1]), dict(zip(FEEDBACK_PARTS, (best[2:] * scale).tolist(), strict=True)))
+
+
+def _one(retry: Retry | None) -> tuple[Retry, ...]:
+    return () if retry is None else (retry,)
+
+
+def _values(clears: Clears) -> np.ndarray:
+    return np.array([clears.never, clears.resample, *(getattr(clears, part) for part in FEEDBACK_PARTS)])
 
 
 def estimate_clears(runs: Counter[RetryRun], notes: dict[str, str]) -> Clears:
@@ -69,21 +91,14 @@ def estimate_clears(runs: Counter[RetryRun], notes: dict[str, str]) -> Clears:
     if not retried:
         notes["clears"] = "the default: no failure was tried again"
         return Clears()
-    usual, found = Clears(), clearing_chances(runs)
-    has_told = any(run.told or run.end == "told" for run in runs)
-    has_blind = any(run.blind or run.end == "blind" for run in runs)
-    told = found.told if has_told else usual.resample + sum(getattr(usual, part) for part in FEEDBACK_PARTS)
-    blind = found.blind if has_blind else min(usual.resample, told)
+    found = clearing_chances(runs)
     never = round(found.never if found.never > 10 * _EDGE else 0.0, 4)
-    cleared = sum(count for run, count in runs.items() if run.end)
+    cleared = sum(count for run, count in runs.items() if run.cure is not None)
     notes["clears"] = (
         f"of {retried} first failures that were tried again, {cleared} were seen to clear; the others are censored. "
-        "A trace does not tell feedback from time, nor which part of the feedback clears: those are shared out as in the default"
+        "A trace does not tell feedback from time; parts of the feedback that loops show together stay near the default"
     )
     if retried < MIN_RETRIED:
         notes["clears"] += f"; fewer than {MIN_RETRIED}: this says little"
-    whole = sum(getattr(usual, part) for part in FEEDBACK_PARTS)
-    gain = max(0.0, told - blind)
-    parts = {part: round(getattr(usual, part) * gain / whole, 4) for part in FEEDBACK_PARTS}
-    resample = round(min(blind, 1 - sum(parts.values())), 4)
-    return Clears(feedback=round(1 - never, 4), after=0.0, never=never, resample=resample, **parts)
+    parts = {part: np.floor(share * 1e4) / 1e4 for part, share in found.parts.items()}
+    return Clears(feedback=round(1 - never, 4), after=0.0, never=never, resample=np.floor(found.resample * 1e4) / 1e4, **parts)

@@ -4,117 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from loopbench.metrics.trace import NEVER_RAN, ModelExchange, ToolRun, Trace, TracedCall, TraceEvent, canonical
-from loopbench.models.faults import CALLING, shows_feedback
-from loopbench.protocol import Message, Reply, Request
+from loopbench.metrics.trace import NEVER_RAN, ModelExchange, ToolRun, Trace, TraceEvent
+from loopbench.models.faults import CALLING
+from loopbench.models.feedback import words_of
+from loopbench.protocol import Message, Reply
 
-from .clearing import RetryRun
+from .attempts import DECIDE, REPEATED, TOOL, Attempt, Key, Shape, StatedCall, stands_in, stated_call
+from .clearing import Retry, RetryRun
 from .forgetting import distance
-from .replies import MAX_HINT_CHARS, SETTLED, Hint, hint_of, provider_fault, wire_damage
+from .replies import MAX_HINT_CHARS, SETTLED, hint_of
+from .retries import RightForms, retry_of, right_forms
 
-REPEATED = "repeated"
-"""A repetition of a successful call: `decision.repeated_call` or `never_finish`, depending on the rest of the point."""
-REFUSED = "refused"
-"""A call that could not run; the tool's other calls show the kind of mistake."""
-TOOL = "tool"
-"""A call that ran and failed."""
-DECIDE = "decide"
-"""The role in which results may be overlooked and the fault be told apart."""
 MAX_RETRIES = 10**6
 """Maximum plausible number of retries of one trial."""
-
-Key = tuple[str, str]
-"""A call: the tool's name and its arguments as canonical JSON."""
-Shape = tuple[tuple[str, str], ...]
-"""Names and JSON types of a call's arguments, sorted."""
-
-
-@dataclass(slots=True)
-class StatedCall:
-    """A call in a move, with the error type of each of its runs, "" for a success."""
-
-    tool: str
-    key: Key
-    shape: Shape
-    runs: list[str] = field(default_factory=list)
-    hint: Hint = ""
-
-    @property
-    def is_refused(self) -> bool:
-        """Tell whether the call never ran."""
-        return not self.runs or self.runs[-1] in NEVER_RAN
-
-    @property
-    def failed(self) -> bool:
-        return self.is_refused or self.runs[-1] != ""
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One request and its result."""
-
-    role: str
-    scope: str
-    messages: tuple[Message, ...]
-    reply: Reply
-    seconds: float = 0.0
-    input_tokens: int | None = None
-    forced: bool = False
-    """Whether the request forces a tool call."""
-    error: str = ""
-    """The kind of a provider error; empty if there is none."""
-    error_text: str = ""
-    unreadable: bool = False
-    states: str = ""
-    """Kind of move; empty if there is none."""
-    is_plain: bool = False
-    """Whether the reply's text is the move itself, so that a damaged one is still readable."""
-    calls: list[StatedCall] = field(default_factory=list)
-    repeats: bool = False
-    """Whether all calls had worked before and the request showed their results."""
-    again: str = ""
-    """Which call that had worked, and whose result the request showed, is made again: last, earlier; empty for none."""
-    distances: tuple[float, ...] = ()
-    """How far from the request's end each result stands that it shows, in the order of the calls."""
-
-    @property
-    def wire(self) -> str:
-        """The kind of damage of the raw reply, "" for none."""
-        return "" if self.error else wire_damage(self.reply, self.unreadable)
-
-    @property
-    def stumble(self) -> str:
-        """The visible fault of this attempt: a kind of fault, REPEATED, REFUSED or TOOL; "" for none."""
-        if self.error:
-            return provider_fault(self.error, self.error_text)
-        if self.wire:
-            return self.wire
-        if self.repeats:
-            return REPEATED
-        if any(call.is_refused for call in self.calls):
-            return REFUSED
-        return TOOL if any(call.failed for call in self.calls) else ""
-
-    @property
-    def failed(self) -> bool:
-        """Tell whether the attempt failed."""
-        return bool(self.error) or self.unreadable or self.repeats or any(call.failed for call in self.calls)
-
-    def tries_again(self, before: Attempt) -> bool:
-        """Tell whether this attempt repeats the failed attempt `before`."""
-        if before.error or before.unreadable or before.repeats or self.error or self.unreadable:
-            return True
-        if not self.calls:
-            return False
-        lost = [call for call in before.calls if call.failed]
-        if any(call.is_refused for call in lost):
-            return True
-        tools, arguments = {call.tool for call in lost}, {call.key[1] for call in lost}
-        return any(call.tool in tools or call.key[1] in arguments for call in self.calls)
 
 
 @dataclass(slots=True)
@@ -140,18 +45,18 @@ class DecisionPoint:
         calls = next((attempt.calls for attempt in self.attempts if attempt.calls and not attempt.repeats), [])
         return not calls or any(call.shape for call in calls)
 
-    def retries(self) -> RetryRun | None:
+    def retries(self, forms: RightForms) -> RetryRun | None:
         """Return the retries after a first failure that a retry may clear; None if there was no such failure, or no retry."""
         first = self.attempts[0]
         if not first.stumble or first.stumble in (REPEATED, TOOL) or not first.failed or len(self.attempts) < 2:
             return None
-        counts = {False: 0, True: 0}
+        failed: list[Retry] = []
         for before, now in pairwise(self.attempts):
-            told = _shows_feedback(before, now)
+            retry = retry_of(before, now, forms)
             if not now.failed:
-                return RetryRun(counts[False], counts[True], "told" if told else "blind")
-            counts[told] += 1
-        return RetryRun(counts[False], counts[True], "")
+                return RetryRun(tuple(failed), retry)
+            failed.append(retry)
+        return RetryRun(tuple(failed), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +81,7 @@ class ReadTrial:
     repeat: int
     attempts: tuple[Attempt, ...]
     points: tuple[DecisionPoint, ...]
+    forms: RightForms
     extra_calls: int
     """Number of calls after the first of their move, which only tool faults can affect."""
     troubles: tuple[ToolTrouble, ...]
@@ -205,6 +111,7 @@ def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadT
         head.repeat,
         tuple(reading.attempts),
         tuple(points),
+        right_forms(reading.attempts),
         extra,
         tuple(reading.troubles()),
         tuple(sorted({reading.made[key] for key, runs in reading.runs.items() if "" in runs})),
@@ -222,6 +129,8 @@ class _Reading:
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
         self.shown: dict[tuple[str, str], tuple[Message, ...]] = {}
+        self.returned: list[str] = []
+        """What the tools have returned, whether or not it was of use."""
         self.results: dict[Key, str] = {}
         """The beginning of each successful call's result."""
         self.runs: dict[Key, list[str]] = {}
@@ -249,7 +158,7 @@ class _Reading:
             event.seconds,
             event.tokens[0] if event.tokens else None,
             forced=event.tool_choice not in (None, "auto", "none"),
-            unreadable=event.wire_error is not None,
+            wire_error=event.wire_error,
         )
         if event.error is not None:
             attempt.error, attempt.error_text = event.error
@@ -264,13 +173,14 @@ class _Reading:
         attempt.states = event.move_kind
         stated = event.value if event.move_kind == "answer" else event.move.get("text")
         attempt.is_plain = not attempt.reply.calls and isinstance(stated, str) and stated.strip() == attempt.reply.text.strip()
-        attempt.calls = [_stated_call(call) for call in event.calls]
+        attempt.frame = frozenset(words_of(attempt.reply.text)) - frozenset(words_of(repr(event.move)))
+        attempt.calls = [stated_call(call, self.returned) for call in event.calls]
         if attempt.role == DECIDE:
             self._recalled(attempt)
         earlier = [self.results.get(call.key) for call in attempt.calls]
         if earlier and all(result is not None for result in earlier):
             text = "\n".join(message.content for message in attempt.messages)
-            attempt.repeats = all(_stands_in(result or "", text) for result in earlier)
+            attempt.repeats = all(stands_in(result or "", text) for result in earlier)
 
     def _recalled(self, attempt: Attempt) -> None:
         """Note which results the request shows, and which of their calls is made again."""
@@ -291,16 +201,18 @@ class _Reading:
                     call.hint = hint_of(new[0].content)
 
     def _run(self, event: ToolRun) -> None:
-        call = _stated_call(event.call)
+        call = stated_call(event.call)
         error = "" if event.ok else event.error_type or "Error"
         stated = self._stated(call.key)
         if stated is not None:
             stated.runs.append(error)
+            stated.told = f"{error} {event.data}" if error else ""
             stated.hint = "unknown" if error == "UnknownTool" else hint_of(event.data) if error in NEVER_RAN else ""
         if error != "UnknownTool":
             self.exists.add(call.tool)
         if error in NEVER_RAN:
             return
+        self.returned.append(event.data)
         self.runs.setdefault(call.key, []).append(error)
         self.made[call.key] = (call.tool, call.shape)
         if not error:
@@ -354,32 +266,7 @@ def _points(attempts: Sequence[Attempt]) -> tuple[list[DecisionPoint], int]:
     return points, extra
 
 
-def _shows_feedback(before: Attempt, now: Attempt) -> bool:
-    return shows_feedback(Request(before.messages), Request(now.messages), before.reply)
-
-
 def _behind(result: str, text: str) -> int | None:
     """Return how many characters of a prompt stand behind the beginning of a result's last showing; None if it is not shown."""
     place = max(text.rfind(result), text.rfind(json.dumps(result, ensure_ascii=False)[1:-1]))
     return None if place < 0 or not result else len(text) - place - len(result)
-
-
-def _stands_in(result: str, text: str) -> bool:
-    """Tell whether a prompt shows a result, as it is or as JSON quotes it."""
-    return result in text or json.dumps(result, ensure_ascii=False)[1:-1] in text
-
-
-def _stated_call(call: TracedCall) -> StatedCall:
-    named = call.arguments if isinstance(call.arguments, Mapping) else {}
-    shape = tuple(sorted((str(name), _kind(value)) for name, value in named.items()))
-    return StatedCall(call.tool, (call.tool, canonical(call.arguments)), shape)
-
-
-def _kind(value: Any) -> str:
-    """Return a value's JSON type."""
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else "boolean"
-    for types, name in ((int | float, "number"), (str, "string"), (Mapping, "object"), (list | tuple, "array")):
-        if isinstance(value, types):
-            return name
-    return type(value).__name__

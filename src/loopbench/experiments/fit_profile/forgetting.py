@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize
 
-from loopbench.models.receipts import HALFWAY
+from loopbench.protocol.receipts import HALFWAY
 
 BINS = 20
 """Distances from 0 to 1 are kept in so many bins."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 from loopbench.protocol import Reply
@@ -109,6 +110,15 @@ _HINTS: tuple[tuple[Hint, re.Pattern[str]], ...] = (
     ("extra", re.compile(r"unexpected|unknown argument|not accept|extra (input|argument)|not permitted", re.I)),
     ("type", re.compile(r"should be|must be|valid|type", re.I)),
 )
+
+
+KIND_OF_HINT: Mapping[Hint, str] = {
+    "unknown": "decision.unknown_tool",
+    "missing": "decision.missing_argument",
+    "extra": "decision.extra_argument",
+    "type": "decision.wrong_type",
+    "": "",
+}
 
 
 def hint_of(text: str) -> Hint:

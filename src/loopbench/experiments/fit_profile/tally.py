@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 
-from loopbench.models.faults import CALLING, FLAKY_ATTEMPTS
+from loopbench.models.faults import CALLING
 from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from loopbench.protocol import Message
 
+from .attempts import GIVEN_TEXT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Shape
 from .clearing import RetryRun
-from .decision_points import REFUSED, REPEATED, TOOL, Attempt, DecisionPoint, ReadTrial, Shape
+from .decision_points import DecisionPoint, ReadTrial
 from .forgetting import RecallPoint, recall_point
-from .replies import Hint, provider_fault
+from .replies import KIND_OF_HINT, Hint, provider_fault
+from .strikes import Strikes, flaky_shares
 
 TROUBLES = frozenset({"ToolUnavailable", "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "OSError"})
 """Errors that are a tool's own failure, whether or not the same call works later."""
 HANGS = "TimeoutError"
+_OWN_FAILURE = "tool.raises or tool.flaky"
 
 ALL, PLAIN, NO_TOOL, EXTRA, BARE = "all", "plain", "no tool", "extra call", "no arguments"
 FIRST, FIRST_ANSWER, OPEN_FIRST = "first call", "first answer", "open first"
@@ -58,8 +62,8 @@ class Tally:
         """Task → number of points of each sort."""
         self.struck: dict[str, Counts] = {}
         """Task → number of points affected by each kind of fault."""
-        self.refused: Counter[tuple[str, str, Shape, Hint, bool]] = Counter()
-        """Task, tool, arguments, hint, whether it was tried → number of calls that could not run."""
+        self.refused: Counter[tuple[str, str, Shape, Hint, bool, RetryRun | None]] = Counter()
+        """Task, tool, arguments, hint, whether it was tried, retries → number of calls that could not run."""
         self.troubles: Counter[tuple[str, str, Shape, str, int, bool]] = Counter()
         """Task, tool, arguments, error, failures in a row, whether it worked later → number of calls that ran and failed."""
         self.called: dict[str, set[int]] = defaultdict(set)
@@ -93,7 +97,7 @@ class Tally:
         struck = self.struck.setdefault(course.task, defaultdict(float))
         points[EXTRA] += course.extra_calls
         for point in course.points:
-            self._count(course.task, point, points, struck)
+            self._count(course, point, points, struck)
             if point.is_first and point.states_calls is not None:
                 self._began(course.task, course.repeat if self.paired else self.trials, calling=point.states_calls)
         for tool, shape in course.worked:
@@ -109,12 +113,13 @@ class Tally:
                 self.retries += count
         self._abilities(course.attempts)
 
-    def _count(self, task: str, point: DecisionPoint, points: Counts, struck: Counts) -> None:
-        first, stumble = point.attempts[0], point.attempts[0].stumble
+    def _count(self, course: ReadTrial, point: DecisionPoint, points: Counts, struck: Counts) -> None:
+        task, first, stumble = course.task, point.attempts[0], point.attempts[0].stumble
         points[ALL] += 1
         points[PLAIN] += first.is_plain
         self.seconds[task, latency_bin(first.seconds)] += 1
-        if (retried := point.retries()) is not None:
+        retried = point.retries(course.forms)
+        if retried is not None and stumble != REFUSED:
             self.retried[retried] += 1
         if point.role in CALLING:
             points[_sort(point)] += 1
@@ -125,7 +130,7 @@ class Tally:
             struck[REPEATED_AS[point.states_calls]] += 1
         elif stumble == REFUSED:
             call = next(call for call in first.calls if call.is_refused)
-            self.refused[task, call.tool, call.shape, call.hint, bool(call.runs)] += 1
+            self.refused[task, call.tool, call.shape, call.hint, bool(call.runs), retried] += 1
         elif stumble != TOOL and stumble:
             struck[stumble] += 1
 
@@ -158,20 +163,24 @@ class Tally:
 
     def settle(self) -> None:
         """Classify refused calls and tool errors, once successful calls show the tools' arguments."""
-        for (task, tool, shape, hint, tried), count in self.refused.items():
+        for (task, tool, shape, hint, tried, retried), count in self.refused.items():
             kind = self.mistake(tool, shape, hint, tried=tried)
-            if kind:
-                self.struck[task][kind] += count
-            else:
+            if not kind:
                 self.unexplained += count
-        passing = {error for (_, _, _, error, _, worked) in self.troubles if worked}
-        share = self._flaky_share()
-        for (task, tool, shape, error, strikes, worked), trials in self.troubles.items():
-            kind = self.mistake(tool, shape, "", tried=True) if tool in self.shapes else ""
-            if not kind and error == HANGS:
-                self.struck[task]["tool.hangs"] += trials
-            elif not kind and (error in passing or error in TROUBLES):
-                flaky = trials * share if worked and strikes == FLAKY_ATTEMPTS else 0.0
+                continue
+            self.struck[task][kind] += count
+            if retried is not None:
+                self.retried[retried] += count
+        own = Counter[Strikes]()
+        for trouble, trials in self.troubles.items():
+            if self._kind_of(trouble) == _OWN_FAILURE:
+                own[Strikes(trouble[4], trouble[5])] += trials
+        shares = flaky_shares(own)
+        for trouble, trials in self.troubles.items():
+            task, _, _, error, strikes, worked = trouble
+            kind = self._kind_of(trouble)
+            if kind == _OWN_FAILURE:
+                flaky = trials * shares[Strikes(strikes, worked)]
                 self.struck[task]["tool.flaky"] += flaky
                 self.struck[task]["tool.raises"] += trials - flaky
             elif kind:
@@ -181,18 +190,20 @@ class Tally:
         for task in self.points:
             self._sort_silent(task)
 
-    def _flaky_share(self) -> float:
-        """Return which share of the calls that worked after `FLAKY_ATTEMPTS` failures was flaky.
+    def _kind_of(self, trouble: tuple[str, str, Shape, str, int, bool]) -> str:
+        """Return the kind of fault of a call that failed; empty where the error is the tool's answer to it."""
+        _, tool, shape, error, _, _ = trouble
+        kind = self.mistake(tool, shape, "", tried=True) if tool in self.shapes else ""
+        if kind:
+            return kind
+        if error == HANGS:
+            return "tool.hangs"
+        return _OWN_FAILURE if error in TROUBLES or error in self._passing else ""
 
-        Failures that each attempt ends with the same chance fall off geometrically: what stands above the geometric mean of the
-        counts of one failure fewer and one more is flaky.
-        """
-        strikes = Counter[int]()
-        for (_, _, _, error, failures, worked), count in self.troubles.items():
-            if worked and error != HANGS:
-                strikes[failures] += count
-        usual = math.sqrt(strikes[FLAKY_ATTEMPTS - 1] * strikes[FLAKY_ATTEMPTS + 1])
-        return max(0.0, 1 - usual / strikes[FLAKY_ATTEMPTS]) if strikes[FLAKY_ATTEMPTS] else 0.0
+    @cached_property
+    def _passing(self) -> set[str]:
+        """The errors after which the same call worked later."""
+        return {error for (_, _, _, error, _, worked) in self.troubles if worked}
 
     def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
         """Return the mistake of a call, by the tool's successful calls, else by the hint; "" if unknown."""
@@ -200,15 +211,16 @@ class Tally:
             return "decision.unknown_tool"
         shapes = self.shapes.get(tool)
         if not shapes:
-            return _BY_HINT[hint]
+            return KIND_OF_HINT[hint]
         arguments, accepted = dict(shape), [dict(item) for item in shapes]
         if not set.intersection(*(set(item) for item in accepted)) <= arguments.keys():
             return "decision.missing_argument"
         if not arguments.keys() <= set().union(*accepted):
             return "decision.extra_argument"
-        if any(all(item.get(name) != kind for item in accepted) for name, kind in arguments.items()):
-            return "decision.wrong_type"
-        return _BY_HINT[hint]
+        wrong = {kind for name, kind in arguments.items() if all(item.get(name) != PLAIN_KIND.get(kind, kind) for item in accepted)}
+        if wrong:
+            return "" if wrong == {GIVEN_TEXT} else "decision.wrong_type"
+        return KIND_OF_HINT[hint]
 
     def _sort_silent(self, task: str) -> None:
         """Count an answer without any call as `no_tool` if another trial of the task began with a call.
@@ -226,13 +238,6 @@ class Tally:
 
 _MAX_STRIKES = 9
 REPEATED_AS = {True: "decision.repeated_call", False: "decision.never_finish", None: OPEN_REPEAT}
-_BY_HINT: Mapping[Hint, str] = {
-    "unknown": "decision.unknown_tool",
-    "missing": "decision.missing_argument",
-    "extra": "decision.extra_argument",
-    "type": "decision.wrong_type",
-    "": "",
-}
 
 
 def _sort(point: DecisionPoint) -> str:

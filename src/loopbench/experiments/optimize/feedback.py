@@ -15,8 +15,8 @@ from typing import Any
 from loopbench.datasets.task import Task
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import ModelExchange, ToolRun, Trace
-from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import Plan, PlannedCall, Ref, StopReason, render_value, resolve
+from loopbench.protocol.receipts import strip_receipts
 from loopbench.protocol.redact import redact
 
 MAX_CHARS = 400

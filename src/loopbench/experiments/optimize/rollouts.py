@@ -22,8 +22,8 @@ from loopbench.dspy_seam.program import PredictorCall, ProgramResult, ReportingM
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace
 from loopbench.models.metering import Meter
-from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, program_digest
+from loopbench.protocol.receipts import strip_receipts
 from loopbench.protocol.redact import redact
 from loopbench.runs.engine.runner import FIRST_FAILURES
 from loopbench.runs.run_state import MAX_ATTEMPTS

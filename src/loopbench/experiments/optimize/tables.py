@@ -85,7 +85,8 @@ def _ranked(ranking: Ranking, design: str) -> Ranked:
 
 
 def _accuracy(ranked: Ranked) -> str:
-    return interval(ranked.accuracy, 3) + (f" (not told apart from {', '.join(ranked.tied)})" if ranked.tied else "")
+    others = ", ".join(ranked.not_told_apart)
+    return interval(ranked.accuracy, 3) + (f" (not told apart from {others})" if others else "")
 
 
 def notes(result: OptimizationResult) -> list[str]:
@@ -210,7 +211,7 @@ def _ranking(result: OptimizationResult) -> Table:
 def _place(ranked: Ranked | None) -> tuple[str, str, str]:
     if ranked is None:
         return UNKNOWN, UNKNOWN, UNKNOWN
-    return f"{ranked.place}.", interval(ranked.accuracy, 3), ", ".join(ranked.tied) or "(none)"
+    return f"{ranked.place}.", interval(ranked.accuracy, 3), ", ".join(ranked.not_told_apart) or "(none)"
 
 
 def _tasks(*sides: Ranked | None) -> str:

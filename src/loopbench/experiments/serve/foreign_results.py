@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.datasets.validity import Replayed
-from loopbench.models.receipts import ReceiptEntry, call_digest, sightings
+from loopbench.models.receipts import ReceiptEntry, call_digest
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Message, NativeCall, Reply, Request, WireError
+from loopbench.protocol.receipts import sightings
 from loopbench.protocol.wire import from_json, read_call
 
 RELATIVE_ERROR = 1e-9

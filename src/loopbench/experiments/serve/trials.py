@@ -82,7 +82,15 @@ class SuiteTrial:
             self.replayed = {digests[call.call_id]: call for call in calls}
         return self.replayed
 
-    def exchange(self, request: Request, reply: Reply | None, error: ModelError | None, seconds: float, fault: str | None) -> None:
+    def exchange(
+        self,
+        request: Request,
+        reply: Reply | None,
+        error: ModelError | None,
+        seconds: float,
+        fault: str | None,
+        illegible: tuple[str, ...] = (),
+    ) -> None:
         self.model_calls += 1
         self.replies += reply is not None
         if reply is not None and reply.usage is not None:

@@ -12,11 +12,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from loopbench.protocol import Role, StopReason, render_value
+from loopbench.protocol.legibility import Side, bare, common_start
+from loopbench.protocol.receipts import MARK, Sighting, sightings
 
-from ..trace import RECEIPT, ModelExchange, Note, ToolRun, TracedCall
+from ..trace import ModelExchange, Note, ToolRun, TracedCall
 from .failure_text import quoted, reply, times
 from .failures import PLANNING, WRONG_CALLS, TracedTrial
 from .prompts_sent import MIN_WORDS, WORD, Prompt, shows
@@ -208,18 +211,17 @@ def _dropped(trial: TracedTrial, matching: _Matching) -> Iterator[Alteration]:
 
 
 def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
-    known = frozenset(found[1] for run in trial.events if isinstance(run, ToolRun) for found in RECEIPT.finditer(run.data))
-    others = frozenset(run.result.replace("\\", "") for run in trial.events if isinstance(run, ToolRun))
-    for place, event in enumerate(trial.events):
-        if not isinstance(event, ToolRun):
-            continue
+    runs = [(place, event) for place, event in enumerate(trial.events) if isinstance(event, ToolRun)]
+    known = frozenset(receipt for _, run in runs for receipt in _beside_receipts((run.data,)))
+    others = frozenset(run.result.replace("\\", "") for _, run in runs)
+    for place, run in runs:
         prompt = _next_prompt(trial, place)
-        told = None if prompt is None else _told_instead(prompt, event, known, others)
+        told = None if prompt is None else _told_instead(prompt, run, known, others)
         if told is not None:
-            detail = f"{call_text(event.call)} gave {quoted(event.result)}, and the loop showed the model {quoted(told)}"
+            detail = f"{call_text(run.call)} gave {quoted(run.result)}, and the loop showed the model {quoted(told)}"
             yield Alteration("altered result", detail, place)
-        elif _never_shown(trial, place, event):
-            detail = f"the loop never showed the model what {call_text(event.call)} gave, {quoted(event.result)}"
+        elif _never_shown(trial, place, run):
+            detail = f"the loop never showed the model what {call_text(run.call)} gave, {quoted(run.result)}"
             yield Alteration("lost observation", detail, place)
 
 
@@ -241,13 +243,42 @@ def _never_shown(trial: TracedTrial, place: int, run: ToolRun) -> bool:
     same = [at for at, ask in later if decider is not None and (ask.role, ask.scope) == (decider.role, decider.scope)]
     if not same and not trial.is_finished:  # one of several scopes at once, whose turn never came
         return False
-    prompts = [trial.prompts[at] for at in same[:1] or [at for at, _ in later]]
-    start = run.result.strip()[:MIN_SHOWN]
-    return not any(shows(prompt, run.data) or shows(prompt, start) for prompt in prompts)
+    asked = same[:1] or [at for at, _ in later]
+    return not any(trial.is_shown(run, at) or _shows_beginning(trial.prompts[at], run) for at in asked)
 
 
 MIN_SHOWN = 12
 """Characters by which the beginning of a result is known: a design may show no more than that."""
+
+
+def _shows_beginning(prompt: Prompt, run: ToolRun) -> bool:
+    """Whether a prompt shows where a result begins or ends: beside a mark of its receipt, or anywhere if it has no such mark."""
+    beside = _beside_own_receipt(prompt, run)
+    if not beside:
+        return shows(prompt, run.result.strip()[:MIN_SHOWN])
+    start, end = bare(run.result)[:MIN_SHOWN], bare(run.result)[-MIN_SHOWN:]
+    begins = any(text.startswith(start) for one, text in beside if one.side != "back")
+    return begins or any(text.endswith(end) for one, text in beside if one.side != "front")
+
+
+def _beside_own_receipt(prompt: Prompt, run: ToolRun) -> list[tuple[Sighting, str]]:
+    """Return what stands beside the marks of a result's receipt, each also without quotes and white space."""
+    marks = _beside_receipts((run.data,))
+    return [(one, bare(one.text)) for receipt, seen in _beside_receipts(prompt).items() if receipt in marks for one in seen]
+
+
+def _beside_receipts(prompt: Prompt) -> dict[str, list[Sighting]]:
+    """Return what stands beside the marks of receipts, by CALL.CONTENT."""
+    found: dict[str, list[Sighting]] = {}
+    for message in prompt:
+        for call, seen in _sightings(message).items():
+            for one in seen:
+                found.setdefault(f"{call}.{one.content}", []).append(one)
+    return found
+
+
+_sightings = lru_cache(maxsize=1024)(sightings)
+"""Kept: a trial's prompts repeat their messages."""
 
 
 def _next_prompt(trial: TracedTrial, place: int) -> Prompt | None:
@@ -258,20 +289,20 @@ def _next_prompt(trial: TracedTrial, place: int) -> Prompt | None:
 def _told_instead(prompt: Prompt, run: ToolRun, known: frozenset[str], others: frozenset[str]) -> str | None:
     """Return what a prompt shows in the place of a result; None if it shows the result, or nothing that is recognised as its place.
 
-    The place is where the result's receipt stands, or one that no result has; or where a text stands that is the result but for
-    its digits. `known`: receipts of the trial's results; `others`: its results, without backslashes.
+    The place is where a receipt stands that no result has; or where a text stands that is the result but for its digits: beside its
+    own receipt, or anywhere if the prompt has none of it. `known`: receipts of the trial's results; `others`: its results, without
+    backslashes.
     """
-    receipt = RECEIPT.search(run.data)
-    marked = [(found[1], message[: found.end()]) for message in prompt for found in RECEIPT.finditer(message)]
-    own = [text for mark, text in marked if receipt is not None and mark == receipt[1]]
-    if receipt is not None and not own:
-        unknown = [text for mark, text in marked if mark not in known]
+    own = _beside_own_receipt(prompt, run)
+    if own:
+        told = [one.text for one, text in own if _is_changed(text, one.side, bare(run.result))]
+        return told[-1][-MAX_SHOWN:] if len(told) == len(own) else None
+    if MARK.search(run.data):
+        unknown = [one.text for receipt, seen in _beside_receipts(prompt).items() if receipt not in known for one in seen]
         if unknown:
             return unknown[-1][-MAX_SHOWN:]
     if shows(prompt, run.result):
         return None
-    if own:
-        return own[0][-MAX_SHOWN:]
     like = _but_for_digits(run.result)
     texts = (found[0] for message in prompt for found in like.finditer(message)) if like is not None else iter(())
     return next((text for text in texts if text.replace("\\", "") not in others), None)
@@ -279,7 +310,21 @@ def _told_instead(prompt: Prompt, run: ToolRun, known: frozenset[str], others: f
 
 MAX_SHOWN = 80
 """Characters of a prompt that are quoted."""
-_DIGITS = re.compile(r"\d+")
+_DIGIT, _DIGITS = re.compile(r"\d"), re.compile(r"\d+")
+
+
+def _is_changed(shown: str, side: Side, given: str) -> bool:
+    """Whether what stands beside a result's receipt is the result with other digits, both texts without white space.
+
+    Beside a single mark the result may be cut, so that the last characters in common may be those of what follows.
+    """
+    if side == "both":
+        return shown != given and _DIGITS.sub("0", shown) == _DIGITS.sub("0", given)
+    if side == "back":
+        shown, given = shown[::-1], given[::-1]
+    alike = common_start(_DIGIT.sub("0", shown), _DIGIT.sub("0", given))
+    sure = alike if alike == len(given) else alike - MIN_SHOWN
+    return sure > 0 and shown[:sure] != given[:sure]
 
 
 def _but_for_digits(text: str) -> re.Pattern[str] | None:

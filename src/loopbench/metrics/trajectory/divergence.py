@@ -361,7 +361,9 @@ def _lost(trial: TracedTrial) -> _Found | None:
         return _Found("lost observation", f"the prompt of {reply(number)} no longer showed the question")
     for at, step in enumerate(trial.course):
         run = trial.events[step.event] if step.event is not None and step.event < place else None
-        if at in trial.unmatched or not isinstance(run, ToolRun) or not run.gave or shows(shown, run.data):
+        if at in trial.unmatched or not isinstance(run, ToolRun) or not run.gave:
+            continue
+        if any(trial.is_shown(run, asked) for asked in latest.values()):
             continue
         said = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
         return _Found("lost observation", said)

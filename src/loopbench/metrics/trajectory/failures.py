@@ -9,8 +9,9 @@ from typing import Literal
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
+from loopbench.protocol.receipts import strip_receipts
 
-from ..trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead, without_receipts
+from ..trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead
 from .prompts_sent import Prompt, prompts, says_more, shows
 from .trajectory import CHOOSING, TracedStep, group, unmatched
 
@@ -67,11 +68,16 @@ class TracedTrial:
     def is_scripted(self) -> bool:
         """A scripted model's trial: its faults are marked, its results carry receipts."""
         runs = (event for event in self.events if isinstance(event, ToolRun))
-        return bool(self.record.faults) or self.record.plan_unseen or any(without_receipts(run.data) != run.data for run in runs)
+        return bool(self.record.faults) or self.record.plan_unseen or any(strip_receipts(run.data) != run.data for run in runs)
 
     @cached_property
     def prompts(self) -> list[Prompt]:
         return prompts(self.events)
+
+    def is_shown(self, run: ToolRun, place: int) -> bool:
+        """Whether the prompt of a request, at an event, shows what a run gave."""
+        event = self.events[place]
+        return shows(self.prompts[place], run.data, event.illegible if isinstance(event, ModelExchange) else ())
 
     @cached_property
     def unmatched(self) -> frozenset[int]:
@@ -269,7 +275,7 @@ def was_told(trial: TracedTrial, setback: Setback) -> bool:
         return True
     before = next(place for place, ask in trial.asks() if ask is asked)
     for place, later in trial.asks(setback.event):
-        if isinstance(event, ToolRun) and shows(trial.prompts[place], event.data):
+        if isinstance(event, ToolRun) and trial.is_shown(event, place):
             return True
         if _same_request(asked, later):  # it may be said in the loop's own words
             return says_more(trial.prompts[before], trial.prompts[place], asked.reply_text)
@@ -286,4 +292,4 @@ def was_cut_out(trial: TracedTrial, place: int) -> bool:
         return False
     at, last = given[-1]
     latest = {ask.role: asked for asked, ask in trial.asks(at) if asked < place and ask.role in PLANNING}
-    return bool(latest) and not any(shows(trial.prompts[asked], last.data) for asked in latest.values())
+    return bool(latest) and not any(trial.is_shown(last, asked) for asked in latest.values())

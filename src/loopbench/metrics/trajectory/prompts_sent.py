@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from ..trace import RECEIPT, ModelExchange, TraceEvent
+from loopbench.protocol.receipts import MARK, receipt_of
+
+from ..trace import ModelExchange, TraceEvent
 
 Prompt = Sequence[str]
 """The texts of a request's messages, in order."""
@@ -35,11 +37,15 @@ def prompts(happened: Iterable[TraceEvent]) -> list[Prompt]:
     return found
 
 
-def shows(prompt: Prompt, text: str) -> bool:
-    """Whether a prompt shows a text: by its receipt where it has one, else as it is, quoted, or nine in ten of its words."""
-    marks = [front or back for front, back in RECEIPT.findall(text)]
+def shows(prompt: Prompt, text: str, illegible: Collection[str] = ()) -> bool:
+    """Whether a prompt shows a text: by its receipt where it has one, else as it is, quoted, or nine in ten of its words.
+
+    `illegible`: receipts, CALL.CONTENT, whose marks prove nothing: beside them a scripted model could not read in this prompt what
+    its plan goes on to use of their results.
+    """
+    marks = {found[0]: receipt_of(found) for found in MARK.finditer(text)}
     if marks:
-        return any(mark in message for message in prompt for mark in marks)
+        return any(mark in message for message in prompt for mark, receipt in marks.items() if receipt not in illegible)
     plain = text.strip()
     quoted = json.dumps(plain, ensure_ascii=False)[1:-1]
     twice = json.dumps(quoted, ensure_ascii=False)[1:-1]

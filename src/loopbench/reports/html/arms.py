@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loopbench.experiments.compare.tables import over_templates
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY
@@ -15,11 +16,14 @@ from .grouping import arms_by_group
 
 
 def arms_section(comparison: Comparison) -> PageSection:
-    """Return the section on each arm's numbers."""
+    """Return the section on each arm's numbers, and on templates where they make other units than tasks do."""
     blocks: list[Block] = [arms_grid(comparison.arms)]
     if any(arm.summary.accuracy is not None for arm in comparison.arms):
         read = "Dots are means over tasks, lines their intervals."
         blocks.insert(0, Figure(accuracy(comparison.arms), read))
+    templates = over_templates(comparison)
+    if templates.rows:
+        blocks.append(Grid(templates.title, templates.columns, templates.rows))
     return PageSection("arms", "Arms", tuple(blocks))
 
 

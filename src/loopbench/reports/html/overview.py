@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopbench.experiments.compare.several_runs import SeveralRuns, Standing, notes, tables, verdicts
+from loopbench.experiments.compare.several_runs import SeveralRuns, Standing, caveats, readings, tables, verdicts
 
 from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, PageSection, section_or_none
 from .verdict import WARNING
@@ -13,13 +13,17 @@ _NOTES = {"highest": "highest", "not told apart": "not told apart", "lower": "",
 def overview_section(runs: SeveralRuns) -> PageSection:
     """Return the section that says where each loop is the highest, with the matrix of (suite, profile) × loops."""
     blocks: list[Block] = []
-    *warnings, reading = notes(runs)
+    warnings = caveats(runs)
     if warnings:
         title = "A run is invalid: its verdicts do not hold" if runs.invalid else "Keep in mind"
         blocks.append(
             Banner(title, tuple(note.removeprefix(WARNING) for note in warnings), "invalid" if runs.invalid else "warning")
         )
-    blocks += [Items(tuple(f"{line}." for line in verdicts(runs)), "verdicts"), _matrix(runs), Items((reading,), "quiet")]
+    blocks += [
+        Items(tuple(f"{line}." for line in verdicts(runs)), "verdicts"),
+        _matrix(runs),
+        Items(tuple(readings(runs)), "quiet"),
+    ]
     return PageSection("overview", "Overview", tuple(blocks))
 
 

@@ -199,6 +199,9 @@ def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     for name, mean in summary.means.items():
         made |= interval_metrics(name, mean)
     made["n"] = summary.accuracy.n if summary.accuracy else 0
+    made |= interval_metrics("over_templates", summary.over_templates)
+    if summary.over_templates is not None:
+        made["templates"] = summary.over_templates.n
     made |= interval_metrics("recovery", summary.recovery) | interval_metrics("false_success_rate", summary.false_success_rate)
     made["false_success"] = summary.false_success
     made |= {f"faults.{name}": count for name, count in asdict(summary.faults).items()}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import outlook_in_words, verdicts
+from loopbench.experiments.compare.tables import OTHERS, outlook_in_words, verdicts
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.reports.html import charts
@@ -32,9 +32,12 @@ def note(found: Results) -> str:
 
     Where the pairs are too many, those that come last are left to the report.
     """
-    head, rows = _head(found), [_row(pair) for pair in found.comparison.pairs if pair.metric == PRIMARY]
-    shown = [_COLUMNS]
-    left = MAX_TAG - len(head) - len(_COLUMNS) - 40
+    primary = [pair for pair in found.comparison.pairs if pair.metric == PRIMARY]
+    over = any(pair.over_templates is not None for pair in primary)
+    head, rows = _head(found), [_row(pair, over) for pair in primary]
+    columns = ("a", "b", "a minus b", *([f"{OTHERS} (templates)"] if over else []), "p (Holm)", "verdict", "to decide")
+    shown = [f"{_cells(*columns)}\n|{':---|' * len(columns)}"]
+    left = MAX_TAG - len(head) - len(shown[0]) - 40
     for row in rows:
         left -= len(row) + 1
         if left < 0:
@@ -64,12 +67,11 @@ def _cells(*texts: str) -> str:
     return f"| {f'{_GAP} | '.join(texts)} |"
 
 
-_COLUMNS = f"{_cells('a', 'b', 'a minus b', 'p (Holm)', 'verdict', 'to decide')}\n|{':---|' * 6}"
-
-
-def _row(pair: Pair) -> str:
+def _row(pair: Pair, over: bool) -> str:
+    """Return a pair's cells; `over`: with the interval that has templates as units."""
     outlook = "" if pair.outlook is None else outlook_in_words(pair.outlook)
-    return _cells(*map(markdown_cell, (pair.a, pair.b, interval(pair.difference, 3), p_value(pair.p_holm), verdict(pair), outlook)))
+    intervals = (interval(pair.difference, 3), *([interval(pair.over_templates, 3)] if over else []))
+    return _cells(*map(markdown_cell, (pair.a, pair.b, *intervals, p_value(pair.p_holm), verdict(pair), outlook)))
 
 
 def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
@@ -81,6 +83,11 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
         against.setdefault(relation(pair, name), []).append(pair.b if name == pair.a else pair.a)
     said = [
         f"Accuracy {interval(summary.accuracy, 3)} over {summary.tasks} tasks, {summary.scored} trials",
+        *(
+            [f"Over {summary.over_templates.n} templates, and {OTHERS}: {interval(summary.over_templates, 3)}"]
+            if summary.over_templates is not None
+            else ()
+        ),
         *(f"{words.capitalize()} {', '.join(others)}" for words, others in against.items()),
         f"Stops: {counts(summary.stops)}",
         *([f"Errors: {counts(summary.errors)}"] if summary.errors else ()),

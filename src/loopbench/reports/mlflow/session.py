@@ -254,7 +254,13 @@ class Session:
         before, after = _metrics("test_before", test["before"]), _metrics("test_after", test["after"])
         kept = own if design.ended is None else design.ended.digest
         models = {**dict.fromkeys(before, known.get(own, "")), **dict.fromkeys(after, known.get(kept, ""))}
-        metrics = {**before, **after, **_metrics("gain", test["difference"]), "gain_p_holm": test["p_holm"]}
+        metrics = {
+            **before,
+            **after,
+            **_metrics("gain", test["difference"]),
+            **_metrics("gain_over_templates", test["over_templates"]),
+            "gain_p_holm": test["p_holm"],
+        }
         self._log(run, [(design.search.calls, metrics)], {"loopbench.verdict": str(test["verdict"])}, models)
 
     def _log_table(self, table: Mapping[str, Any], name: str) -> None:

@@ -68,9 +68,19 @@ class Recorder(Observer):
 
     # --- what the metered model and toolbox tell ---
 
-    def exchange(self, request: Request, reply: Reply | None, error: ModelError | None, seconds: float, fault: str | None) -> None:
+    def exchange(
+        self,
+        request: Request,
+        reply: Reply | None,
+        error: ModelError | None,
+        seconds: float,
+        fault: str | None,
+        illegible: tuple[str, ...] = (),
+    ) -> None:
         self.calls[request.role.value] += 1
         event = self._asked(request, fault or "", round(seconds, 3) if seconds >= 0.001 else 0.0)
+        if illegible:
+            event = replace(event, illegible=illegible)
         if reply is not None:
             event = self._replied(event, request, reply)
         elif error is not None:

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from loopbench.protocol import render_value
-from loopbench.protocol.values import span_of, uncapped
+from .values import render_value, span_of, uncapped
 
 Path = tuple[str | int, ...]
 """Keys and indices into a result; empty for all of it."""
@@ -46,8 +45,8 @@ def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Pa
         spans = {path: _span(result, path) for path in paths}
         return {path: _share(span[1], len(text)) for path, span in spans.items() if span is not None}
     shown, given = bare(text), bare(result.text)
-    front = 0 if side == "back" else _alike(given, shown)
-    back = 0 if side == "front" else _alike(given[::-1], shown[::-1])
+    front = 0 if side == "back" else common_start(given, shown)
+    back = 0 if side == "front" else common_start(given[::-1], shown[::-1])
     if side != "both" and max(front, back) < MIN_ALIGNED:
         return {}
     found: dict[Path, float] = {}
@@ -109,7 +108,7 @@ def bare(text: str) -> str:
     return "".join(plain(text).split())
 
 
-def _alike(one: str, other: str) -> int:
+def common_start(one: str, other: str) -> int:
     """Return how many characters two texts have in common at their beginning."""
     low, high = 0, min(len(one), len(other))
     while low < high:

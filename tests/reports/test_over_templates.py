@@ -1,0 +1,124 @@
+"""The interval over templates stands beside the one over tasks wherever accuracy and difference are told."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.cli import render
+from loopbench.experiments.compare import several_runs, tables
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.statistics import Interval
+from loopbench.reports.dataframes import load
+from loopbench.reports.html.page import collection_html, report_html
+from loopbench.reports.mlflow.comparison import arm_metrics
+from loopbench.reports.mlflow.notes import arm_note, note
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.text.numbers import interval
+
+
+def compared(folder: Path, suite: str) -> Results:
+    made = prepare(CompareConfig(loops=("bare", "stateless"), suite=suite, profiles=("flaky-format",), runs=folder, mlflow=False))
+    run(made, Unwatched())
+    return results(made.folder)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A run of more tasks than templates."""
+    return compared(tmp_path_factory.mktemp("shared"), "ecommerce(size=24)")
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A run with a template for each task."""
+    return compared(tmp_path_factory.mktemp("single"), "arithmetic(size=10)")
+
+
+def printed(print_it: Callable[[], None]) -> str:
+    """Return what is printed, each line whole."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        print_it()
+    return out.getvalue()
+
+
+SURFACES: dict[str, Callable[[Results], str]] = {
+    "terminal": lambda found: printed(lambda: render.results(found)),
+    "Markdown": lambda found: tables.to_markdown(found.title, found.comparison),
+    "page": report_html,
+    "several runs": lambda found: several_runs.to_markdown(several_runs.collect([found])),
+    "terminal of several runs": lambda found: printed(lambda: render.collection(several_runs.collect([found]))),
+    "page of several runs": lambda found: collection_html(several_runs.collect([found])),
+    "notebook": lambda found: load(found.folder)._repr_html_(),
+    "note of the run in MLflow": note,
+    "notes of the arms in MLflow": lambda found: "\n".join(arm_note(arm, found.comparison.pairs) for arm in found.comparison.arms),
+}
+ARMS_ONLY = frozenset({"notes of the arms in MLflow"})
+PAIRS_ONLY = frozenset({"several runs", "terminal of several runs", "page of several runs", "note of the run in MLflow"})
+
+
+def over(found: Results) -> tuple[Sequence[Interval | None], Sequence[Interval | None]]:
+    """Return the intervals over templates of arms and of pairs on accuracy."""
+    arms = [arm.summary.over_templates for arm in found.comparison.arms]
+    return arms, [pair.over_templates for pair in found.comparison.pairs if pair.metric == "accuracy"]
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_every_surface_tells_both(shared: Results, name: str) -> None:
+    told = SURFACES[name](shared).replace("\\", "")  # Markdown escapes brackets
+    arms, pairs = over(shared)
+    assert None not in (*arms, *pairs)
+    for wanted in (*(() if name in PAIRS_ONLY else arms), *(() if name in ARMS_ONLY else pairs)):
+        assert interval(wanted, 3) in told
+    assert "others like them" in told
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_no_surface_speaks_of_templates_where_they_say_nothing(single: Results, name: str) -> None:
+    assert set(map(tuple, over(single))) == {(None, None), (None,)}
+    assert "others like them" not in SURFACES[name](single)
+
+
+def flat(found: Interval) -> dict[str, Any]:
+    return {
+        "over_templates": found.value,
+        "over_templates_low": found.low,
+        "over_templates_high": found.high,
+        "over_templates_n": found.n,
+    }
+
+
+def test_numbers_for_programs_have_it(shared: Results) -> None:
+    arms, pairs = over(shared)
+    frames = load(shared.folder)
+    made = shared.to_json()
+    table = list(csv.DictReader(io.StringIO(tables.to_csv(shared.comparison))))
+    for place, wanted in enumerate(arms):
+        assert wanted is not None
+        assert frames.arms.iloc[place][list(flat(wanted))].to_dict() == flat(wanted)
+        assert made["arms"][place]["over_templates"] == wanted.as_dict()
+        assert float(table[place]["over_templates.low"]) == wanted.low
+        logged = arm_metrics(shared.comparison.arms[place].summary)
+        assert (logged["over_templates_low"], logged["over_templates_high"]) == (wanted.low, wanted.high)
+        assert logged["templates"] == wanted.n
+    for place, wanted in enumerate(pairs):
+        assert wanted is not None
+        on_accuracy = frames.pairs[frames.pairs.metric == "accuracy"]
+        assert on_accuracy.iloc[place][list(flat(wanted))].to_dict() == flat(wanted)
+        assert made["pairs"][place]["over_templates"] == wanted.as_dict()
+
+
+def test_columns_are_the_same_with_and_without(shared: Results, single: Results) -> None:
+    one, other = load(shared.folder), load(single.folder)
+    assert list(one.pairs.dtypes.items()) == list(other.pairs.dtypes.items())
+    assert other.arms.over_templates.isna().all()
+    assert (other.arms.over_templates_n == 0).all()
