@@ -15,8 +15,8 @@ MIN_SECRET_CHARS = 8
 """Values of fewer characters are words, not secrets: taking them out would spoil the text."""
 MIN_LINE_CHARS = 20
 """Lines of fewer characters are not looked for on their own, when a value has several lines."""
-MIN_RUN_CHARS = 12
-"""Fewest characters without a break that a key has, prefix or name included."""
+MIN_RUN_CHARS = 16
+"""Fewest characters without a break that a key has, prefix or name included, as a rule."""
 JOINED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+/=~*%")
 """Characters that keys are made of."""
 

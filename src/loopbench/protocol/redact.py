@@ -6,14 +6,21 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from .environment_secrets import JOINED, MIN_RUN_CHARS, EnvironmentSecrets, environment_secrets
-from .secret_shapes import PASSWORD_WORDS, secrets_around, without_passwords, without_private_keys, without_userinfo
+from .environment_secrets import JOINED, EnvironmentSecrets, environment_secrets
+from .secret_shapes import (
+    MIN_SHORT_CHARS,
+    secrets_around,
+    without_passwords,
+    without_private_keys,
+    without_userinfo,
+)
 
 MARK = "[redacted]"
 
 _FLAT = bytes(0x61 if code in JOINED else 0x20 for code in range(256))
-_LONG = b"a" * MIN_RUN_CHARS
+_LONG = b"a" * MIN_SHORT_CHARS
 _DIGIT = re.compile(r"[\d*]")
+_DASH = re.compile(r"[-_]")
 MIN_LETTERS_RUN_CHARS = 24
 """Fewest characters of a key without a digit, prefix included: fewer make a word."""
 
@@ -28,15 +35,8 @@ def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
     secrets = environment_secrets(os.environ if environ is None else environ, MARK)
     if any(secret in text for secret in secrets.anywhere):
         text = secrets.pattern.sub(MARK, text)
-    text = _without_keys(text, secrets)
-    lower = text.lower()
-    if any(word in lower for word in PASSWORD_WORDS):
-        text = without_passwords(text, MARK)
-    if "PRIVATE KEY" in text or "Private-Lines" in text:
-        text = without_private_keys(text, MARK)
-    if "@" in text and "://" in text:
-        text = without_userinfo(text, MARK)
-    return text
+    text = without_passwords(_without_keys(text, secrets), MARK)
+    return without_userinfo(without_private_keys(text, MARK), MARK)
 
 
 def _without_keys(text: str, secrets: EnvironmentSecrets) -> str:
@@ -60,13 +60,13 @@ def _without_keys(text: str, secrets: EnvironmentSecrets) -> str:
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a text has characters of keys without a break, enough of them and with a digit among them, or very many."""
+    """Yield where a text has characters of keys without a break, enough of them and a digit, or very many and a dash."""
     flat = text.encode("latin-1", "replace").translate(_FLAT)
     start = flat.find(_LONG)
     while start >= 0:
-        end = flat.find(b" ", start + MIN_RUN_CHARS)
+        end = flat.find(b" ", start + MIN_SHORT_CHARS)
         end = len(text) if end < 0 else end
-        if end - start >= MIN_LETTERS_RUN_CHARS or _DIGIT.search(text, start, end):
+        if _DIGIT.search(text, start, end) or (end - start >= MIN_LETTERS_RUN_CHARS and _DASH.search(text, start, end)):
             yield start, end
         start = flat.find(_LONG, end)
 
