@@ -36,11 +36,11 @@ OWN_SHAPES = (
     Shape(r"sk-(?:(?:proj|ant|or|lf|svcacct|admin)-|(?=[\w*-]*[\d*]))[\w*-]{9,}", "OpenAI's own errors, which show a key with stars"),
     Shape(r"(?:AIza|ya29\.)[\w*-]{16,}", "trufflehog: googleoauth2, gcp"),
     Shape(r"GOCSPX-[\w-]{20,}", "https://developers.google.com/identity/protocols/oauth2"),
-    Shape(r"A[KS]IA[A-Z0-9]{12,}", "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html"),
-    Shape(r"(?:gh[pousr]_|hf_|gsk_|xai-|pplx-)(?=[A-Za-z0-9]*\d)[A-Za-z0-9]{16,}", "trufflehog: github, huggingface, groq, xai"),
+    Shape(r"(?:A3T[A-Z0-9]|A[KS]IA|ABIA|ACCA)[A-Z0-9]{12,}", "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html"),
+    Shape(r"(?:gh[pousr]_|hf_|gsk_|xai-|pplx-)(?=\w*\d)\w{16,}", "trufflehog: github, huggingface, groq, xai"),
     Shape(r"hf_[A-Za-z]{30,}", "trufflehog: huggingface"),
-    Shape(r"(?:github_pat_|glpat-|nvapi-)[\w-]{16,}", "trufflehog: github, gitlab, nvapi"),
-    Shape(r"xox[abeoprs]-[\w-]{8,}", "trufflehog: slack"),
+    Shape(r"(?:github_pat_|gl(?:pat|dt|ft|ffct|soat|rt|cbt|ptt|imt|agent|oas)-|nvapi-)[\w-]{16,}", "trufflehog: github, gitlab, nvapi"),
+    Shape(r"(?i:xox[abeoprs])-[\w-]{8,}", "trufflehog: slack"),
     Shape(r"eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?", "https://www.rfc-editor.org/rfc/rfc7519#section-3.1"),
     Shape(r"(?:[rs]k_(?:live|test|prod)_|whsec_)\w{8,}", "https://docs.stripe.com/keys"),
     Shape(r"r8_[\w-]{20,}", "trufflehog: replicate"),
@@ -55,7 +55,7 @@ OWN_SHAPES = (
     Shape(r"fig[dou][rh]?_[\w-]{40}", "trufflehog: figmapersonalaccesstoken"),
     Shape(r"NRAK-[A-Z0-9]{27}", "trufflehog: newrelicuserkey"),
     Shape(r"key-[a-f0-9]{32}", "trufflehog: mailgun"),
-    Shape(r"[0-9a-f]{32}-us\d{1,2}(?!\w)", "detect-secrets: MailchimpDetector"),
+    Shape(r"[0-9a-z]{32}-us\d{1,2}(?!\w)", "detect-secrets: MailchimpDetector"),
     Shape(r"pa-[\w-]{43}(?![\w-])", "https://docs.voyageai.com/docs/api-key-and-installation"),
     Shape(r"(?:csk-|fw_|tgp_v1_)(?=[\w-]*\d)[\w-]{22,}", "https://inference-docs.cerebras.ai, docs.fireworks.ai, docs.together.ai"),
     Shape(r"(?:e2b_[a-f0-9]{40}|fc-[a-f0-9]{32})", "https://e2b.dev/docs/api-key, https://docs.firecrawl.dev/api-reference"),
@@ -72,9 +72,9 @@ OWN_SHAPES = (
     Shape(r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}", "trufflehog: linearapi"),
     Shape(r"(?<=\d{8}:)[A-Za-z0-9_-]{35}(?![\w-])", "trufflehog: telegrambottoken"),
     Shape(r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])", "detect-secrets: DiscordBotTokenDetector"),
-    Shape(r"(?:SK|AC)[a-f0-9]{32}(?!\w)", "trufflehog: twilio"),
+    Shape(r"(?:SK|AC)[a-z0-9]{32}(?!\w)", "trufflehog: twilio"),
     Shape(r"sq0[a-z]{3}-[\w-]{22,}", "detect-secrets: SquareOAuthDetector"),
-    Shape(r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{20,}", "trufflehog: slackwebhook"),
+    Shape(r"(?i:hooks\.slack\.com/(?:services|workflows|triggers)/[\w+/]{7,})", "trufflehog: slackwebhook"),
     Shape(r"discord(?:app)?\.com/api/webhooks/\d+/[\w-]{40,}", "trufflehog: discordwebhook"),
 )
 """Keys that the maintained rules miss, and shorter, masked or newer forms of those that they find."""
@@ -110,7 +110,7 @@ _MAYBE_ANNOUNCED = re.compile(
 )
 """What every announcement has; where it is missing, none is looked for."""
 _REST = re.compile(rf"{_CHAR}*")
-_REST_OF_TOKEN = re.compile(r"[A-Za-z0-9_-]*")
+_REST_OF_TOKEN = re.compile(r"[A-Za-z0-9_-]*(?:[.+/~][A-Za-z0-9_-]+)*={0,2}")
 
 
 @cache
@@ -145,12 +145,12 @@ _PASSWORD = re.compile(
 )
 """A password has a digit, a symbol within it or mixed cases, or "password: missing" would hold one; and is not a template's gap."""
 _PEM_LINE = re.compile(r"[A-Za-z0-9+/=]{4,}")
-_PEM_GAP = r"(?:\\[nrtu\"'\\/]|[\s\"',\[\]|>#]){1,40}"
+_PEM_GAP = r"(?:\\{0,64}[\"']|\\{1,64}[nrt]|[\s,\[\]|>#]){1,40}"
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:"
     r"(?:[^\"-]|-(?!----BEGIN)){0,20000}?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     rf"|(?P<lines>(?:{_PEM_GAP}[A-Za-z0-9+/=]{{4,}}){{0,400}}))"
-    r"|(?P<putty>Private-Lines: \d{1,3}(?:(?:\s|\\[nr]){1,12}[A-Za-z0-9+/=]{4,}){0,400})"
+    rf"|Private-Lines: \d{{1,3}}(?P<putty>(?:{_PEM_GAP}(?!Private)[A-Za-z0-9+/=]{{4,}}){{0,400}})"
 )
 _USERINFO_IN_TEXT = re.compile(r"(?<=://)[^/\s?#\"'<>`\\]*@")
 
@@ -164,11 +164,8 @@ def without_private_keys(text: str, mark: str) -> str:
     """Return a text without private keys, also when their lines are items of a list or a dump is cut off."""
 
     def masked(found: re.Match[str]) -> str:
-        lines = found["lines"] or found["putty"]
-        if not lines:
-            return mark
-        start = found.start("lines") if found["lines"] else found.start("putty")
-        return found[0][: start - found.start()] + _PEM_LINE.sub(mark, lines) if "\"" in lines else mark
+        lines = found["lines"] or found["putty"] or ""
+        return found[0].removesuffix(lines) + _PEM_LINE.sub(mark, lines) if '"' in lines else mark
 
     return _PRIVATE_KEY.sub(masked, text) if "PRIVATE KEY" in text or "Private-Lines" in text else text
 
