@@ -20,7 +20,7 @@ class PlantedKey(NamedTuple):
 
 
 SHAPES: dict[str, str] = {
-    # letters in place of random characters: a = letter or digit, h = hex, l = lower case or digit, U = upper case or digit, 9 = digit
+    # gaps: a = letters and digits, h = hex, l = lower case and digits, U = upper case and digits, 9 = digits
     "openai": "sk-proj-{a60}",
     "anthropic": "sk-ant-api03-{a80}AA",
     "openrouter": "sk-or-v1-{h64}",

@@ -4,8 +4,9 @@
 
 `GITLEAKS_TOML` is `config/gitleaks.toml` of a release of gitleaks (MIT licence), which is written for Go's regular expressions.
 Taken over is a rule whose matches begin with letters that say whose key it is (`npm_`, `shpat_`), that is long enough, and that has
-no white space, quotes and wildcards: such a rule is linear in Python too, and finds no digest and no uuid. Rules that look for a name
-before the key are not taken over: `loopbench.protocol.secret_shapes` has its own, for names and values however often JSON escapes them.
+no white space, quotes and wildcards: such a rule is linear in Python too, and finds no digest and no uuid. Rules that look for a
+name before the key are not taken over: `loopbench.protocol.secret_shapes` has its own, for names and values however often JSON
+escapes them.
 """
 
 from __future__ import annotations
@@ -100,6 +101,15 @@ def _is_wild(part: tuple[Any, Any]) -> bool:
     return kind is ops.NEGATE or (kind is ops.CATEGORY and what not in (ops.CATEGORY_WORD, ops.CATEGORY_DIGIT))
 
 
+def _within(op: Any, value: Any) -> list[Any]:
+    """Return the expressions within a part of an expression."""
+    if op is ops.SUBPATTERN:
+        return [value[3]]
+    if op in (ops.MAX_REPEAT, ops.MIN_REPEAT):
+        return [value[2]]
+    return list(value[1]) if op is ops.BRANCH else []
+
+
 def _only_of_a_key(items: Any) -> bool:
     """Return whether a parsed expression matches neither white space nor quotes, nor whatever there is."""
     for op, value in items:
@@ -109,11 +119,8 @@ def _only_of_a_key(items: Any) -> bool:
             return False
         if op is ops.IN and any(map(_is_wild, value)):
             return False
-        inner = {ops.SUBPATTERN: lambda: [value[3]], ops.BRANCH: lambda: value[1]}.get(op)
-        if op in (ops.MAX_REPEAT, ops.MIN_REPEAT):
-            if not _only_of_a_key(value[2]):
-                return False
-        elif inner is not None and not all(map(_only_of_a_key, inner())):
+        inner = _within(op, value)
+        if not all(map(_only_of_a_key, inner)):
             return False
     return True
 
@@ -133,16 +140,18 @@ def selected(gitleaks: str) -> dict[str, str]:
         for number, pattern in enumerate(detector.denylist):
             if not pattern.flags & re.VERBOSE:
                 regex = for_python(pattern.pattern)
-                rules[f"detect-secrets: {type(detector).__name__} {number}"] = f"(?i:{regex})" if pattern.flags & re.IGNORECASE else regex
+                ignores_case = pattern.flags & re.IGNORECASE
+                rules[f"detect-secrets: {type(detector).__name__} {number}"] = f"(?i:{regex})" if ignores_case else regex
     found = {name: regex for name, regex in rules.items() if is_a_shape(regex)}
-    return {name: regex for number, (name, regex) in enumerate(found.items()) if regex not in [*found.values()][:number]}
+    first = {regex: name for name, regex in reversed(found.items())}
+    return {name: regex for name, regex in found.items() if first[regex] == name}
 
 
 def main(gitleaks: Path) -> None:
     text = gitleaks.read_text(encoding="utf-8")
     about = (
-        f"Rules of gitleaks (Copyright (c) 2019 Zachary Rice, MIT licence) and detect-secrets {version('detect-secrets')} (Yelp, Apache"
-        " licence 2.0), written by: python -m tests.protocol.secret_rules GITLEAKS_TOML"
+        f"Rules of gitleaks (Copyright (c) 2019 Zachary Rice, MIT licence) and detect-secrets {version('detect-secrets')} (Yelp,"
+        " Apache licence 2.0), written by: python -m tests.protocol.secret_rules GITLEAKS_TOML"
     )
     RULES.write_text(json.dumps({"about": about, "rules": selected(text)}, indent=1) + "\n", encoding="utf-8")
 

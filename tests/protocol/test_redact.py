@@ -244,17 +244,21 @@ def test_a_change_of_the_environment_is_seen(monkeypatch):
 # --- which variables hold secrets ---
 
 
-@pytest.mark.parametrize(
-    "name",
-    "PGPASSWORD TOKEN SECRET PASSWORD GITHUB_PAT NPM_TOKEN MYSQL_PWD DB_PASS SMTP_PASS OPENAI_API_KEY_2 APIKEY GH_TOKEN "
-    "AZURE_STORAGE_CONNECTION_STRING SSH_PASSPHRASE VAULT_TOKEN AWS_SECRET_ACCESS_KEY STORAGE_SAS SENTRY_DSN "
-    "SESSION_COOKIE REGISTRY_AUTH pgpassword".split(),
-)
+SECRET_NAMES = """
+PGPASSWORD TOKEN SECRET PASSWORD GITHUB_PAT NPM_TOKEN MYSQL_PWD DB_PASS SMTP_PASS OPENAI_API_KEY_2 APIKEY GH_TOKEN VAULT_TOKEN
+AZURE_STORAGE_CONNECTION_STRING SSH_PASSPHRASE AWS_SECRET_ACCESS_KEY STORAGE_SAS SENTRY_DSN SESSION_COOKIE REGISTRY_AUTH pgpassword
+"""
+OTHER_NAMES = "PWD OLDPWD HOME GIT_AUTHOR MAX_TOKENS SSH_AUTH_SOCK TOKENIZERS_PARALLELISM KEYBOARD PASSAGE"
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES.split())
 def test_a_variable_of_that_name_holds_a_secret(name):
     assert redact("said: correct horse battery!", {name: "correct horse battery"}) == f"said: {MARK}!"
 
 
-@pytest.mark.parametrize("name", "PWD OLDPWD HOME GIT_AUTHOR MAX_TOKENS SSH_AUTH_SOCK TOKENIZERS_PARALLELISM KEYBOARD PASSAGE".split())
+@pytest.mark.parametrize(
+    "name", ["PWD", "OLDPWD", "HOME", "GIT_AUTHOR", "MAX_TOKENS", "SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM", "KEYBOARD", "PASSAGE"]
+)
 def test_a_variable_of_that_name_holds_none(name):
     assert redact("said: correct horse battery!", {name: "correct horse battery"}) == "said: correct horse battery!"
 

@@ -1,4 +1,4 @@
-"""Shapes of keys: rules that others maintain (`secret_rules.json`), a table of what these miss, and names that announce a secret."""
+"""Shapes of keys: rules that others maintain (`secret_rules.json`), a table of what these miss, and names that announce secrets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from .environment_secrets import MIN_RUN_CHARS
 
 RULES_FILE = "secret_rules.json"
-"""Written by `python -m tests.protocol.test_secret_rules --write GITLEAKS_TOML`; see there for what is taken over."""
+"""Written by `python -m tests.protocol.secret_rules GITLEAKS_TOML`, which says what is taken over."""
 MIN_SHORT_CHARS = 12
-"""Fewest characters without a break that a key has which its vendor's own errors show shortened, or which follows `Bearer` or `Basic`."""
+"""Fewest characters without a break of a key that its vendor's errors show shortened, or that follows `Bearer` or `Basic`."""
 _SHORT = re.compile(r"(?i)sk-|xox|bearer|basic|authorization")
 MAX_BEFORE = 64
 """Characters before an unbroken run that may say what it is: a name, quotes and their escapes."""
 
-# A key may follow an escape of JSON: the n of \n is not part of a word. No key begins within another word, so that each is tried once.
+# A key may follow an escape of JSON: the n of \n is not part of a word. No key begins within a word, so that each is tried once.
 START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
 _CHAR = r"[^\s\"'&,;\\]"
 _DIGIT_IN = rf"(?={_CHAR}{{0,64}}?\d)"  # or "basic authentication" would be a secret; not further, so that each name is read once
@@ -33,13 +33,16 @@ class Shape(NamedTuple):
 
 
 OWN_SHAPES = (
-    Shape(r"sk-(?:(?:proj|ant|or|lf|svcacct|admin)-|(?=[\w*-]*[\d*]))[\w*-]{9,}", "OpenAI's own errors, which show a key with stars"),
+    Shape(r"sk-(?:(?:proj|ant|or|lf|svcacct|admin)-|(?=[\w*-]*[\d*]))[\w*-]{9,}", "errors of OpenAI, which show a key with stars"),
     Shape(r"(?:AIza|ya29\.)[\w*-]{16,}", "trufflehog: googleoauth2, gcp"),
     Shape(r"GOCSPX-[\w-]{20,}", "https://developers.google.com/identity/protocols/oauth2"),
-    Shape(r"(?:A3T[A-Z0-9]|A[KS]IA|ABIA|ACCA)[A-Z0-9]{12,}", "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html"),
+    Shape(
+        r"(?:A3T[A-Z0-9]|A[KS]IA|ABIA|ACCA)[A-Z0-9]{12,}",
+        "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html",
+    ),
     Shape(r"(?:gh[pousr]_|hf_|gsk_|xai-|pplx-)(?=\w*\d)\w{16,}", "trufflehog: github, huggingface, groq, xai"),
     Shape(r"hf_[A-Za-z]{30,}", "trufflehog: huggingface"),
-    Shape(r"(?:github_pat_|gl(?:pat|dt|ft|ffct|soat|rt|cbt|ptt|imt|agent|oas)-|nvapi-)[\w-]{16,}", "trufflehog: github, gitlab, nvapi"),
+    Shape(r"(?:github_pat_|gl(?:pat|dt|ft|ffct|soat|rt|cbt|ptt|imt|agent|oas)-|nvapi-)[\w-]{16,}", "trufflehog: github, gitlab"),
     Shape(r"(?i:xox[abeoprs])-[\w-]{8,}", "trufflehog: slack"),
     Shape(r"eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?", "https://www.rfc-editor.org/rfc/rfc7519#section-3.1"),
     Shape(r"(?:[rs]k_(?:live|test|prod)_|whsec_)\w{8,}", "https://docs.stripe.com/keys"),
@@ -85,9 +88,11 @@ _KEY_OWNERS = (
 )
 _ID = r"(?:call|chatcmpl|toolu|msg|run|req|resp|rs|fc|item|batch|file|asst|thread)[_-]"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w-])"
-# `name = value`, `"name": "value"`, `("name", "value")`, `{"name": "name", "value": "value"}`, `NAME["name"] = value`, however often escaped
+# `name = value`, `"name": "value"`, `("name", "value")`, `{"name": "name", "value": "value"}`, however often escaped
 _IS = (
-    r"[\"'\\]{0,70}\]?\s{0,4}(?:[:=]=?>?|,\s{0,4}(?=[\\]{0,35}[\"'])|,\s{0,4}[\"'\\]{1,36}value[\"'\\]{1,36}\s{0,4}:)[\"'\\\s]{0,74}"
+    r"[\"'\\]{0,70}\]?\s{0,4}"
+    r"(?:[:=]=?>?|,\s{0,4}(?=[\\]{0,35}[\"'])|,\s{0,4}[\"'\\]{1,36}value[\"'\\]{1,36}\s{0,4}:)"
+    r"[\"'\\\s]{0,74}"
 )
 _PAGING = r"(?<!page_)(?<!next_)(?<!ation_)(?<!page)(?<!Page)(?<!next)(?<!-page-)"
 
@@ -98,7 +103,7 @@ _ANNOUNCED = tuple(
         rf"(?i)(authorization{_IS}(?:[a-z-]{{1,20}}\s{{1,4}})?){_DIGIT_IN}{_CHAR}{{8,}}",
         rf"(?i)((?:{_KEY_OWNERS})[-_ ]?(?:key|token|secret){_IS}){_DIGIT_IN}{_CHAR}{{16,}}",
         rf"(?i)({_PAGING}(?:token|secret|credentials?){_IS})(?!{_ID}|{_UUID})(?={_CHAR}{{0,64}}?[a-zA-Z]){_DIGIT_IN}{_CHAR}{{16,}}",
-        rf"(?i)((?<![\w-])--[\w-]{{0,40}}(?:key|token|secret)\s{{1,4}}){_DIGIT_IN}{_CHAR}{{16,}}",
+        rf"(?i)({START}--[\w-]{{0,40}}(?:key|token|secret)\s{{1,4}}){_DIGIT_IN}{_CHAR}{{16,}}",
         rf"([?&](?:key|token|sig|signature|password|code)=){_DIGIT_IN}{_CHAR}{{12,}}",
         rf"(?i)(cookie{_IS}(?:[\w.-]{{1,64}}={_CHAR}{{0,99}};\s?){{0,9}}[\w.-]{{1,64}}=){_DIGIT_IN}{_CHAR}{{16,}}",
     )
