@@ -93,6 +93,10 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
             return cast(Fields, super().parse(signature, completion))
         except (RecursionError, MemoryError) as error:  # json's limit, and that of Python's own parser
             raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.") from error
+        except AdapterParseError:
+            raise
+        except Exception as error:  # json_repair asserts what a reply need not keep to
+            raise AdapterParseError("ChatAdapter", signature, completion, "A value cannot be read, and not be repaired.") from error
 
 
 def _tellable(signature: Any, demo: Fields) -> Fields:
@@ -172,7 +176,12 @@ def _read_value(text: str, annotation: Any) -> Any:
             return reads.validate_python(value)
     if _unrepairable(text):
         return TypeAdapter(annotation).validate_python(text)  # what DSPy does with a text that it cannot repair
-    return parse_value(text, annotation)
+    try:
+        return parse_value(text, annotation)
+    except (RecursionError, MemoryError):
+        raise
+    except Exception as error:  # json_repair asserts what a reply need not keep to
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 @lru_cache(maxsize=512)
