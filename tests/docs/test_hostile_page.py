@@ -60,7 +60,7 @@ def test_the_count_goes_on_where_it_was_interrupted(hostile: ModuleType, tmp_pat
 @pytest.mark.thorough
 def test_a_run_that_raises_is_named_with_its_place(hostile: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     class Raising:
-        stops = frozenset()
+        stops: frozenset[str] = frozenset()
 
         async def run(self, *args: object) -> None:
             raise AssertionError("whatever")

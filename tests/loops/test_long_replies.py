@@ -9,13 +9,15 @@ from typing import Any
 
 import dspy
 import pytest
+from dspy.utils.exceptions import AdapterParseError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loopbench.dspy_seam import chat_format
-from loopbench.loops.finish import streaming, xml_tags
+from loopbench.loops.finish import StreamChunk, xml_tags
 from loopbench.loops.finish.output import JsonOutput
-from loopbench.loops.finish.streaming import MAX_EACH, MIN_GROWTH, StreamChunk, streamed
+from loopbench.loops.finish.partial import partial_json
+from loopbench.loops.finish.streaming import MAX_EACH, MIN_GROWTH, streamed
 from loopbench.loops.finish.xml_output import read_output
 from loopbench.metrics import abstention
 from loopbench.models.streaming import pieces
@@ -123,7 +125,7 @@ def test_values_are_repaired_only_if_they_are_short_and_flat(unit, times):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(chat_format, "parse_value", parse_value)
         patched.setattr(dspy.ChatAdapter, "parse", lambda self, signature, text: parse_value(text, None))
-        with pytest.raises((chat_format.AdapterParseError, ValueError)):
+        with pytest.raises((AdapterParseError, ValueError)):
             chat_format.FORMAT.read(Plan, f"[[ ## steps ## ]]\n{unit * times}")
     assert all(len(text) <= chat_format.MAX_REPAIRED for text in repaired)
     assert all(max(text.count("{"), text.count("[")) <= 2 * chat_format.MAX_NESTED or unit == "[[ ## " for text in repaired)
@@ -146,13 +148,16 @@ def test_a_streamed_call_is_read_in_time_that_grows_with_its_length(chars, name)
     given_out: list[StreamChunk] = []
     read: list[int] = []
 
+    def counting(text: str) -> Any:
+        read.append(len(text))
+        return partial_json(text)
+
     async def chunks() -> AsyncIterator[Chunk]:
         for chunk in pieces(Reply("", (NativeCall("1", name, arguments),))):
             yield chunk
 
     with pytest.MonkeyPatch.context() as patched:
-        partial = streaming.partial_json
-        patched.setattr(streaming, "partial_json", lambda text: read.append(len(text)) or partial(text))
+        patched.setattr("loopbench.loops.finish.streaming.partial_json", counting)
         reply = run_sync(streamed(chunks(), JsonOutput.of(None), given_out.append, SILENT))
     assert reply.calls[0].arguments == arguments
     longer = [length for length in read if length > MAX_EACH]
@@ -178,5 +183,5 @@ def test_an_abstention_is_looked_for_in_the_first_words_only(monkeypatch):
 @pytest.mark.parametrize("value", ["{s:e,'```json{':```", "[{s:e,'```json{':```]"])
 def test_a_value_on_which_the_repair_itself_fails_is_unreadable(value):
     """json_repair 0.64 raises AssertionError; found by benchmarks/hostile_replies.py, block 77."""
-    with pytest.raises(chat_format.AdapterParseError):
+    with pytest.raises(AdapterParseError):
         chat_format.FORMAT.read(Plan, f"[[ ## steps ## ]]\n{value}")
