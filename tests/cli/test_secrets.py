@@ -170,3 +170,15 @@ def test_nothing_of_an_ordinary_run_is_taken_for_a_secret(loopbench: Callable[..
     files = dict(left_on_disk(here / "runs", frozenset()))
     assert len([data for name, data in files.items() if name.endswith("traces.zst") and data.count(b"\n") == 30]) == 1
     assert not [name for name, data in files.items() if MARK.encode() in data]
+
+
+def test_a_traceback_of_ours_holds_no_key(loopbench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    def broken() -> None:
+        raise RuntimeError(texts("crash"))
+
+    monkeypatch.setattr("loopbench.cli.list_.list_", broken)
+    done = loopbench("list")
+    assert (done.code, done.out) == (1, "")
+    assert "RuntimeError: " in done.err
+    assert MARK in done.err
+    assert not leaks("the terminal", done.err.encode())
