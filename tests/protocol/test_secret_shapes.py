@@ -142,7 +142,8 @@ NAME = st.from_regex(r"[a-z]{2,9}(_[a-z]{2,9}){1,4}(_\d{1,4})?", fullmatch=True)
 ORDINARY = RECEIPT | CALL_ID | NUMBER | UUID | TIME | NAME | DIGEST
 FIELDS = """
 id digest sha256 receipt tool_call_id call name value seconds tokens input_tokens max_tokens key next_page_token basic pass passes
-passenger bypass secretary tokenizer monkey author authorized cookies
+passenger bypass secretary tokenizer monkey author authorized cookies valid_key session_key cache_key sort_key idempotency_key
+primary_key foreign_key public_key storage_key key_results page_token continuation_token
 """
 FIELD = st.sampled_from(FIELDS.split())
 

@@ -83,9 +83,9 @@ OWN_SHAPES = (
 """Keys that the maintained rules miss, and shorter, masked or newer forms of those that they find."""
 
 _KEY_OWNERS = (
-    "api|access|auth|secret|private|client|subscription|account|service|encryption|signing|storage|shared|master|deploy|license"
-    "|webhook|session|db|database|id"
+    "api|access|auth|secret|private|client|subscription|account|service|encryption|signing|master|deploy|license|db|database"
 )
+"""What keys are for that open something; a `session_key` or a `cache_key` only names something."""
 _ID = r"(?:call|chatcmpl|toolu|msg|run|req|resp|rs|fc|item|batch|file|asst|thread)[_-]"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w-])"
 # `name = value`, `"name": "value"`, `("name", "value")`, `{"name": "name", "value": "value"}`, however often escaped

@@ -22,7 +22,7 @@ MIN_GROWTH = 1 / 64
 
 
 async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Hook | None, observer: Observer) -> Reply:
-    """Return the whole reply after handing out every piece. Raises ModelError and HookFailed; the stream is closed then."""
+    """Return the whole reply after handing out its pieces. Raises ModelError and HookFailed; the stream is closed then."""
     calls: dict[int, _ArrivingCall] = {}
     reply: Reply | None = None
     try:
