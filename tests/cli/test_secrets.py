@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ VALUES = (
     "hunter-in-the-woods",
     "abcdefghijklmnopqrstuvwxyzabcdefgh",
 )
-PLANTED = {place: planted(place) for place in ("arguments", "results", "replies", "raised", "errors", "crash")}
+PLACES = ("environment", "address", "headers", "arguments", "results", "replies", "raised", "errors", "crash")
+PLANTED = {place: planted(place) for place in PLACES}
 ADDRESS = "hunter7k2hunter7k2"
 QUERY = "q7w8e9r0t1y2u3i4o5p6"
 TOOLS = '''
@@ -71,7 +73,7 @@ def texts(place: str) -> str:
 def secrets() -> dict[str, str]:
     """Return place and shape → what must be left nowhere."""
     found = {f"{place}: {name}": key.secret for place, keys in PLANTED.items() for name, key in keys.items()}
-    named = {f"environment: {value}": value for value in VALUES}
+    named = {f"environment: value {value}": value for value in VALUES}
     return found | named | {"base URL: user": ADDRESS, "base URL: query": QUERY}
 
 
@@ -79,8 +81,9 @@ def rule(heard: SeenRequest) -> CannedAnswer:
     """Call one tool, then the other, then answer; keys are everywhere. Each third task meets an error that quotes its request."""
     said = json.dumps(heard.body["messages"])
     if "Task 3" in said:
+        headers = heard.headers | {f"X-Header-{n}": key.text for n, key in enumerate(PLANTED["headers"].values())}
         return failure(
-            401, f"Unauthorized: {json.dumps(heard.headers)} {texts('errors')} http://app:{ADDRESS}@127.0.0.1/v1?api_key={QUERY}"
+            401, f"Unauthorized: {json.dumps(headers)} {texts('errors')} http://app:{ADDRESS}@127.0.0.1/v1?api_key={QUERY}"
         )
     observed = sum(message["role"] == "user" for message in heard.body["messages"]) - 1
     if observed == 2:
@@ -91,9 +94,10 @@ def rule(heard: SeenRequest) -> CannedAnswer:
 
 @pytest.fixture
 def shop(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, value in ENVIRONMENT.items():
+    shapes = {f"SETTING_{n}": key.text for n, key in enumerate(PLANTED["environment"].values())}  # names that say nothing
+    for name, value in (ENVIRONMENT | shapes).items():
         monkeypatch.setenv(name, value)
-    tools = TOOLS.replace("RESULTS", repr(texts("results"))).replace("NAMES", repr([*ENVIRONMENT])).replace("RAISED", "R")
+    tools = TOOLS.replace("RESULTS", repr(texts("results"))).replace("NAMES", repr([*ENVIRONMENT, *shapes])).replace("RAISED", "R")
     (here / "leaking.py").write_text(f"R = {texts('raised')!r}\n{tools}")
     (here / "crashing.py").write_text(LOOP.replace("CRASH", repr(texts("crash"))))
     tasks = [{"id": f"t{n}", "query": {"text": f"Task {n}: what does the service say?"}, "expected": "nothing"} for n in (1, 2, 3)]
@@ -133,7 +137,9 @@ def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(loopbench: Callab
 
     flags = ["--suite", "jsonl", "--data", "tasks.jsonl", "--tools", "leaking", "--model", NAME, "--attempts", "1"]
     with serving(rule) as server:
-        url = f"{server.url}?api_key={QUERY}"
+        keys = [key.text for key in PLANTED["address"].values() if re.fullmatch(r"[\w.~-]+", key.text)]
+        assert len(keys) > 40
+        url = f"{server.url}/{keys[0]}?api_key={QUERY}&{'&'.join(f'x{n}={key}' for n, key in enumerate(keys))}"
         call("compare", *flags, "--loop", "bare", "--base-url", server.url.replace("http://", f"http://app:{ADDRESS}@"))
         assert "user and password do not go into the address" in said[-1][1]
         call("compare", *flags, "--loop", "bare", "--loop", "crashing:Crashing", "--base-url", server.url)

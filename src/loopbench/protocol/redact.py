@@ -76,5 +76,5 @@ _NAMED_SECRET = re.compile(r"(?i)(?<![\w/])(\w*(?:password|passwd|pwd|token|secr
 
 
 def public_address(address: str) -> str:
-    """An address, or a text with addresses in it, without user, password and secret settings."""
-    return _NAMED_SECRET.sub(rf"\1{MARK}", USERINFO.sub(f"{MARK}@", address))
+    """Return an address, or a text with addresses in it, without user, password, secret settings, and what `redact` takes out."""
+    return redact(_NAMED_SECRET.sub(rf"\1{MARK}", USERINFO.sub(f"{MARK}@", address)))
