@@ -19,7 +19,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -258,7 +258,7 @@ def keep(next_block: int, designs: Mapping[str, DesignCount], peak_mb: int) -> N
     draft.replace(STATE)
 
 
-def count_on(replies: int, seconds: float, workers: int) -> list[str]:
+def count_on(replies: int, seconds: float, workers: int, after_each: Callable[[], None]) -> list[str]:
     """Run blocks until there are enough replies or the time is over; return the breaches."""
     number, designs, peak = known()
     until, breaches = time.monotonic() + seconds, list[str]()
@@ -269,7 +269,10 @@ def count_on(replies: int, seconds: float, workers: int) -> list[str]:
                     designs[name].add(count)
                 breaches += result.breaches
                 number, peak = result.number + 1, max(peak, result.peak_mb)
+            if breaches:
+                break  # once they are mended, the same blocks come again
             keep(number, designs, peak)
+            after_each()
             print(f"{number} blocks, {sum(count.replies for count in designs.values()):,} replies", file=sys.stderr)
     return breaches
 
@@ -287,6 +290,12 @@ def table() -> Iterator[str]:
     yield f"{total:,} hostile replies in all; no run without a declared stop. At most {peak:,} MB of memory."
 
 
+def write_page() -> None:
+    """Put the table into the docs."""
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(BLOCK.sub(lambda found: "\n".join([found[1], *table(), "", found[2]]), text), encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replies", type=int, default=10_000_000)
@@ -294,11 +303,8 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    breaches = count_on(given.replies, given.minutes * 60, given.workers)
+    breaches = count_on(given.replies, given.minutes * 60, given.workers, write_page if given.write else lambda: None)
     print("\n".join([*table(), *breaches]))
-    if given.write and not breaches:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: "\n".join([found[1], *table(), "", found[2]]), text), encoding="utf-8")
     return 1 if breaches else 0
 
 
