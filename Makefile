@@ -9,7 +9,7 @@ READY_REAL := $(VENV)/.ready-real
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
 
-.PHONY: help compare optimize test explore test-slow test-real lint types fast bench bench-peers clean
+.PHONY: help compare optimize test explore test-slow hostile test-real lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
@@ -18,6 +18,7 @@ help:
 	@echo "make fast       the tests without those that take seconds each"
 	@echo "make explore    the same tests with newly drawn cases: hypothesis draws the same ones each time elsewhere"
 	@echo "make test-slow  the simulations that take minutes"
+	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"
 	@echo "make test-real  the same client against a real inference server, which is compiled first: minutes"
 	@echo "make bench      speed beside a hand-written loop, dspy.ReAct, and those peers that are installed: minutes"
 	@echo "make bench-peers  the same with all peers, installed into an environment of their own"
@@ -47,6 +48,9 @@ explore: $(READY_DEV)
 
 test-slow: $(READY_DEV)
 	$(BIN)/pytest -n auto -q -m slow
+
+hostile: $(READY)
+	$(BIN)/python benchmarks/hostile_replies.py --write
 
 test-real: $(READY_REAL)
 	$(BIN)/pytest -q -m real tests/real

@@ -6,7 +6,7 @@ import base64
 import html
 import json
 import re
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 from hypothesis import given
@@ -239,3 +239,41 @@ def test_a_change_of_the_environment_is_seen(monkeypatch):
     assert redact("first-value-1 second-value-2") == f"first-value-1 {MARK}"
     monkeypatch.delenv("ONE_TOKEN")
     assert redact("first-value-1 second-value-2") == "first-value-1 second-value-2"
+
+
+# --- which variables hold secrets ---
+
+
+SECRET_NAMES = """
+PGPASSWORD TOKEN SECRET PASSWORD GITHUB_PAT NPM_TOKEN MYSQL_PWD DB_PASS SMTP_PASS OPENAI_API_KEY_2 APIKEY GH_TOKEN VAULT_TOKEN
+AZURE_STORAGE_CONNECTION_STRING SSH_PASSPHRASE AWS_SECRET_ACCESS_KEY STORAGE_SAS SENTRY_DSN SESSION_COOKIE REGISTRY_AUTH pgpassword
+"""
+OTHER_NAMES = "PWD OLDPWD HOME GIT_AUTHOR MAX_TOKENS SSH_AUTH_SOCK TOKENIZERS_PARALLELISM KEYBOARD PASSAGE"
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES.split())
+def test_a_variable_of_that_name_holds_a_secret(name):
+    assert redact("said: correct horse battery!", {name: "correct horse battery"}) == f"said: {MARK}!"
+
+
+@pytest.mark.parametrize(
+    "name", ["PWD", "OLDPWD", "HOME", "GIT_AUTHOR", "MAX_TOKENS", "SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM", "KEYBOARD", "PASSAGE"]
+)
+def test_a_variable_of_that_name_holds_none(name):
+    assert redact("said: correct horse battery!", {name: "correct horse battery"}) == "said: correct horse battery!"
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS_URL", "HTTPS_PROXY", "WHATEVER"])
+@pytest.mark.parametrize("password", ["hunter-two-three", "p%40ss%2Fword1", "a/b@c?d#e1"])
+def test_the_password_of_an_address_is_a_secret_wherever_it_stands(name, password):
+    text = f"password authentication failed for user app with {password} and {unquote(password)}"
+    kept = redact(text, {name: f"postgresql://app:{password}@db.test:5432/x"})
+    assert password not in kept
+    assert unquote(password) not in kept
+
+
+def test_each_line_of_a_secret_of_several_lines_is_one():
+    lines = ["MIIEow" + "abc1" * 14, "QWERTY" + "xyz2" * 14]
+    for between in ("\n", r"\n"):
+        environ = {"SIGNING_PRIVATE_KEY": between.join(["-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"])}
+        assert redact(f"line 2: {lines[1]} <", environ) == f"line 2: {MARK} <"

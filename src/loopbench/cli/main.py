@@ -6,6 +6,7 @@ A subcommand's module is imported only when the subcommand is chosen, so `loopbe
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import version as version_of
@@ -124,6 +125,9 @@ def main() -> None:
     except (ValueError, OSError) as error:
         print(f"error: {plain(' '.join(redact(_message(error)).split()))}", file=sys.stderr)
         sys.exit(BAD_INPUT)
+    except Exception as error:  # a mistake of ours: what Python would print may quote a request
+        sys.stderr.write(redact("".join(traceback.format_exception(error))))
+        sys.exit(1)  # as Python does
 
 
 def _message(error: ValueError | OSError) -> str:

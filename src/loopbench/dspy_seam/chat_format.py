@@ -88,13 +88,15 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
             fields = _read_sections(signature, completion)
             if fields is not None:
                 return fields
-            if len(completion) > MAX_REPAIRED:
-                raise AdapterParseError("ChatAdapter", signature, completion, "The reply is too long to be repaired.")
-            if _nesting(completion) > MAX_NESTED:
-                raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.")
+            if problem := _unrepairable(completion):
+                raise AdapterParseError("ChatAdapter", signature, completion, problem)
             return cast(Fields, super().parse(signature, completion))
         except (RecursionError, MemoryError) as error:  # json's limit, and that of Python's own parser
             raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.") from error
+        except AdapterParseError:
+            raise
+        except Exception as error:  # json_repair asserts what a reply need not keep to
+            raise AdapterParseError("ChatAdapter", signature, completion, "A value cannot be read, and not be repaired.") from error
 
 
 def _tellable(signature: Any, demo: Fields) -> Fields:
@@ -109,6 +111,13 @@ def _tellable(signature: Any, demo: Fields) -> Fields:
 
 def _is_no_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and not all(isinstance(item, str) for item in value)
+
+
+def _unrepairable(text: str) -> str:
+    """Return why DSPy's lenient reading is not tried on a text, in words for the model; empty if it is."""
+    if len(text) > MAX_REPAIRED:
+        return "The reply is too long to be repaired."
+    return "A value is nested too deep to be read." if _nesting(text) > MAX_NESTED else ""
 
 
 def _nesting(text: str) -> int:
@@ -165,7 +174,14 @@ def _read_value(text: str, annotation: Any) -> Any:
             value = ""
         if value != "":
             return reads.validate_python(value)
-    return parse_value(text, annotation)
+    if _unrepairable(text):
+        return TypeAdapter(annotation).validate_python(text)  # what DSPy does with a text that it cannot repair
+    try:
+        return parse_value(text, annotation)
+    except (RecursionError, MemoryError):
+        raise
+    except Exception as error:  # json_repair asserts what a reply need not keep to
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 @lru_cache(maxsize=512)

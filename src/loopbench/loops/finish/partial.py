@@ -16,7 +16,9 @@ T = TypeVar("T", bound=BaseModel)
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*("|\\?\Z)', re.DOTALL)
 """A string, with what ends it: a quote, or the end of the text."""
-_OPEN_NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*$|-$")
+_OF_NUMBERS = "0123456789.eE+-"
+_NUMBER = re.compile(r"-?[0-9]|-\Z")
+"""Where a number begins."""
 
 
 def partial_json(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -24,8 +26,9 @@ def partial_json(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
 
     A number counts only once it cannot go on. Return None if the text is not an object.
     """
-    if all(ending == '"' for ending in _STRING.findall(text)):  # not inside of a string
-        text = _OPEN_NUMBER.sub("", text)
+    if all(end == '"' for end in _STRING.findall(text)):  # not inside of a string
+        ending = _NUMBER.search(text, len(text.rstrip(_OF_NUMBERS)))
+        text = text if ending is None else text[: ending.start()]
     try:
         so_far, complete = (from_json(text, allow_partial=mode, allow_inf_nan=False) for mode in ("trailing-strings", True))
     except ValueError:

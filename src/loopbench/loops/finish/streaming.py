@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.protocol import CallDelta, Chunk, Observer, ProviderError, Reply
@@ -15,10 +15,15 @@ from .step import PartialCall, StreamChunk
 
 Hook = Callable[[StreamChunk], Any]
 
+MAX_EACH = 20_000
+"""Characters of a call's arguments up to which every piece is handed out."""
+MIN_GROWTH = 1 / 64
+"""Share by which longer arguments have to grow before they are read again: otherwise the time would grow with their square."""
+
 
 async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Hook | None, observer: Observer) -> Reply:
-    """Return the whole reply after handing out every piece. Raises ModelError and HookFailed; the stream is closed then."""
-    calls: dict[int, PartialCall] = {}
+    """Return the whole reply after handing out its pieces. Raises ModelError and HookFailed; the stream is closed then."""
+    calls: dict[int, _ArrivingCall] = {}
     reply: Reply | None = None
     try:
         async for chunk in chunks:
@@ -36,13 +41,39 @@ async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Hook | No
     return reply
 
 
-def _pieces(chunk: Chunk, calls: dict[int, PartialCall], output: Output) -> list[StreamChunk]:
+@dataclass(slots=True)
+class _ArrivingCall:
+    """A call of which a part has come."""
+
+    index: int
+    name: str = ""
+    id: str = ""
+    parts: list[str] = field(default_factory=list)
+    chars: int = 0
+    shown: int = 0
+    """Characters of the arguments that were handed out."""
+
+    def take(self, delta: CallDelta) -> PartialCall | None:
+        """Add a piece; return the call so far, unless it has not grown enough since it was last handed out."""
+        self.name += delta.name
+        self.id += delta.id
+        self.parts.append(delta.arguments)
+        self.chars += len(delta.arguments)
+        if self.chars > MAX_EACH and self.chars - self.shown < self.shown * MIN_GROWTH:
+            return None
+        self.shown = self.chars
+        self.parts = ["".join(self.parts)]
+        return PartialCall(self.name, self.parts[0], self.index, self.id)
+
+
+def _pieces(chunk: Chunk, calls: dict[int, _ArrivingCall], output: Output) -> list[StreamChunk]:
     """Return the pieces of one chunk; the last piece of a reply has `done`, and the whole answer if the reply holds one."""
     made = []
     if chunk.text and (chunk.reply is None or chunk.call is not None or chunk.reply.calls):
         made.append(StreamChunk(chunk.text))
     if chunk.call is not None:
-        made.append(_of_call(_grown(calls, chunk.call), output))
+        call = calls.setdefault(chunk.call.index, _ArrivingCall(chunk.call.index)).take(chunk.call)
+        made += [] if call is None else [_of_call(call, output)]
     if chunk.reply is not None:
         finish = next((call for call in chunk.reply.calls if call.name == FINISH), None)
         last = StreamChunk(chunk.text or None) if not chunk.reply.calls and chunk.call is None else StreamChunk()
@@ -50,13 +81,6 @@ def _pieces(chunk: Chunk, calls: dict[int, PartialCall], output: Output) -> list
             last = _of_call(PartialCall(FINISH, finish.arguments), output)
         made.append(replace(last, done=True))
     return made
-
-
-def _grown(calls: dict[int, PartialCall], delta: CallDelta) -> PartialCall:
-    known = calls.get(delta.index, PartialCall("", "", delta.index))
-    known = PartialCall(known.name + delta.name, known.arguments + delta.arguments, delta.index, known.id + delta.id)
-    calls[delta.index] = known
-    return known
 
 
 def _of_call(call: PartialCall, output: Output) -> StreamChunk:

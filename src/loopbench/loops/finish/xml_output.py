@@ -7,7 +7,7 @@ predefined entities and character references only, fetches nothing and cannot be
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time
 from enum import Enum
 from typing import Any
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from loopbench.protocol import WireError, render_value
 
 from .output import options_of
+from .xml_tags import XmlPart
 
 INDENT = "    "
 INSTRUCTION = """\
@@ -143,7 +144,6 @@ def _shape(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(\d{1,7})|#x([0-9a-fA-F]{1,6}));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-_ATTRIBUTES = r"""(?:\s(?:"[^"]*"|'[^']*'|[^<>"'/]|/(?!>))*)?"""
 _FENCE = re.compile(r"```\w*\s*\Z")
 
 
@@ -153,15 +153,28 @@ def read_output(text: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str
     Raises WireError if there is no `<output>`.
     """
     text = _without_cdata(text)
+    names = ["output", "item", *_property_names(parameters)]
     try:
-        found = _find(text, ["output"], 0, is_leaf=lambda _: False)
+        found = next(iter(XmlPart.whole(text, names).elements({"output"}, lambda _: False)), None)
         if found is None:
             raise WireError("the reply holds no <output>…</output>")
-        _, start, inner, _ = found
-        tree = _object(inner, parameters, parameters)
+        tree = _object(found, parameters, parameters)
     except RecursionError:
         raise WireError("the XML is nested too deep") from None
-    return _FENCE.sub("", _unescaped(text[:start])).strip(), tree
+    return _FENCE.sub("", _unescaped(text[: found.opening])).strip(), tree
+
+
+def _property_names(schema: Any) -> Iterator[str]:
+    """Yield the names of all properties in a schema, at any depth."""
+    parts = [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Mapping):
+            properties = part.get("properties")
+            yield from map(str, properties) if isinstance(properties, Mapping) else ()
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
 
 
 def _without_cdata(text: str) -> str:
@@ -174,34 +187,36 @@ def _without_cdata(text: str) -> str:
     return "".join((*made, text[position:]))
 
 
-def _object(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+def _object(part: XmlPart, schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
     properties = schema.get("properties", {})
     shapes = {name: _shape(item, root) for name, item in properties.items()}
     made: dict[str, Any] = {}
-    for name, inner in _elements(text, properties, lambda name: not _has_parts(shapes[name])):
-        if name not in made:
-            known, value = _value(inner, properties[name], shapes[name], root)
+    for inner in part.elements(properties, lambda name: not _has_parts(shapes[name])):
+        if inner.name not in made:
+            known, value = _value(inner, properties[inner.name], shapes[inner.name], root)
             if known:
-                made[name] = value
+                made[inner.name] = value
     return made
 
 
-def _value(text: str, schema: Any, shape: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[bool, Any]:
+def _value(part: XmlPart, schema: Any, shape: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[bool, Any]:
     """Return whether there is a value, and which: an empty element is "" for a text, None if that is allowed, else missing.
 
     White space at either end is layout; references to it, such as `&#32;`, belong to a free text only.
     """
     options = options_of(schema, root)
+    text = part.text
     if not text.strip() and any(option.get("type") == "null" for option in options):
         return True, None
     if shape.get("type") == "array":
-        entries = list(_elements(text, ["item"], lambda _: not _has_parts(_shape(shape.get("items"), root))))
+        item_shape = _shape(shape.get("items"), root)
+        entries = list(part.elements({"item"}, lambda _: not _has_parts(item_shape)))
         if not entries and text.strip():
             return True, _unescaped(text.strip())
-        values = (_value(inner, shape.get("items"), _shape(shape.get("items"), root), root) for _, inner in entries)
+        values = (_value(inner, shape.get("items"), item_shape, root) for inner in entries)
         return True, [value for known, value in values if known]
     if shape.get("properties"):
-        return True, _object(text, shape, root)
+        return True, _object(part, shape, root)
     if (value := _unescaped(text)) in [choice for option in options for choice in option.get("enum", ())]:
         return True, value
     value = _unescaped(text.strip())
@@ -217,46 +232,6 @@ def _is_free_text(shape: Mapping[str, Any]) -> bool:
 
 def _has_parts(shape: Mapping[str, Any]) -> bool:
     return shape.get("type") == "array" or bool(shape.get("properties"))
-
-
-def _elements(text: str, names: Iterable[str], is_leaf: Any) -> Iterable[tuple[str, str]]:
-    """Yield the elements of these names that are siblings, each with its inner text."""
-    names = list(names)
-    position = 0
-    while names and (found := _find(text, names, position, is_leaf)) is not None:
-        name, _, inner, position = found
-        yield name, inner
-
-
-def _find(text: str, names: list[str], position: int, is_leaf: Any) -> tuple[str, int, str, int] | None:
-    """Return the first closed element of these names: name, start, inner text, end. An opening tag without end is text."""
-    opening = re.compile(rf"<({'|'.join(map(re.escape, names))}){_ATTRIBUTES}(/?)>")
-    never_closed: set[str] = set()  # from here on: else every opening tag would have the rest of the text searched
-    for start in opening.finditer(text, position):
-        name = start[1]
-        if start[2]:
-            return name, start.start(), "", start.end()
-        if name in never_closed:
-            continue
-        end = _end_of(text, name, start.end(), is_leaf(name))
-        if end is not None:
-            return name, start.start(), text[start.end() : end.start()], end.end()
-        never_closed.add(name)
-    return None
-
-
-def _end_of(text: str, name: str, position: int, is_leaf: bool) -> re.Match[str] | None:
-    """Return the closing tag that belongs to an opening one: the first for a leaf, else the one that balances it."""
-    depth = 1
-    last = None
-    for tag in re.compile(rf"<(/?){re.escape(name)}{_ATTRIBUTES}(/?)>").finditer(text, position):
-        if tag[2]:
-            continue
-        depth += -1 if tag[1] else 1
-        last = tag if tag[1] else last
-        if tag[1] and (depth == 0 or is_leaf):
-            return tag
-    return last
 
 
 def _unescaped(text: str) -> str:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from urllib.parse import unquote
 
-from loopbench.protocol.redact import MARK, USERINFO, public_address, redact
+from loopbench.protocol.redact import MARK, USERINFO, public_address
 
 for _name, _value in {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -63,5 +63,5 @@ def reason(error: Exception, uri: str) -> str:
     password = userinfo.group()[:-1].partition(":")[2] if userinfo else ""
     for spelling in filter(None, (password, unquote(password))):
         text = text.replace(spelling, MARK)
-    text = redact(public_address(text))[:MAX_REASON]
+    text = public_address(text)[:MAX_REASON]
     return text if isinstance(error, ValueError | ConnectionError) and text else f"{type(error).__name__}: {text}"

@@ -1,0 +1,187 @@
+"""No reader of a model's text takes more steps than the text has characters, whatever is in it. Steps are counted, never timed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import dspy
+import pytest
+from dspy.utils.exceptions import AdapterParseError
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from loopbench.dspy_seam import chat_format
+from loopbench.loops.finish import StreamChunk, xml_tags
+from loopbench.loops.finish.output import JsonOutput
+from loopbench.loops.finish.partial import partial_json
+from loopbench.loops.finish.streaming import MAX_EACH, MIN_GROWTH, streamed
+from loopbench.loops.finish.xml_output import read_output
+from loopbench.metrics import abstention
+from loopbench.models.streaming import pieces
+from loopbench.protocol import SILENT, Chunk, NativeCall, Reply, WireError, run_sync
+
+# --- XML ---
+
+NODE = {"type": "object", "properties": {"a": {"$ref": "#/$defs/node"}, "b": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}
+NESTED = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "string"},
+        "b": {"type": "array", "items": {"type": "object", "properties": {"c": {"type": "integer"}, "a": {"type": "string"}}}},
+        "o": {"type": "object", "properties": {"a": {"type": "string"}, "x": {"type": ["number", "null"]}}},
+    },
+}
+SCHEMAS: list[Any] = [NESTED, {"type": "object", "properties": {"a": {"$ref": "#/$defs/node"}}, "$defs": {"node": NODE}}]
+PIECES = st.sampled_from(
+    [
+        "<a>",
+        "</a>",
+        "<b>",
+        "</b>",
+        "<o>",
+        "</o>",
+        "<item>",
+        "</item>",
+        "<c>",
+        "</c>",
+        "<a/>",
+        "<b\tx='1'>",
+        "<output>",
+        "</output>",
+        "x",
+        "<",
+    ]
+)
+
+
+class CountedTags(list[xml_tags.XmlTag]):
+    """Tags that count how often one is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        CountedTags.looks += 1
+        return super().__getitem__(place)
+
+
+def counted(text: str, names: Sequence[str], make: Any = xml_tags.XmlTags.of) -> xml_tags.XmlTags:
+    """Return the tags of a text as counted ones."""
+    found = make(text, names)
+    return xml_tags.XmlTags(found.text, CountedTags(found.tags), found.balanced, found.following, found.closing)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(PIECES, min_size=1, max_size=6), st.integers(1, 200), st.sampled_from(SCHEMAS))
+@example(["<b>", "<a>", "x", "</a>"], 200, NESTED)
+@example(["<o>", "<a>", "x", "</a>"], 200, NESTED)
+@example(["<item>", "<c>"], 200, NESTED)
+def test_no_tag_is_looked_at_more_than_four_times(units, times, schema):
+    text = f"<output>{''.join(units) * times}</output>"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(xml_tags.XmlTags, "of", counted)
+        CountedTags.looks = 0
+        with contextlib.suppress(WireError):  # nested too deep
+            read_output(text, schema)
+    assert CountedTags.looks <= 4 * (text.count("<") + 2)
+
+
+def test_a_reply_of_too_many_tags_is_refused_in_words():
+    text = f"<output>{'<a>x</a>' * (xml_tags.MAX_TAGS // 2)}</output>"
+    with pytest.raises(WireError, match="more than 200,000 tags"):
+        read_output(text, NESTED)
+
+
+@pytest.mark.parametrize("attributes", ['description="it\'s"', "a='1' b=\"2\"", "x", "href=/a/b", ""])
+def test_attributes_are_passed_over(attributes):
+    assert read_output(f"<output><a {attributes}>x</a></output>", NESTED) == ("", {"a": "x"})
+
+
+def test_what_begins_inside_of_an_attribute_is_a_tag():
+    assert read_output("<output><a x='<a>y</a></output>", NESTED) == ("", {"a": "y"})
+
+
+# --- DSPy's chat format ---
+
+
+class Plan(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
+    """State a plan."""
+
+    query: str = dspy.InputField()
+    steps: list[str] = dspy.OutputField()
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["{", "[", '"', "a", "{'a':", "[[ ## ", "\\", "1,"]), st.integers(1, 30_000))
+def test_values_are_repaired_only_if_they_are_short_and_flat(unit, times):
+    repaired: list[str] = []
+
+    def parse_value(text: str, annotation: Any) -> Any:
+        repaired.append(text)
+        raise ValueError("not repaired here")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(chat_format, "parse_value", parse_value)
+        patched.setattr(dspy.ChatAdapter, "parse", lambda self, signature, text: parse_value(text, None))
+        with pytest.raises((AdapterParseError, ValueError)):
+            chat_format.FORMAT.read(Plan, f"[[ ## steps ## ]]\n{unit * times}")
+    assert all(len(text) <= chat_format.MAX_REPAIRED for text in repaired)
+    assert all(max(text.count("{"), text.count("[")) <= 2 * chat_format.MAX_NESTED or unit == "[[ ## " for text in repaired)
+
+
+@pytest.mark.parametrize("annotation", [str | None, Any])
+def test_a_long_text_where_any_text_may_stand_is_kept(annotation):
+    signature = dspy.Signature("query -> answer").with_updated_fields("answer", type_=annotation)
+    prose = "It is so, because it was so before. " * 1000
+    assert chat_format.FORMAT.read(signature, f"[[ ## answer ## ]]\n{prose}")["answer"] == prose.strip()
+
+
+# --- streams, and what scorers read ---
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 150_000), st.sampled_from(["__finish__", "add"]))
+def test_a_streamed_call_is_read_in_time_that_grows_with_its_length(chars, name):
+    arguments = f'{{"answer": "{"x" * chars}"}}'
+    given_out: list[StreamChunk] = []
+    read: list[int] = []
+
+    def counting(text: str) -> Any:
+        read.append(len(text))
+        return partial_json(text)
+
+    async def chunks() -> AsyncIterator[Chunk]:
+        for chunk in pieces(Reply("", (NativeCall("1", name, arguments),))):
+            yield chunk
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("loopbench.loops.finish.streaming.partial_json", counting)
+        reply = run_sync(streamed(chunks(), JsonOutput.of(None), given_out.append, SILENT))
+    assert reply.calls[0].arguments == arguments
+    longer = [length for length in read if length > MAX_EACH]
+    assert all(after >= before * (1 + MIN_GROWTH) for before, after in pairwise(longer[:-1]))
+    assert sum(longer) <= (2 + 1 / MIN_GROWTH) * len(arguments)
+    if name == "__finish__":
+        assert given_out[-1].partial == {"answer": "x" * chars}
+    assert given_out[-1].done
+
+
+def test_an_abstention_is_looked_for_in_the_first_words_only(monkeypatch):
+    seen: list[int] = []
+
+    class Pattern:
+        def match(self, text: str) -> None:
+            seen.append(len(text))
+
+    monkeypatch.setattr(abstention, "_ABSTENTION", Pattern())
+    assert not abstention.is_abstention("-" * 5_000_000)
+    assert max(seen) <= 600
+
+
+@pytest.mark.parametrize("value", ["{s:e,'```json{':```", "[{s:e,'```json{':```]"])
+def test_a_value_on_which_the_repair_itself_fails_is_unreadable(value):
+    """json_repair 0.64 raises AssertionError; found by benchmarks/hostile_replies.py, block 77."""
+    with pytest.raises(AdapterParseError):
+        chat_format.FORMAT.read(Plan, f"[[ ## steps ## ]]\n{value}")
