@@ -168,7 +168,7 @@ def spoil(kind: str, reply: Reply) -> Reply:
 def spoiled_forms(kind: str, reply: Reply) -> Iterator[Reply]:
     """Yield the ways in which a kind spoils a reply, the usual one first: one may show in a format in which another does not."""
     if kind == "wire.empty":
-        yield replace(reply, text="", calls=(), finish_reason="stop")
+        yield emptied(kind, reply)
     elif not reply.calls:
         for text in _spoiled_texts(kind, reply.text):
             yield _cut_short(kind, replace(reply, text=text))
@@ -176,6 +176,11 @@ def spoiled_forms(kind: str, reply: Reply) -> Iterator[Reply]:
         for arguments in zip(*(_spoiled_texts(kind, call.arguments) for call in reply.calls), strict=True):
             calls = (replace(call, arguments=text) for call, text in zip(reply.calls, arguments, strict=True))
             yield _cut_short(kind, replace(reply, calls=tuple(calls)))
+
+
+def emptied(kind: str, reply: Reply) -> Reply:
+    """Return a reply of which a kind of fault leaves nothing."""
+    return _cut_short(kind, replace(reply, text="", calls=(), finish_reason="stop"))
 
 
 def _cut_short(kind: str, reply: Reply) -> Reply:
