@@ -24,7 +24,7 @@ def load_json(text: str | bytes, *, finite: bool = False) -> Any:
     try:
         return (_FINITE if finite else _ANY).decode(text)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("it is nested too deep") from None
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
