@@ -175,7 +175,10 @@ class Server:
                 failure = ContextOverflow(f"This model's maximum context length is exceeded: {failure}")
             return await self._fail(answer, served.tunnel, struck, failure)
         if isinstance(codec, ForeignCodec):
-            reply = _as_asked(codec, question, reply, spoiled=(struck or "").startswith("wire."))
+            sent = _as_asked(codec, question, reply, spoiled=(struck or "").startswith("wire."))
+            if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:
+                served.recount(reply.usage, sent.usage)
+            reply = sent
         return await answer.send(reply)
 
     def _next_id(self, trial: str | None) -> tuple[str, int]:
