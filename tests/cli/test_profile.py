@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +113,21 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(ran, tmp_path, argument
 def test_help_says_what_is_printed_and_what_is_written(loopbench):
     said = " ".join(loopbench("profile", "fit", "--help").out.split())
     assert "print the table only" in said
+
+
+def test_the_check_stands_in_table_file_json_and_show(ran):
+    fitted = ran("profile", "fit", "latest", "--out", "mine.toml")
+    assert "The run against the same loops under this profile, on 6 of its tasks, 1 repeat" in " ".join(fitted.out.split())
+    assert "# Checked: bare: calls" in Path("mine.toml").read_text()
+    assert "checked: bare: calls" in ran("profile", "show", "mine.toml").out
+    assert json.loads(ran("profile", "show", "mine.toml", "--json").out)["checked"]
+    check = json.loads(ran("profile", "fit", "latest", "--json").out)["check"]
+    assert (check["tasks"], check["problem"], check["off"]) == (6, "", False)
+    assert [gap["measure"] for gap in check["gaps"]] == ["calls", "accuracy", "errors"]
+
+
+def test_without_the_check_nothing_is_run(ran):
+    found = ran("profile", "fit", "latest", "--no-check", "--out", "mine.toml")
+    assert "The run against" not in found.out
+    assert "Checked" not in Path("mine.toml").read_text()
+    assert json.loads(ran("profile", "fit", "latest", "--no-check", "--json").out)["check"] is None

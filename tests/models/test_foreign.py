@@ -118,6 +118,7 @@ def test_calls_are_native_and_their_ids_unique_in_the_conversation():
     history = [
         {"role": "user", "content": "?"},
         {"role": "assistant", "tool_calls": [{"id": "call_0", "type": "function", "function": {"name": "add", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "0"},
     ]
     offered = [{"type": "function", "function": {"name": "add"}}]
     codec = foreign_codec(read_request({"model": "m", "messages": history, "tools": offered}))

@@ -239,6 +239,7 @@ def test_what_our_own_client_path_sends_is_read_as_the_request_that_was_meant():
             Message("tool", "2 [r:1]", call_id="call_0"),
             Message("tool", "no", call_id="call_1"),
             Message("assistant", "", calls[:1]),
+            Message("tool", "2", call_id="call_0"),
             Message("system", "Hurry."),
         ),
         tools,

@@ -49,7 +49,7 @@ def test_a_dropped_connection_gives_no_byte(stream):
         return await raw(server, BODY | {"stream": stream}), await failure(asking, stream=stream)
 
     got, raised = run(work, Book(any=struck("provider.dropped")))
-    assert got in (b"", b"<reset>")
+    assert got == b"<reset>"  # not the clean end that b"" would be
     assert type(raised) is openai.APIConnectionError
 
 
@@ -155,10 +155,28 @@ def test_a_spoiled_reply_is_not_repaired_on_its_way():
 
     async def work(server, asking):
         made = await asking.chat.completions.create(**BODY, tools=[SUBMIT], tool_choice="required")
-        return made.choices[0].message
+        return made.choices[0]
 
-    message = run(work, Book(any=served))
-    assert (message.content, message.tool_calls) == ("", None)
+    choice = run(work, Book(any=served))
+    assert (choice.message.content, choice.message.tool_calls, choice.finish_reason) == ("", None, "stop")
+    assert served.tunnel.faults[0].landed
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_empty_reply_does_not_say_that_it_has_calls(stream):
+    served = struck("wire.empty")
+    tools = specs(bench.Bench(bench.chain(1)))
+
+    async def work(server, asking):
+        made = await asking.chat.completions.create(**BODY, tools=tools, stream=stream)
+        return [chunk async for chunk in made] if stream else made
+
+    made = run(work, Book(any=served))
+    if stream:
+        assert not any(choice.delta.tool_calls or choice.delta.content for chunk in made for choice in chunk.choices)
+        assert made[-1].choices[0].finish_reason == "stop"
+    else:
+        assert (made.choices[0].message.tool_calls, made.choices[0].finish_reason) == (None, "stop")
     assert served.tunnel.faults[0].landed
 
 

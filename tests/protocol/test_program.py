@@ -170,8 +170,8 @@ def _state(instructions: Any, demos: Any) -> dict[str, Any]:
     [
         ("{", "p.json: invalid JSON"),
         ("[" * 100_000, "p.json: invalid JSON"),
-        (json.dumps({"react": _state("a", [{"b": float("nan")}])}), "p.json: invalid JSON: NaN is not a number"),
-        ('{"react": 1e999}', "p.json: invalid JSON: 1e999 is not a number"),
+        (json.dumps({"react": _state("a", [{"b": float("nan")}])}), "p.json: invalid JSON: NaN is not JSON"),
+        ('{"react": 1e999}', "p.json: invalid JSON: 1e999 is out of range"),
         ("[]", "p.json: not a program: expected a JSON object of predictors"),
         ("{}", "p.json: not a program: it holds no predictor"),
         ('{"metadata": {}, "loopbench": {}}', "p.json: not a program: it holds no predictor"),

@@ -9,15 +9,17 @@ from typing import Annotated
 
 import typer
 
+from loopbench.experiments.fit_profile.check import FitCheck, check_fit
 from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
-from loopbench.experiments.fit_profile.toml import remarks, to_toml
+from loopbench.experiments.fit_profile.toml import check_lines, remarks, to_toml
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Profile, load_profile
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import trials_folder
 from loopbench.text.table import Table
 
 from .console import out, say
-from .options import JsonOption, OptionGroup, RunChoice, Texts, with_options
+from .options import AllowOption, JsonOption, OptionGroup, RunChoice, Texts, with_options
+from .own_prints import own_prints_aside
 from .tables import print_table
 
 
@@ -32,6 +34,8 @@ class FitOptions(OptionGroup):
     """File to write the profile to; its name ends in .toml."""
     name: Annotated[str | None, IfAbsent("derived from the model")] = None
     """Name of the profile."""
+    check: bool = True
+    """Run the loops again under the profile, at most 400 trials each, and say how far calls, accuracy and errors are off."""
     force: bool = False
     """Overwrite the file."""
     alpha: float = 0.05
@@ -44,7 +48,7 @@ class ProfileChoice(OptionGroup):
 
 
 @with_options()
-def fit(choice: RunChoice, options: FitOptions, output: JsonOption) -> None:
+def fit(choice: RunChoice, options: FitOptions, code: AllowOption, output: JsonOption) -> None:
     """Estimate from a run's traces how often its model failed.
 
     Each kind of fault gets a rate per opportunity, with an interval.
@@ -52,21 +56,29 @@ def fit(choice: RunChoice, options: FitOptions, output: JsonOption) -> None:
     file = options.out
     if file is not None:
         _check_out(file, force=options.force)
+    folder = trials_folder(choice.folder)
     fitted = fit_run(
-        trials_folder(choice.folder),
+        folder,
         arms=options.arm,
         model=options.model,
         profile=options.profile,
         name=options.name,
         alpha=options.alpha,
     )
+    check: FitCheck | None = None
+    if options.check:
+        with own_prints_aside():
+            check = check_fit(folder, fitted, code.allow)
     if file is not None:
         with file.open("w" if options.force else "x", encoding="utf-8") as stream:
-            stream.write(to_toml(fitted))
+            stream.write(to_toml(fitted, () if check is None else check.lines()))
     if output.as_json:
-        print(json.dumps(fitted.as_dict(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps({**fitted.as_dict(), "check": check and check.as_dict()}, ensure_ascii=True, allow_nan=False))
     else:
         _print_fitted(fitted)
+        _print_check(check)
+    if check is not None and check.warning:
+        say(check.warning)
     if file is not None:
         say(f"wrote {file}; use it: loopbench compare --profile {file if len(file.parts) > 1 else f'./{file}'}")
 
@@ -75,11 +87,15 @@ def fit(choice: RunChoice, options: FitOptions, output: JsonOption) -> None:
 def show(choice: ProfileChoice, output: JsonOption) -> None:
     """Print a profile: its kinds of fault, what they mean, and how often they occur."""
     found = load_profile(choice.name)
-    said = remarks(Path(choice.name).read_text(encoding="utf-8")) if choice.name.endswith(".toml") else {}
+    text = Path(choice.name).read_text(encoding="utf-8") if choice.name.endswith(".toml") else ""
+    said, checked = remarks(text), check_lines(text)
     if output.as_json:
-        print(json.dumps({**found.model_dump(mode="json"), "digest": found.digest, "remarks": said}, ensure_ascii=True))
+        about = {"digest": found.digest, "remarks": said, "checked": checked}
+        print(json.dumps({**found.model_dump(mode="json"), **about}, ensure_ascii=True))
     else:
         _print_profile(found, said)
+        for line in checked:
+            print(f"checked: {line}")
 
 
 def _check_out(out: Path, *, force: bool) -> None:
@@ -101,6 +117,17 @@ def _print_fitted(fitted: FittedProfile) -> None:
     level = f"{100 * (1 - fitted.alpha):g} % interval"
     _print_rows(title, ("kind", "meaning", "rate per point", level, "struck of points", "note"), rows)
     _print_rest(fitted.profile, fitted.notes)
+
+
+def _print_check(check: FitCheck | None) -> None:
+    if check is None or check.problem:
+        return
+    rows = [
+        (gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.again:.2f}", gap.between, "OFF" if gap.is_off else "")
+        for gap in check.gaps
+    ]
+    title = f"The run against the same loops under this profile, on {check.size}"
+    _print_rows(title, ("loop", "per trial", "run", "profile", "difference", ""), rows)
 
 
 def _print_profile(found: Profile, said: dict[str, str]) -> None:

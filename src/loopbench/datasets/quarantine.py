@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
+from loopbench.protocol.file_json import DuplicateKeyError, load_json
+
 from .task import Suite, Task
 
 
@@ -18,9 +20,11 @@ def read_quarantine(file: Path) -> dict[str, str]:
 
     Raises OSError, and ValueError in one line that names the file for anything else than ids with a reason each.
     """
-    kind, load = ("JSON", json.loads) if file.suffix == ".json" else ("TOML", tomllib.loads)
+    kind, load = ("JSON", load_json) if file.suffix == ".json" else ("TOML", tomllib.loads)
     try:
         found = load(file.read_text(encoding="utf-8"))
+    except DuplicateKeyError as error:
+        raise ValueError(f"{file}: {error}") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
         raise ValueError(f"{file}: not {kind}: {error}") from None
     if not isinstance(found, dict):

@@ -6,15 +6,18 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import cache
 from ipaddress import ip_address
 from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit
 
 import dspy
 from dspy import lm15
+from dspy.clients._litellm import get_litellm
 from dspy.clients.backend_selection import select_backend
 from dspy.clients.engines import AsyncLiteLLMEngine
 from dspy.clients.engines.stream_guard import achecked_stream
@@ -210,6 +213,29 @@ def _forget_closed(held: dict[asyncio.AbstractEventLoop, Any]) -> None:
         del held[loop]
 
 
+class _WithoutMcp(AsyncLiteLLMEngine):  # type: ignore[misc]  # DSPy's engines have no types
+    """DSPy's engine for LiteLLM, without LiteLLM's gateway to MCP servers.
+
+    Since its handler was added, LiteLLM imports the package `mcp`, which it does not require, for every request with tools.
+    """
+
+    def _arguments(self, request: Any, *, streaming: bool = False) -> dict[str, Any]:
+        arguments: dict[str, Any] = super()._arguments(request, streaming=streaming)
+        return arguments | {_SKIP_MCP: True} if _knows_mcp() else arguments
+
+
+_SKIP_MCP = "_skip_mcp_handler"
+
+
+@cache
+def _knows_mcp() -> bool:
+    """Return whether this LiteLLM has the handler: one without it would send the switch to the provider."""
+    get_litellm(feature="LiteLLM engine")
+    helpers = importlib.import_module("litellm.litellm_core_utils.core_helpers")
+    inner = getattr(helpers, "filter_internal_params", dict)
+    return _SKIP_MCP not in inner({_SKIP_MCP: True})
+
+
 class LiteLLMClient:
     """LiteLLM, for the providers that lm15 lacks. It may leave extensions out of the body."""
 
@@ -218,7 +244,7 @@ class LiteLLMClient:
     def __init__(self, lm: Any, settings: Mapping[str, Any]) -> None:
         self.model = str(lm.model)
         self.provider: str | None = self.model.partition("/")[0]
-        self._engine = AsyncLiteLLMEngine(**settings)
+        self._engine = _WithoutMcp(**settings)
 
     async def complete(self, request: Any) -> Any:
         return await self._engine.complete(request)

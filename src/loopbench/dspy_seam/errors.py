@@ -54,6 +54,23 @@ def model_error(error: LMError) -> ModelError | BudgetExceeded:
     return ProviderError(message, kind, status=error.status, retry_after_s=wait_s)
 
 
+def missing_module(error: BaseException) -> ProviderError | None:
+    """Return the failure of a client that could not be imported whole; None for any other error.
+
+    LiteLLM imports what it needs with the request, and takes a missing module for a broken connection.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ImportError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return None
+    if isinstance(cause, ModuleNotFoundError) and cause.name:
+        said = f"it needs the module {cause.name!r}, which is not installed"
+    else:
+        said = " ".join(redact(str(cause)).split())
+    return ProviderError(f"the model's client cannot work on this machine: {said}", "setup")
+
+
 def _by_status(status: int | None) -> ProviderTrouble:
     """Return the kind by status: LiteLLM calls every unknown error a bad request, and keeps the status."""
     if status in (401, 402, 403):

@@ -18,7 +18,7 @@ from loopbench.protocol import CallDelta, Capabilities, Chunk, ModelError, Nativ
 from loopbench.protocol.redact import redact
 
 from .clients import Client, LocalClient, client_of
-from .errors import model_error
+from .errors import missing_module, model_error
 from .wire import Streamed, lm15_request, reply_of, uncached
 
 Extensions = Callable[[Request], Mapping[str, Any]]
@@ -78,6 +78,8 @@ class Lm15Model:
 
     def _told(self, error: Exception) -> Exception:
         """Return whatever a client raises as one of our errors."""
+        if not isinstance(error, ModelError) and (missing := missing_module(error)) is not None:
+            return missing
         match error:
             case ModelError():
                 return error

@@ -32,6 +32,9 @@ SURE, UNSURE = 0.9, 0.3
 """How confident a model says it is, where a format asks."""
 FLAKY_ATTEMPTS = 2
 
+MAX_BASE_CHARS = 61
+"""Characters of a tool's name that an invented one keeps: providers take names of 64."""
+
 CALLING = ("decide", "select")
 """Roles whose requests are answered by calls."""
 
@@ -157,7 +160,7 @@ def spoil(kind: str, reply: Reply) -> Reply:
     """Spoil a reply as a bad wire does: the raw arguments of its calls if it has any, else its text.
 
     Text beside calls is an aside: a design must not escape by having the model talk. A reply that is cut says so in its
-    `finish_reason`.
+    `finish_reason`; an empty one has ended of itself.
     """
     return next(spoiled_forms(kind, reply))
 
@@ -165,7 +168,7 @@ def spoil(kind: str, reply: Reply) -> Reply:
 def spoiled_forms(kind: str, reply: Reply) -> Iterator[Reply]:
     """Yield the ways in which a kind spoils a reply, the usual one first: one may show in a format in which another does not."""
     if kind == "wire.empty":
-        yield replace(reply, text="", calls=())
+        yield emptied(kind, reply)
     elif not reply.calls:
         for text in _spoiled_texts(kind, reply.text):
             yield _cut_short(kind, replace(reply, text=text))
@@ -173,6 +176,11 @@ def spoiled_forms(kind: str, reply: Reply) -> Iterator[Reply]:
         for arguments in zip(*(_spoiled_texts(kind, call.arguments) for call in reply.calls), strict=True):
             calls = (replace(call, arguments=text) for call, text in zip(reply.calls, arguments, strict=True))
             yield _cut_short(kind, replace(reply, calls=tuple(calls)))
+
+
+def emptied(kind: str, reply: Reply) -> Reply:
+    """Return a reply of which a kind of fault leaves nothing."""
+    return _cut_short(kind, replace(reply, text="", calls=(), finish_reason="stop"))
 
 
 def _cut_short(kind: str, reply: Reply) -> Reply:
@@ -226,7 +234,7 @@ def _confuse(kind: str, call: ToolCall, spec: ToolSpec | None) -> ToolCall:
     arguments = dict(call.arguments)
     names = [name for name in (spec.parameters.get("required", ()) if spec else ()) if name in arguments] or list(arguments)
     if kind == "decision.unknown_tool":
-        return ToolCall(f"{call.name}_v2", arguments)
+        return ToolCall(f"{call.name[:MAX_BASE_CHARS]}_v2", arguments)
     if kind == "decision.extra_argument":
         return ToolCall(call.name, arguments | {"verbose": True})
     if not names:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from loopbench.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Text, ToolCall, WireError
 
-from .faults import spoil, spoiled_forms
+from .faults import emptied, spoil, spoiled_forms
 
 _ANYWHERE = frozenset({"wire.empty"})
 """Kinds that a loop can tell in free text too: nothing has come."""
@@ -62,7 +62,7 @@ def spoiled_reply(kind: str, codec: Codec, move: Move | None, reply: Reply) -> S
             return SpoiledReply(form, False)
         if move is not None and _decision(read) == _decision(move):
             if unwritable(codec, move):
-                return SpoiledReply(spoil("wire.empty", reply), False)
+                return SpoiledReply(emptied(kind, reply), False)
             return SpoiledReply(form, form != reply)
     return SpoiledReply(spoil(kind, reply), False)
 

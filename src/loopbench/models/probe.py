@@ -138,7 +138,7 @@ async def _check(name: str, ask: Callable[[], Awaitable[Reply]], see: Callable[[
     try:
         reply = await ask()
     except ModelError as error:
-        if isinstance(error, ProviderError) and error.kind == "auth":
+        if isinstance(error, ProviderError) and error.kind in ("auth", "setup"):
             raise _Stopped(str(error)) from None
         seconds = clock() - began
         if isinstance(error, ProviderError) and error.is_transient:

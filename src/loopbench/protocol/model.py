@@ -118,7 +118,8 @@ class ModelError(Exception):
     """A request that got no reply."""
 
 
-ProviderTrouble = Literal["rate_limit", "server", "timeout", "connection", "auth", "refused", "bad_request"]
+ProviderTrouble = Literal["rate_limit", "server", "timeout", "connection", "auth", "setup", "refused", "bad_request"]
+"""`setup`: the client on this machine lacks something, and no provider was asked."""
 
 
 class ProviderError(ModelError):
@@ -144,6 +145,11 @@ class ProviderError(ModelError):
         self.retry_after_s = retry_after_s
         self.injected = injected
         self.failed_attempts = failed_attempts
+
+    @property
+    def hits_every_request(self) -> bool:
+        """Whether any other request would have failed as well, now or until someone mends it."""
+        return self.is_transient or self.kind in ("auth", "setup")
 
     @property
     def is_transient(self) -> bool:

@@ -8,7 +8,6 @@ others use their own wire format, for which this module has the parts: a convers
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from .chat import Message, MessageRole, NativeCall, Reply
 from .digest import digest
+from .file_json import DuplicateKeyError, load_json
 from .names import nearest
 
 Demo = Mapping[str, Any]
@@ -265,8 +265,10 @@ def read_program(path: str | Path) -> SavedProgram:
     Raises ValueError, in one line that names file and field, and OSError.
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
-    except (ValueError, RecursionError) as error:
+        data = load_json(Path(path).read_text(encoding="utf-8"), finite=True)
+    except DuplicateKeyError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except ValueError as error:
         raise ValueError(f"{path}: invalid JSON: {error}") from None
     if not isinstance(data, dict):
         raise ValueError(f"{path}: not a program: expected a JSON object of predictors")
@@ -277,14 +279,6 @@ def read_program(path: str | Path) -> SavedProgram:
     if not state:
         raise ValueError(f"{path}: not a program: it holds no predictor")
     return SavedProgram(state, about)
-
-
-def _finite(text: str) -> float:
-    """Read a number. Raises ValueError for NaN and infinity, of which no digest can be made."""
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is not a number")
-    return number
 
 
 def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:

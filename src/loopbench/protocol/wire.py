@@ -78,11 +78,13 @@ def read_call(call: NativeCall) -> ToolCall:
     return ToolCall(call.name, arguments, call.id)
 
 
-def _no_constant(name: str) -> Any:
+def refuse_constant(name: str) -> Any:
+    """Refuse NaN and infinity. Raises ValueError."""
     raise ValueError(f"{name} is not JSON")
 
 
-def _finite(text: str) -> float:
+def finite_number(text: str) -> float:
+    """Read a number that a float can hold. Raises ValueError."""
     value = float(text)
     if math.isinf(value):
         raise ValueError(f"{text} is out of range")
@@ -90,4 +92,4 @@ def _finite(text: str) -> float:
 
 
 _ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite_number)

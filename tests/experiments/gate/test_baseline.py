@@ -286,8 +286,8 @@ def test_a_bad_field_is_named(text, tmp_path, path, to, why):
 def test_names_that_stand_twice_and_numbers_that_are_none_are_refused(text, tmp_path):
     """As a merge gone wrong leaves them."""
     line = next(line for line in text.splitlines() if line.startswith('    "arithmetic-0001"'))
-    bad(tmp_path / "b.json", text.replace(line, f"{line}\n{line}", 1), "'arithmetic-0001' is a duplicate")
-    bad(tmp_path / "b.json", text.replace('"seed": 0', '"seed": NaN'), "NaN is not a number in JSON")
+    bad(tmp_path / "b.json", text.replace(line, f"{line}\n{line}", 1), "duplicate key 'arithmetic-0001'")
+    bad(tmp_path / "b.json", text.replace('"seed": 0', '"seed": NaN'), "NaN is not JSON")
     bad(tmp_path / "b.json", f"<<<<<<< HEAD\n{text}", "not a baseline: Expecting value")
 
 

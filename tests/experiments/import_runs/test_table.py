@@ -231,7 +231,7 @@ def test_what_is_wrong_is_said_with_its_line(kit, text, said):
         ('{"task": "x", "score": 1, "steps": true}', "line 1: steps is not a number: True"),
         ('{"task": "x", "score": Infinity}', "line 1: the score is not a plausible number: inf"),
         ('{"task": "x", "score": 1, "steps": 1' + "0" * 400 + "}", "line 1: steps is not a plausible number"),
-        ("[" * 100_000, "line 1: nested too deep"),
+        ("[" * 100_000, "line 1: it is nested too deep"),
     ],
 )
 def test_what_is_wrong_in_json_lines_is_said_with_its_line(kit, text, said):

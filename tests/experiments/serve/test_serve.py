@@ -140,6 +140,25 @@ def make_suite(*tasks: Task, environment: Any = None) -> Suite:
     return Suite("tiny", "1", tasks or (make_task("t1", "Twice 21?", 21),), lambda _: world)
 
 
+def test_the_tokens_of_a_trial_are_those_of_the_replies_that_were_sent():
+    """A reply that the request cuts short, or forces into a schema, has cost what came of it."""
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        spent = []
+        async with client(plain, "t1") as asking:
+            wants = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {}}}}
+            for more in ({}, {"max_tokens": 3}, {"response_format": wants}):
+                question: Any = [{"role": "user", "content": entry["question"]}]
+                made: Any = await asking.chat.completions.create(model="scripted", messages=question, tools=entry["tools"], **more)
+                spent.append(made.usage.completion_tokens)
+        return spent, (await plain.get("/t/t1")).json()["output_tokens"]
+
+    spent, counted = serve(make_suite(), work)
+    assert spent[1] == 3 < spent[0]
+    assert counted == sum(spent)
+
+
 @pytest.mark.parametrize(
     ("told", "answer"), [("42", "42"), ("42.0", "42"), ('"42"', "42"), ("43", "43"), ("[1]", "[1]"), ("much", "much")]
 )

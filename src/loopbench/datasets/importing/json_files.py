@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from loopbench.protocol.wire import from_json
+from loopbench.protocol.file_json import DuplicateKeyError, load_json
 
 from .textfile import BOM, TextFile
 
@@ -80,7 +80,9 @@ def check_limit(importer: str, limit: int | None) -> None:
 def json_value(text: str) -> Any:
     """Read strict JSON of bounded depth, whose text UTF-8 can encode. Raises ValueError, which says why and where in the text."""
     try:
-        value = from_json(text)
+        value = load_json(text, finite=True)
+    except DuplicateKeyError:
+        raise
     except json.JSONDecodeError as error:
         of = f" of its line {error.lineno}" if error.lineno > 1 else ""  # a bare line would be taken for the file's
         raise ValueError(f"not JSON ({error.msg.removesuffix(' at')} at character {error.colno}{of})") from None

@@ -88,7 +88,7 @@ _PROVIDER = {
     "timeout": "provider.timeout",
     "connection": "provider.dropped",
 }
-SETTLED = ("provider.refused", "provider.auth", "provider.bad_request", "context_overflow", "provider")
+SETTLED = ("provider.refused", "provider.auth", "provider.setup", "provider.bad_request", "context_overflow", "provider")
 """Permanent failures: the request fails however often it is sent."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopbench.models.profiles import FAULT_KINDS
@@ -12,12 +12,16 @@ from .estimates import RateEstimate
 from .fit import FittedProfile
 
 
-def to_toml(fitted: FittedProfile) -> str:
-    """Return a profile file for `load_profile`, with the origin of each value in a comment."""
+def to_toml(fitted: FittedProfile, checked: Sequence[str] = ()) -> str:
+    """Return a profile file for `load_profile`, with the origin of each value in a comment.
+
+    `checked`: what came of holding the profile against its run, line by line.
+    """
     profile, notes = fitted.profile, fitted.notes
     lines = [
         _comment(f"Fitted by `loopbench profile fit` to {fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"),
         _comment(f"In brackets: {100 * (1 - fitted.alpha):g} % intervals, clustered by task. Rates are per point reached."),
+        *(_comment(f"{_CHECKED}{line}") for line in checked),
         _assigned("name", profile.name),
         _assigned("description", profile.description),
         _assigned("forget", profile.forget, notes),
@@ -76,9 +80,16 @@ def _comment(text: str) -> str:
     return "# " + "".join(char if char.isprintable() else " " for char in text)
 
 
+_CHECKED = "Checked: "
 _REMARK = re.compile(r'^(?:# )?"([a-z_.]+)"(?:: | = [^#]*# )(.*)$', re.MULTILINE)
 
 
 def remarks(text: str) -> dict[str, str]:
     """Return kind of fault → remark on its rate in a fitted profile's file."""
     return {kind: remark for kind, remark in _REMARK.findall(text) if kind in FAULT_KINDS}
+
+
+def check_lines(text: str) -> list[str]:
+    """Return what a fitted profile's file says of its check against the run, line by line."""
+    begin = f"# {_CHECKED}"
+    return [line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)]

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -22,6 +22,7 @@ from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.digest import digest
+from loopbench.protocol.file_json import load_json
 from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.new_manifest import package_version
 from loopbench.runs.store.files import RunError
@@ -333,8 +334,8 @@ def read_baseline(path: Path) -> Baseline:
     """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError."""
     text = path.read_bytes()
     try:
-        data = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
-    except (ValueError, RecursionError) as error:
+        data = load_json(text.decode("utf-8"), finite=True)
+    except ValueError as error:
         raise ValueError(f"{path}: not a baseline: {error}") from None
     if not isinstance(data, dict) or "loopbench_baseline" not in data:
         raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
@@ -348,19 +349,6 @@ def read_baseline(path: Path) -> Baseline:
     reason = first["msg"].removeprefix("Value error, ")
     value = f", got {_short(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
     raise ValueError(" ".join(f"{path}: {field}{': ' * bool(field)}{reason}{value}".split()))
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
-def _unique_names(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object; a duplicate name, such as a bad merge leaves, raises ValueError instead of being dropped."""
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is a duplicate")
-    return data
 
 
 def _short(value: Any) -> str:

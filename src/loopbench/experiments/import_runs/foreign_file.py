@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
+
+from loopbench.protocol.file_json import DuplicateKeyError, load_json
 
 from .zip_file import ZipArchive
 
@@ -27,11 +28,8 @@ def open_file(path: Path) -> BufferedReader:
 
 
 def parse_json(text: bytes | str) -> Any:
-    """Parse one JSON value. Raises ValueError, also for a value that is nested too deep."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
+    """Parse one JSON value. Raises ValueError, also for a value that is nested too deep and for a duplicate key."""
+    return load_json(text)
 
 
 class ForeignFile:
@@ -71,6 +69,8 @@ class ForeignFile:
         raw = self.content()
         try:
             data = parse_json(raw)
+        except DuplicateKeyError:
+            raise
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
         if not isinstance(data, dict):
@@ -79,10 +79,15 @@ class ForeignFile:
 
     @cached_property
     def top_level(self) -> Mapping[str, Any]:
-        """The JSON object for recognizing a format; empty if the file is an archive, a file of rows, or something else."""
+        """The JSON object for recognizing a format; empty if the file is an archive, a file of rows, or something else.
+
+        Raises DuplicateKeyError.
+        """
         if self.is_zip or self.suffix in ROWS:
             return {}
         try:
             return self.json_object
+        except DuplicateKeyError:
+            raise
         except ValueError:
             return {}

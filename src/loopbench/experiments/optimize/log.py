@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.file_json import load_json
 from loopbench.runs.store.files import RunError, append_whole, open_repaired
 from loopbench.runs.store.journal import MAX_UNSYNCED, MAX_UNSYNCED_S
 
@@ -57,8 +58,8 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
         raise RunError(f"{path}: {error.strerror}") from None
     for number, line in enumerate(raw[: raw.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            data = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            data = load_json(line)
+        except ValueError as error:
             raise RunError(f"{path}:{number}: not a line of a log: {error}") from None
         if not isinstance(data, dict):
             raise RunError(f"{path}:{number}: not a line of a log: it must be a JSON object")

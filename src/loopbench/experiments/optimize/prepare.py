@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from loopbench.experiments.optimize.optimizer import Optimizer, optimizer_named
 from loopbench.experiments.optimize.splits import Splits, split
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Model, Optimizable
+from loopbench.protocol.file_json import load_json
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
@@ -67,7 +67,7 @@ class DesignSearch:
         """Read the end of the search. Raises RunError if it has not ended, or its file is unreadable."""
         path = self.folder / ENDED
         try:
-            return SearchEnd.from_json(json.loads(path.read_text(encoding="utf-8")))
+            return SearchEnd.from_json(load_json(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 

@@ -23,6 +23,7 @@ from loopbench.experiments.optimize.prepare import DesignSearch, Optimization, d
 from loopbench.models.metering import Meter
 from loopbench.models.real import RealModel
 from loopbench.protocol import Program
+from loopbench.protocol.file_json import load_json
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
 from loopbench.runs.engine.job import budget_of
@@ -224,7 +225,7 @@ def _final_candidate(design: DesignSearch) -> Candidate:
     """Read the final candidate of a design. Raises RunError."""
     path = design.folder / CANDIDATES
     try:
-        items = json.loads(path.read_text(encoding="utf-8"))
+        items = load_json(path.read_text(encoding="utf-8"))
         item = items[design.ended().chosen]
         own = design.arm.loop.predictors  # type: ignore[attr-defined]  # checked when it was looked up
         program: Program = {

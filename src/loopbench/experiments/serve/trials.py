@@ -62,7 +62,8 @@ class SuiteTrial:
         self.truth: dict[str, Truth] = {}
         script = script_of(task, self.truth, profile, seed, key.repeat, self.toolbox)
         self.own_tools = ForeignResults(self.tunnel)
-        self.served = ServedTrial(_TrialModel(Scripted(script, self.tunnel), self), self.tunnel, {}, self.toolbox.names)
+        model = _TrialModel(Scripted(script, self.tunnel), self)
+        self.served = ServedTrial(model, self.tunnel, {}, self.toolbox.names, self.recount)
         self.replayed: Mapping[str, Replayed] | None = None
         self.model_calls = self.replies = 0
         self.tool_calls = 0
@@ -95,6 +96,9 @@ class SuiteTrial:
         self.replies += reply is not None
         if reply is not None and reply.usage is not None:
             self.usage += reply.usage
+
+    def recount(self, given: Usage, sent: Usage) -> None:
+        self.usage = replace(self.usage, output_tokens=self.usage.output_tokens - given.output_tokens + sent.output_tokens)
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         self.tool_calls += 1

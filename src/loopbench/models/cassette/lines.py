@@ -20,8 +20,8 @@ from loopbench.models.tunnel import ReplyEffects
 from loopbench.protocol import Capabilities, ContextOverflow, ModelError, ProviderError, Reply
 from loopbench.protocol.chat import MessageRole
 from loopbench.protocol.digest import digest
+from loopbench.protocol.file_json import load_json
 from loopbench.protocol.model import ProviderTrouble
-from loopbench.protocol.wire import from_json
 
 from .canonical import MAX_DEPTH
 from .fields import as_json, read_as
@@ -52,7 +52,7 @@ def encode(value: Mapping[str, Any]) -> bytes:
 
 def decode(line: bytes) -> dict[str, Any]:
     """Read one line. Raises ValueError for what is not a JSON object, or nested too deep."""
-    value = from_json(line.decode("utf-8"))
+    value = load_json(line.decode("utf-8"), finite=True)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     _check_depth(value, MAX_DEPTH + _ENVELOPE)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import socket
+import struct
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -15,6 +17,8 @@ from ..wires.chat import ChatRequest, chunks, completion
 from .bodies import json_bytes
 
 SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+_NO_LINGER = struct.pack("ii", 1, 0)
+"""SO_LINGER on, for no time: closing throws away what was not sent and resets the connection (socket(7), tcp(7))."""
 _LAST_EVENT = b"data: [DONE]\n\n"
 _BROKEN_OFF = Reply("Let me think about this.")
 """What a reply that never comes begins with: nothing in it is of use to the loop."""
@@ -28,11 +32,13 @@ class ChatAnswer:
     asked: ChatRequest
     id: str
     created: int
+    headers: Mapping[str, str]
+    """Headers of any answer with status 200."""
 
     async def send(self, reply: Reply) -> web.StreamResponse:
         """Send a reply, as a stream if that is what the request asks for."""
         if not self.asked.stream:
-            return web.Response(body=self._body(reply), content_type="application/json")
+            return web.Response(body=self._body(reply), content_type="application/json", headers=self.headers)
         return await self._stream(*self._events(reply, self.asked.include_usage), _LAST_EVENT)
 
     async def cut(self) -> web.StreamResponse:
@@ -42,7 +48,8 @@ class ChatAnswer:
             response = await self._stream(first, second[: len(second) // 2])
         else:
             whole = self._body(_BROKEN_OFF)
-            response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(whole))})
+            size = {"Content-Type": "application/json", "Content-Length": str(len(whole))}
+            response = web.StreamResponse(headers={**self.headers, **size})
             await response.prepare(self.http)
             await response.write(whole[: len(whole) // 2])
         if self.http.transport is not None:
@@ -54,13 +61,17 @@ class ChatAnswer:
         whole = self._body(_BROKEN_OFF)
         half = whole[: len(whole) // 2]
         if not self.asked.stream:
-            return web.Response(body=half, content_type="application/json")
+            return web.Response(body=half, content_type="application/json", headers=self.headers)
         return await self._stream(b"data: " + half + b"\n\n", _LAST_EVENT)
 
     def drop(self) -> web.StreamResponse:
-        """Send nothing at all, and reset the connection."""
-        if isinstance(self.http.transport, asyncio.WriteTransport):
-            self.http.transport.abort()
+        """Send nothing at all, and reset the connection: the client sees an error (RST), not the end of a stream (FIN)."""
+        transport = self.http.transport
+        if isinstance(transport, asyncio.WriteTransport):
+            connection = transport.get_extra_info("socket")
+            if connection is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            transport.abort()
         return web.Response()
 
     def _body(self, reply: Reply) -> bytes:
@@ -71,7 +82,7 @@ class ChatAnswer:
             yield b"data: " + json_bytes(chunk) + b"\n\n"
 
     async def _stream(self, *events: bytes) -> web.StreamResponse:
-        response = web.StreamResponse(headers=SSE)
+        response = web.StreamResponse(headers={**self.headers, **SSE})
         await response.prepare(self.http)
         for event in events:
             await response.write(event)

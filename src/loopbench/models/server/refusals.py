@@ -12,6 +12,7 @@ from loopbench.protocol import ContextOverflow, ModelError, ProviderError
 
 from ..wires.chat import error_body
 from .bodies import json_response
+from .limits import refusal_headers
 
 RETRY_AFTER_S = 1
 MAX_SHOWN = 200
@@ -52,7 +53,7 @@ def refusal_of(error: ModelError) -> Refusal:
     match error.kind:
         case "rate_limit":
             after = RETRY_AFTER_S if error.retry_after_s is None else error.retry_after_s
-            return Refusal(429, message, "requests", code="rate_limit_exceeded", headers={"Retry-After": f"{after:g}"})
+            return Refusal(429, message, "requests", code="rate_limit_exceeded", headers=refusal_headers(after))
         case "refused":
             return Refusal(400, message, param="tool_choice", code="unsupported_parameter")
         case "bad_request":

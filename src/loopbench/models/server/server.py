@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from loopbench.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply
+from loopbench.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply, Request
 
 from ..scripted import Scripted
 from ..tokens import estimate_usage
@@ -30,6 +30,7 @@ from .answers import ChatAnswer
 from .bodies import MAX_BODY_BYTES, json_response, read_json
 from .connections import HttpServer, logger
 from .foreign import ForeignCodec, foreign_codec
+from .limits import room_headers, within_limits
 from .refusals import MAX_SHOWN, Refusal, line_of, no_model, no_page, refusal_of, wrong_method
 from .trials import More, OwnRequest, ServedTrial, Trials, UnknownModel, WrongMethod
 
@@ -161,7 +162,7 @@ class Server:
             raise Refusal(404, line_of(error), code="trial_not_found") from None
         codec = _codec(asked, served)
         question = replace(asked.request, codec=codec)
-        answer = ChatAnswer(request, asked, *self._next_id(trial))
+        answer = ChatAnswer(request, asked, *self._next_id(trial), room_headers(question))
         failure: ModelError | None = None
         try:
             reply = await served.model.complete(question)
@@ -173,8 +174,11 @@ class Server:
             if isinstance(failure, ContextOverflow) and isinstance(codec, ForeignCodec):  # clients look for these words
                 failure = ContextOverflow(f"This model's maximum context length is exceeded: {failure}")
             return await self._fail(answer, served.tunnel, struck, failure)
-        if isinstance(codec, ForeignCodec) and not (struck or "").startswith("wire."):
-            reply = _constrained(codec, reply)
+        if isinstance(codec, ForeignCodec):
+            sent = _as_asked(codec, question, reply, spoiled=(struck or "").startswith("wire."))
+            if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:
+                served.recount(reply.usage, sent.usage)
+            reply = sent
         return await answer.send(reply)
 
     def _next_id(self, trial: str | None) -> tuple[str, int]:
@@ -222,8 +226,9 @@ def _task_tools(served: ServedTrial) -> Collection[str]:
     return tuple(served.model.script.tools) if isinstance(served.model, Scripted) else ()
 
 
-def _constrained(codec: ForeignCodec, reply: Reply) -> Reply:
-    made = codec.constrained(reply)
-    if made is reply or reply.usage is None:
-        return made
-    return replace(made, usage=estimate_usage(reply.usage.input_tokens, made))
+def _as_asked(codec: ForeignCodec, question: Request, reply: Reply, *, spoiled: bool) -> Reply:
+    """Return the reply as constrained decoding and the request's limits leave it; what the wire has spoiled is not repaired."""
+    made = reply if spoiled else codec.constrained(reply)
+    if made is not reply and reply.usage is not None:
+        made = replace(made, usage=estimate_usage(reply.usage.input_tokens, made))
+    return within_limits(made, question.sampling)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from loopbench.protocol import Codec, Model
+from loopbench.protocol import Codec, Model, Usage
 
 from ..tunnel import Tunnel
 from ..wires.chat import ChatRequest
@@ -22,6 +22,8 @@ class ServedTrial:
     """Codecs by the name that the client's metadata gives."""
     task_tools: Collection[str] | None = None
     """Names of the tools that the task is solved with; None: those of a scripted model's script."""
+    recount: Callable[[Usage, Usage], None] | None = None
+    """Takes the usage of a reply as the model gave it, and as it was sent, where the request made it another."""
 
 
 class Trials(Protocol):

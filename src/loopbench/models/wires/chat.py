@@ -17,9 +17,13 @@ from loopbench.protocol.wire import from_json, to_json
 
 from ..streaming import pieces
 from .fields import (
+    MAX_NAME_CHARS,
     BadRequest,
+    bounded_text,
     check_depth,
+    filled_list,
     invalid_value,
+    name_field,
     optional,
     optional_list,
     optional_number,
@@ -27,9 +31,14 @@ from .fields import (
     required_text,
     wrong_type,
 )
+from .history_rules import check_history
+from .schema_rules import function_problem, reply_problem
 
 MAX_MESSAGES = 10_000
-MAX_TOOLS = 1_024
+MAX_TOOLS = 128
+MAX_CALLS = 1_024
+"""Calls in one message."""
+MAX_CALL_ID_CHARS = 40
 MAX_METADATA, MAX_KEY_CHARS, MAX_VALUE_CHARS = 16, 64, 512
 """Pairs, and characters of each key and value, as OpenAI has them."""
 MAX_STOPS = 4
@@ -60,13 +69,15 @@ def read_request(body: Any) -> ChatRequest:
     if not isinstance(body, dict):
         raise BadRequest("We could not parse the JSON body of your request: expected a JSON object.")
     check_depth(body)
+    _check_names(body)
     for legacy in ("functions", "function_call"):
         if body.get(legacy) is not None:
             said = f"Unsupported parameter: '{legacy}' is not supported. Use 'tools' instead."
             raise BadRequest(said, legacy, "unsupported_parameter")
     model = required_text(body, "model")
-    messages = tuple(_message(item, f"messages[{place}]") for place, item in enumerate(_messages(body)))
-    tools = tuple(_tool(item, f"tools[{place}]") for place, item in enumerate(optional_list(body, "tools", MAX_TOOLS)))
+    messages = tuple(_message(item, place) for place, item in enumerate(_messages(body)))
+    check_history(messages)
+    tools = _tools(body)
     if (optional_number(body, "n", 1, 128, whole=True) or 1) != 1:
         raise BadRequest("Invalid value for 'n': only 1 choice is supported.", "n", "unsupported_value")
     metadata = _metadata(body)
@@ -74,9 +85,9 @@ def read_request(body: Any) -> ChatRequest:
         messages,
         tools,
         _tool_choice(body, tools),
-        _response_schema(body),
+        _response_schema(body, messages),
         _sampling(body),
-        optional(body, "parallel_tool_calls", bool) is not False,
+        _parallel_calls(body, tools),
         role=_role(metadata),
         scope=metadata.get("scope", ""),
         examples=_examples(metadata, len(messages)),
@@ -89,13 +100,30 @@ def read_request(body: Any) -> ChatRequest:
     return ChatRequest(request, model, stream, include_usage, metadata)
 
 
+_FIELDS = frozenset(
+    {
+        "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens",
+        "messages", "metadata", "modalities", "model", "moderation", "n", "parallel_tool_calls", "prediction", "presence_penalty",
+        "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning_effort", "response_format",
+        "safety_identifier", "seed", "service_tier", "stop", "store", "stream", "stream_options", "temperature", "tool_choice",
+        "tools", "top_logprobs", "top_p", "user", "verbosity", "web_search_options",
+    }
+)  # fmt: skip
+"""Fields of CreateChatCompletionRequest in OpenAI's specification (github.com/openai/openai-openapi, 2.3.0)."""
+
+
+def _check_names(body: Mapping[str, Any]) -> None:
+    """Check that the body has no field but OpenAI's."""
+    unknown = sorted(body.keys() - _FIELDS)
+    if unknown:
+        plural = "s" if len(unknown) > 1 else ""
+        shown = ", ".join(name[:MAX_NAME_CHARS] for name in unknown[:MAX_STOPS])
+        raise BadRequest(f"Unrecognized request argument{plural} supplied: {shown}")
+
+
 def _messages(body: Mapping[str, Any]) -> list[Any]:
     required(body.get("messages"), list, "messages")
-    messages = optional_list(body, "messages", MAX_MESSAGES)
-    if not messages:
-        said = "Expected an array with minimum length 1, but got an empty array instead."
-        raise BadRequest(f"Invalid 'messages': empty array. {said}", "messages", "empty_array")
-    return messages
+    return filled_list(body, "messages", MAX_MESSAGES)
 
 
 _ROLES: Mapping[str, MessageRole] = {
@@ -107,33 +135,39 @@ _ROLES: Mapping[str, MessageRole] = {
 }
 
 
-def _message(item: Any, where: str) -> Message:
+def _message(item: Any, place: int) -> Message:
+    where = f"messages[{place}]"
     data = required(item, dict, where)
     said = required_text(data, "role", f"{where}.role")
     role = _ROLES.get(said)
     if role is None:
         known = ", ".join(f"'{name}'" for name in _ROLES)
         raise invalid_value(f"{where}.role", f"Invalid value: '{said[:64]}'. Supported values are: {known}.")
-    content = _content(data.get("content"), role, f"{where}.content")
+    calls = filled_list(data, "tool_calls", MAX_CALLS, f"{where}.tool_calls") if role == "assistant" else ()
+    if data.get("content") is None and not calls:
+        raise BadRequest("Invalid value for 'content': expected a string, got null.", f"messages.[{place}].content")
+    content = _content(data, f"{where}.content")
     if role == "tool":
-        return Message(role, content, call_id=required_text(data, "tool_call_id", f"{where}.tool_call_id"))
-    if role != "assistant":
-        return Message(role, content)
-    calls = optional_list(data, "tool_calls", MAX_TOOLS, f"{where}.tool_calls")
-    return Message(role, content, tuple(_call(call, f"{where}.tool_calls[{place}]") for place, call in enumerate(calls)))
+        return Message(role, content, call_id=_answered_id(data, place))
+    return Message(role, content, tuple(_call(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(calls)))
 
 
-def _content(content: Any, role: MessageRole, where: str) -> str:
-    """Return the text of a message, its parts joined; an assistant may have said nothing."""
-    if content is None and role == "assistant":
-        return ""
-    if content is None:
-        raise BadRequest(f"Invalid value for '{where}': expected a string, got null.", where, "invalid_type")
+def _answered_id(data: Mapping[str, Any], place: int) -> str:
+    if data.get("tool_call_id") is None:
+        said = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
+        raise BadRequest(said, f"messages.[{place}].tool_call_id")
+    return bounded_text(data, "tool_call_id", MAX_CALL_ID_CHARS, f"messages[{place}].tool_call_id")
+
+
+def _content(data: Mapping[str, Any], where: str) -> str:
+    """Return the text of a message, its parts joined; empty for null."""
+    content = data.get("content")
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
+    if content is not None and not isinstance(content, list):
         raise wrong_type(where, "a string or an array of parts", content)
-    return "".join(_part(part, f"{where}[{place}]") for place, part in enumerate(content))
+    parts = filled_list(data, "content", MAX_MESSAGES, where)
+    return "".join(_part(part, f"{where}[{place}]") for place, part in enumerate(parts))
 
 
 def _part(part: Any, where: str) -> str:
@@ -147,11 +181,11 @@ def _part(part: Any, where: str) -> str:
 
 def _call(item: Any, where: str) -> NativeCall:
     data = required(item, dict, where)
-    if data.get("type", "function") != "function":
-        raise invalid_value(f"{where}.type", f"Invalid value for '{where}.type': only 'function' is supported.")
+    call_id = bounded_text(data, "id", MAX_CALL_ID_CHARS, f"{where}.id")
+    _check_type(data, where)
     function, name = _function(data, where)
-    arguments = optional(function, "arguments", str, f"{where}.function.arguments") or ""
-    return NativeCall(required_text(data, "id", f"{where}.id"), name, _normalized(arguments))
+    arguments = required(function.get("arguments"), str, f"{where}.function.arguments")
+    return NativeCall(call_id, name, _normalized(arguments))
 
 
 def _normalized(arguments: str) -> str:
@@ -168,28 +202,56 @@ def _normalized(arguments: str) -> str:
 def _function(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], str]:
     """Return the function of a tool, a call or a choice, and its name."""
     function = required(data.get("function"), dict, f"{where}.function")
-    return function, required_text(function, "name", f"{where}.function.name")
+    return function, name_field(function, f"{where}.function.name")
+
+
+def _check_type(data: Mapping[str, Any], where: str) -> None:
+    kind = required_text(data, "type", f"{where}.type")
+    if kind != "function":
+        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: 'function'.")
+
+
+def _tools(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
+    tools: dict[str, ToolSpec] = {}
+    for place, item in enumerate(filled_list(body, "tools", MAX_TOOLS)):
+        tool = _tool(item, f"tools[{place}]")
+        if tool.name in tools:
+            where = f"tools[{place}].function.name"
+            raise invalid_value(where, f"Invalid '{where}': tool names must be unique, and '{tool.name}' is given twice.")
+        tools[tool.name] = tool
+    return tuple(tools.values())
 
 
 def _tool(item: Any, where: str) -> ToolSpec:
     data = required(item, dict, where)
-    kind = required_text(data, "type", f"{where}.type")
-    if kind != "function":
-        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: 'function'.")
+    _check_type(data, where)
     function, name = _function(data, where)
     description = optional(function, "description", str, f"{where}.function.description") or ""
-    return ToolSpec(name, description, optional(function, "parameters", dict, f"{where}.function.parameters") or {})
+    strict = bool(optional(function, "strict", bool, f"{where}.function.strict"))
+    parameters = optional(function, "parameters", dict, f"{where}.function.parameters")
+    if parameters is not None and (problem := function_problem(parameters, strict=strict)):
+        said = f"Invalid schema for function '{name}': {problem}."
+        raise BadRequest(said, f"{where}.function.parameters", "invalid_function_parameters")
+    return ToolSpec(name, description, parameters or {})
+
+
+def _parallel_calls(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> bool:
+    several = optional(body, "parallel_tool_calls", bool)
+    if several is not None and not tools:
+        said = "'parallel_tool_calls' is only allowed when 'tools' are specified."
+        raise BadRequest(f"Invalid value for 'parallel_tool_calls': {said}", "parallel_tool_calls")
+    return several is not False
 
 
 def _tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> str | None:
     choice = body.get("tool_choice")
-    if choice is None or choice in ("none", "auto"):
+    if choice is None or choice == "none":
         return choice
     if not tools:
         said = "'tool_choice' is only allowed when 'tools' are specified."
         raise BadRequest(f"Invalid value for 'tool_choice': {said}", "tool_choice")
-    if choice == "required":
-        return "required"
+    if choice in ("auto", "required"):
+        return str(choice)
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
         return _allowed_tools(choice, tools)
     if isinstance(choice, dict) and choice.get("type") == "function":
@@ -220,7 +282,7 @@ def _offered(name: str, tools: tuple[ToolSpec, ...]) -> str:
     return name
 
 
-def _response_schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _response_schema(body: Mapping[str, Any], messages: tuple[Message, ...]) -> Mapping[str, Any] | None:
     asked = optional(body, "response_format", dict)
     if asked is None:
         return None
@@ -228,19 +290,31 @@ def _response_schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if kind == "text":
         return None
     if kind == "json_object":
+        if not any("json" in message.content.lower() for message in messages):
+            said = "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
+            raise BadRequest(said, "messages")
         return {"type": "object"}
     if kind != "json_schema":
         known = "Supported values are: 'text', 'json_object', and 'json_schema'."
         raise invalid_value("response_format.type", f"Invalid value: '{kind[:64]}'. {known}")
+    return _json_schema(required(asked.get("json_schema"), dict, "response_format.json_schema"))
+
+
+def _json_schema(data: Mapping[str, Any]) -> Mapping[str, Any]:
     where = "response_format.json_schema"
-    inner = required(asked.get("json_schema"), dict, where)
-    required_text(inner, "name", f"{where}.name")
-    return optional(inner, "schema", dict, f"{where}.schema") or {}
+    name = name_field(data, f"{where}.name")
+    schema = optional(data, "schema", dict, f"{where}.schema")
+    if optional(data, "strict", bool, f"{where}.strict") and schema is not None and (problem := reply_problem(schema)):
+        raise BadRequest(f"Invalid schema for response_format '{name}': {problem}.", "response_format")
+    return schema or {}
 
 
 def _sampling(body: Mapping[str, Any]) -> Sampling:
     newer = optional_number(body, "max_completion_tokens", 1, math.inf, whole=True)
     older = optional_number(body, "max_tokens", 1, math.inf, whole=True)
+    if newer is not None and older is not None:
+        said = "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
+        raise BadRequest(said, "max_tokens", "invalid_parameter_combination")
     return Sampling(
         optional_number(body, "temperature", 0, 2),
         newer if newer is not None else older,
@@ -253,7 +327,7 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
 def _stops(body: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(body.get("stop"), str):
         return (body["stop"],)
-    stops = optional_list(body, "stop", MAX_STOPS)
+    stops = filled_list(body, "stop", MAX_STOPS)
     for place, stop in enumerate(stops):
         if not isinstance(stop, str):
             raise wrong_type(f"stop[{place}]", "a string", stop)

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 
+MAX_NAME_CHARS = 64
+"""Characters in the name of a tool or of a reply's format."""
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 MAX_DEPTH = 100
 """Levels of nesting in a request's body; OpenAI's own schemas end at ten."""
 
@@ -76,6 +80,37 @@ def required_text(data: Mapping[str, Any], name: str, where: str = "") -> str:
     if not value:
         raise BadRequest(f"Invalid '{where}': empty string.", where, "empty_string")
     return value
+
+
+def name_field(data: Mapping[str, Any], where: str) -> str:
+    """Return the field `name`, as OpenAI allows it: letters, digits, underscores and dashes."""
+    name = bounded_text(data, "name", MAX_NAME_CHARS, where)
+    if not _NAME.fullmatch(name):
+        said = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+        raise invalid_value(where, f"Invalid '{where}': {said}")
+    return name
+
+
+def bounded_text(data: Mapping[str, Any], name: str, max_chars: int, where: str) -> str:
+    """Return a text that is neither empty nor longer than `max_chars`."""
+    text = required_text(data, name, where)
+    if len(text) > max_chars:
+        said = f"Expected a string with maximum length {max_chars}, but got a string with length {len(text)} instead."
+        raise BadRequest(f"Invalid '{where}': string too long. {said}", where, "string_above_max_length")
+    return text
+
+
+def filled_list(data: Mapping[str, Any], name: str, max_length: int, where: str = "") -> list[Any]:
+    """Return a list that holds something, empty if absent or null."""
+    items = optional_list(data, name, max_length, where)
+    if not items and data.get(name) is not None:
+        raise empty_array(where or name)
+    return items
+
+
+def empty_array(where: str) -> BadRequest:
+    said = "Expected an array with minimum length 1, but got an empty array instead."
+    return BadRequest(f"Invalid '{where}': empty array. {said}", where, "empty_array")
 
 
 def optional_list(data: Mapping[str, Any], name: str, max_length: int, where: str = "") -> list[Any]:

@@ -10,6 +10,8 @@ from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any
 
+from loopbench.protocol.file_json import load_json
+
 MANIFEST = "manifest.json"
 
 _BLOCK = 1 << 20
@@ -46,7 +48,7 @@ def read_manifest_json(folder: Path) -> dict[str, Any]:
     """Read a manifest of any kind. Raises RunError where there is none, or for what is not an object with a configuration."""
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = load_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(f"{folder}: not a run directory (it has no {MANIFEST})") from None
     except (OSError, ValueError, RecursionError) as error:

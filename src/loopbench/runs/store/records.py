@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from loopbench.metrics.record import Record, Shared
+from loopbench.protocol.file_json import load_json
 from loopbench.runs.store.files import (
     RunError,
 )
@@ -51,7 +51,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
     """Read one line of `trials.jsonl`. `where` is named by the RunError that is raised if it is not a record."""
     try:
-        data = json.loads(line)
+        data = load_json(line)
         record = Record.from_json(data if shared is None else shared.of(data))
         hash(record.key)  # TypeError where a name is a list
         return record

@@ -6,7 +6,6 @@ record's `trace_at` says where its own is: the frame's offset and length in the 
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import re
@@ -23,6 +22,7 @@ import zstandard
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace, TraceError
 from loopbench.models.draws import unit
+from loopbench.protocol.file_json import load_json
 
 from .files import RunError, append_whole, own_file, read_manifest_json
 
@@ -219,7 +219,7 @@ class Traces:
             raise RunError(f"{self.folder}: trial {name} has no trace: {why_untraced(self.folder, record)}")
         path, place = self.folder / TRACES, record.trace_at[0]
         try:
-            trace = Trace.from_json(json.loads(self._line(path, record.trace_at)))
+            trace = Trace.from_json(load_json(self._line(path, record.trace_at)))
         except TraceError as error:
             raise RunError(f"{path}: trial {record.name}: {error}") from None
         except (OSError, ValueError, RecursionError, zstandard.ZstdError) as error:

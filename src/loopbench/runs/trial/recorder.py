@@ -185,7 +185,7 @@ class Recorder(Observer):
             event = replace(event, failed_attempts=tuple(error.failed_attempts))
             if not error.injected:
                 self.provider_failure = error
-                if error.is_transient or error.kind == "auth":
+                if error.hits_every_request:
                     self.provider_trouble = error
         self.errors[kind] += 1
         self._note_move(request, kind)

@@ -1,0 +1,249 @@
+"""A fitted profile held against its run: the run's loops go through the same tasks again under the profile.
+
+The differences are paired by task. All of them, of every loop and measure, are one family (see `metrics.families`), so that a
+profile that reproduces its run is called off no more often than alpha.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.families import judge_family
+from loopbench.metrics.paired import SCORES, PairedFlip
+from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import Interval
+from loopbench.metrics.summary import task_values
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig, config_from
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import ArmEntry, Manifest, read_manifest
+from loopbench.runs.permissions import allowed_code, own_code
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.records import each_record
+
+from .fit import FittedProfile
+from .toml import to_toml
+
+MAX_TRIALS = 400
+"""Trials of each loop that are run again; of a larger run the first tasks."""
+MAX_TOLD = 3
+"""Differences that the warning names; it counts the rest."""
+MEASURES: Mapping[str, Callable[[Record], float]] = {
+    "calls": lambda record: record.lm_calls,
+    "accuracy": lambda record: record.accuracy,
+    "errors": lambda record: sum(record.errors.values()),
+}
+"""What a trial is compared in: calls of the model, the primary score, and errors of any kind."""
+_ANEW: Mapping[str, Any] = {
+    "models": ["scripted"], "base_url": None, "provider": {}, "cassette": None, "cassette_mode": None, "skip_unplanned": True,
+    "looks": None, "engine": "local", "address": None, "workers": None, "concurrency": None, "traces": "none", "real_time": False,
+    "budget": {}, "trial_budget": {}, "mlflow": False, "tracking_uri": None,
+}  # fmt: skip
+"""Settings of the run that concern its model, its machine or its cost, and not what its loops did."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureGap:
+    """How far one measure of one loop is off under the fitted profile."""
+
+    loop: str
+    measure: str
+    run: float
+    """Mean over the tasks of both."""
+    again: float
+    """The same under the profile."""
+    difference: Interval
+    """Run minus profile, at the level that the family leaves it: it holds 0 unless the measure is off."""
+    is_off: bool
+
+    @property
+    def between(self) -> str:
+        """The difference with its interval."""
+        value, low, high = (round(end, 2) + 0.0 for end in (self.difference.value, self.difference.low, self.difference.high))
+        return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
+
+    @property
+    def text(self) -> str:
+        return f"{self.measure} {self.run:.2f} in the run, {self.again:.2f} under the profile (difference {self.between})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "loop": self.loop,
+            "measure": self.measure,
+            "run": self.run,
+            "profile": self.again,
+            "difference": self.difference.as_dict(),
+            "off": self.is_off,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FitCheck:
+    """What became of the check of a fitted profile."""
+
+    gaps: tuple[MeasureGap, ...] = ()
+    tasks: int = 0
+    repeats: int = 0
+    alpha: float = 0.0
+    problem: str = ""
+    """Why the profile could not be checked; empty if it was."""
+
+    @property
+    def warning(self) -> str:
+        """One line if the profile does not reproduce its run, or was not held against it; else empty."""
+        if self.problem:
+            return f"not checked against the run: {self.problem}"
+        off = [f"{gap.loop}: {gap.text}" for gap in self.gaps if gap.is_off]
+        rest = f" and {len(off) - MAX_TOLD} more" if len(off) > MAX_TOLD else ""
+        return f"the fitted profile does not reproduce its run: {'; '.join(off[:MAX_TOLD])}{rest}" if off else ""
+
+    @property
+    def size(self) -> str:
+        """What was run again of each loop, in words."""
+        return f"{self.tasks} of its tasks, {self.repeats} repeat{'s' if self.repeats > 1 else ''}"
+
+    def lines(self) -> list[str]:
+        """Return the check in words, for the profile's file: how it was made, each loop, and whether it is off."""
+        if self.problem:
+            return [f"not checked against the run: {self.problem}"]
+        level = f"{100 * (1 - self.alpha):g} % intervals for all differences together"
+        made = [f"the run's loops under this profile on {self.size}; in brackets: {level}"]
+        for loop in dict.fromkeys(gap.loop for gap in self.gaps):
+            made.append(f"{loop}: {'; '.join(gap.text for gap in self.gaps if gap.loop == loop)}")
+        off = [f"{gap.loop} in {gap.measure}" for gap in self.gaps if gap.is_off]
+        return [*made, f"OFF: {', '.join(off)}" if off else "no difference is beyond its interval"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "tasks": self.tasks,
+            "repeats": self.repeats,
+            "problem": self.problem,
+            "gaps": [gap.as_dict() for gap in self.gaps],
+            "off": any(gap.is_off for gap in self.gaps),
+        }
+
+
+def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) -> FitCheck:
+    """Run the loops that a profile was fitted to again under it, and compare calls, accuracy and errors with the run's.
+
+    `allow`: the user's own code that may be imported. What stands in the way is told in the result.
+    """
+    try:
+        manifest = read_manifest(folder)
+        with tempfile.TemporaryDirectory() as scratch:
+            return _checked(folder, manifest, fitted, allow, Path(scratch))
+    except (ValueError, OSError) as error:
+        return FitCheck(problem=" ".join(str(error).split()))
+
+
+def _checked(folder: Path, manifest: Manifest, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
+    """Raises RunError, ValueError and OSError."""
+    loops = _loops(folder, manifest, fitted.arms)
+    config = _config(folder, manifest, list(loops), fitted, scratch)
+    allowed_code(folder, own_code(config), allow)
+    experiment = prepare(config, scratch / "again")
+    arms = dict(zip([arm.name for arm in experiment.arms], loops.values(), strict=True))
+    _check_unchanged(folder, manifest, experiment, arms)
+    if stopped := run(experiment, Unwatched()):
+        raise RunError(f"{folder}: the loops could not be run again: {stopped}")
+    before = [record for record in each_record(folder) if record.arm in fitted.arms]
+    again = list(each_record(experiment.folder))
+    gaps = compare_records({arm.arm: name for name, arm in arms.items()}, before, again, fitted.alpha)
+    shared = {record.task for record in again if record.status == "scored"}
+    return FitCheck(gaps, len(shared), config.repeats, fitted.alpha)
+
+
+def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, ArmEntry]:
+    """Return the loops of the arms, as they were typed. Raises RunError for an arm of no loop."""
+    entries = {arm.arm: arm for arm in manifest.arms if arm.arm in arms}
+    found: dict[str, ArmEntry] = {}
+    for text in manifest.settings.loops:
+        label = parse_spec(text).label
+        for name, arm in entries.items():
+            if name == f"{label}/{arm.profile if arm.model == 'scripted' else arm.model}":
+                found[text] = arm
+    if lost := entries.keys() - {arm.arm for arm in found.values()}:
+        raise RunError(f"{folder}: the manifest does not name the loop of {min(lost)}")
+    return found
+
+
+def _config(folder: Path, manifest: Manifest, loops: list[str], fitted: FittedProfile, scratch: Path) -> CompareConfig:
+    """Return the run's configuration with the profile in the place of its model, and with draws of its own."""
+    profile = scratch / "fitted.toml"
+    profile.write_text(to_toml(fitted), encoding="utf-8")
+    settings = manifest.settings
+    repeats = min(settings.repeats, MAX_TRIALS)
+    changes = {
+        **_ANEW,
+        "loops": loops,
+        "profiles": [str(profile)],
+        "seed": manifest.seed + 1,
+        "repeats": repeats,
+        "tasks": max(1, min(settings.tasks or manifest.suite.tasks, MAX_TRIALS // repeats)),
+        "runs": str(scratch),
+    }
+    return config_from({**manifest.config, **changes}, f"{folder}/manifest.json")
+
+
+def _check_unchanged(folder: Path, manifest: Manifest, experiment: Experiment, arms: Mapping[str, ArmEntry]) -> None:
+    """Raise RunError if suite or loops are not those of the run: the profile is not to blame for what they do."""
+    now = experiment.manifest
+    if manifest.suite.digest != now.suite.digest:
+        raise RunError(f"{folder}: the suite has changed since the run")
+    for arm in now.arms:
+        was = arms[arm.arm]
+        if (was.code, was.configuration, was.program) != (arm.code, arm.configuration, arm.program):
+            raise RunError(f"{folder}: loop {arm.loop} has changed since the run")
+
+
+class _Pair(NamedTuple):
+    """One measure of one loop, task by task in both runs."""
+
+    loop: str
+    measure: str
+    run: list[float]
+    again: list[float]
+    clusters: list[str]
+
+    @property
+    def flip(self) -> PairedFlip:
+        gaps = [a - b for a, b in zip(self.run, self.again, strict=True)]
+        return PairedFlip(gaps, self.clusters, reach=SCORES if self.measure == "accuracy" else None)
+
+
+def compare_records(
+    names: Mapping[str, str], before: Sequence[Record], again: Sequence[Record], alpha: float
+) -> tuple[MeasureGap, ...]:
+    """Compare arms over the tasks scored in both runs; `names`: an arm of the run → that under the profile.
+
+    Raises ValueError if no task was scored in both.
+    """
+    pairs = []
+    for arm, name in names.items():
+        for measure, value in MEASURES.items():
+            first = task_values([record for record in before if record.arm == arm], value).means
+            second = task_values([record for record in again if record.arm == name], value)
+            tasks = [task for task in second.means if task in first]
+            if tasks:
+                sides = [first[task] for task in tasks], [second.means[task] for task in tasks]
+                pairs.append(_Pair(name.rpartition("/")[0], measure, *sides, [second.clusters[task] for task in tasks]))
+    if not pairs:
+        raise ValueError("no task was scored in both; the scripted model needs plans for them")
+    decided = judge_family([(pair.flip, 0.0) for pair in pairs], alpha)
+    return tuple(
+        MeasureGap(pair.loop, pair.measure, _mean(pair.run), _mean(pair.again), found.difference, found.p_holm < alpha)
+        for pair, found in zip(pairs, decided, strict=True)
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

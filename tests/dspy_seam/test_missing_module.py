@@ -1,0 +1,119 @@
+"""A module that the client lacks is told from a provider that fails, and LiteLLM needs none that it does not require."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.dspy_seam.model import Lm15Model
+from loopbench.models.real import RealModel
+from loopbench.protocol import Capabilities, Message, ProviderError, Request, run_sync
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Lacking:
+    """A client that fails as LiteLLM does: with a broken connection, raised while a missing module is handled."""
+
+    model = "some/model"
+    provider: str | None = "some"
+    streams = True
+
+    def __init__(self, missing: ImportError) -> None:
+        self.missing = missing
+        self.asked = 0
+
+    async def complete(self, request: Any) -> Any:
+        self.asked += 1
+        try:
+            raise self.missing
+        except ImportError:
+            raise ConnectionError("APIConnectionError: OpenAIException - No module named 'thing'")  # noqa: B904
+
+    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+        yield await self.complete(request)
+
+    async def aclose(self) -> None: ...
+
+
+REQUEST = Request((Message("user", "?"),))
+MISSING = ModuleNotFoundError("No module named 'thing'", name="thing")
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (MISSING, "it needs the module 'thing', which is not installed"),
+        (ImportError("cannot import name 'a'\nfrom 'b'"), "cannot import name 'a' from 'b'"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_missing_module_is_named_and_not_asked_for_again(missing: ImportError, said: str, stream: bool) -> None:
+    client = Lacking(missing)
+    model = RealModel(Lm15Model("some/model", client, Capabilities()))
+
+    async def ask() -> None:
+        if not stream:
+            await model.complete(REQUEST)
+        async for _ in model.stream(REQUEST):
+            pass
+
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(ask())
+    assert (caught.value.kind, caught.value.is_transient, caught.value.hits_every_request) == ("setup", False, True)
+    assert str(caught.value) == f"the model's client cannot work on this machine: {said}"
+    assert (client.asked, caught.value.failed_attempts) == (1, ())
+
+
+def test_a_provider_that_says_so_itself_is_a_provider() -> None:
+    class Remote(Lacking):
+        async def complete(self, request: Any) -> Any:
+            raise ConnectionError("500: No module named 'thing'")
+
+    with pytest.raises(ProviderError) as caught:
+        run_sync(Lm15Model("some/model", Remote(MISSING), Capabilities()).complete(REQUEST))
+    assert caught.value.kind == "server"
+
+
+ASK = """
+import asyncio, json, sys
+sys.modules["mcp"] = None  # not importable, wherever it is installed
+from loopbench.dspy_seam import DspyModel, open_lm
+from loopbench.models.server import Server
+from loopbench.protocol import Message, NativeCall, Reply, Request, ToolSpec
+from tests.models.served import Book, fixed
+
+ASKED = Request((Message("user", "?"),), (ToolSpec("add", "Adds.", {"type": "object", "properties": {}}),))
+
+
+async def ask():
+    book = Book(any=fixed(Reply("", (NativeCall("call_0", "add", "{}"),), None, "tool_calls")))
+    async with Server(book) as server:
+        model = DspyModel(open_lm("litellm_proxy/scripted", f"{server.url}/v1"))
+        whole = await model.complete(ASKED)
+        streamed = [chunk async for chunk in model.stream(ASKED)][-1].reply
+    called = [[call.name for call in reply.calls] for reply in (whole, streamed)]
+    return [type(model.client).__name__, *called, [len(asked.request.tools) for asked in book.asked]]
+
+
+print(json.dumps(asyncio.run(ask())))
+"""
+
+
+@pytest.mark.thorough
+def test_litellm_takes_tools_without_the_package_for_mcp() -> None:
+    """Nor does the switch for it reach the provider: the server refuses fields that OpenAI's API lacks."""
+    environment = os.environ | {"LITELLM_PROXY_API_KEY": "none", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == ["LiteLLMClient", ["add"], ["add"], [1, 1]]

@@ -1,0 +1,172 @@
+"""A fitted profile is held against the run that it came from, and says how far it is off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.fit_profile.check import MAX_TRIALS, MEASURES, check_fit, compare_records
+from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
+from loopbench.experiments.fit_profile.toml import check_lines, to_toml
+from loopbench.metrics.record import Record
+from loopbench.models.profiles import load_profile
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from tests.models.real.provider import NAME, completion, serving
+
+Made = Callable[..., Path]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """A run of two quick loops over a few tasks."""
+
+    def of(**config: Any) -> Path:
+        settings = {"loops": ("bare", "finish"), "suite": "arithmetic(size=30)", "mlflow": False, "runs": tmp_path / "runs"}
+        experiment = prepare(CompareConfig(**(settings | config)))
+        assert run(experiment, Unwatched()) == ""
+        return experiment.folder
+
+    return of
+
+
+def under(fitted: FittedProfile, profile: str) -> FittedProfile:
+    """The fit as if it had come to another profile."""
+    return replace(fitted, profile=load_profile(profile))
+
+
+# --- near and far ---
+
+
+def test_a_profile_that_reproduces_its_run_is_not_called_off(made: Made) -> None:
+    folder = made(profiles=("flaky-format",), repeats=2)
+    fitted = fit_run(folder)
+    check = check_fit(folder, fitted)
+    assert (check.problem, check.warning, check.tasks, check.repeats) == ("", "", 30, 2)
+    assert [(gap.loop, gap.measure) for gap in check.gaps] == [(loop, what) for loop in ("bare", "finish") for what in MEASURES]
+    for gap in check.gaps:
+        assert gap.difference.value == pytest.approx(gap.run - gap.again)
+        assert gap.difference.low <= 0 <= gap.difference.high
+    assert check.lines()[-1] == "no difference is beyond its interval"
+
+
+def test_the_same_profile_gives_the_runs_own_numbers(made: Made) -> None:
+    """Under clean air nothing is drawn: the loops do again what they did."""
+    folder = made(profiles=("clean",))
+    gaps = check_fit(folder, fit_run(folder)).gaps
+    assert all((gap.run, gap.difference.value, gap.is_off) == (gap.again, 0.0, False) for gap in gaps)
+
+
+def test_a_profile_that_does_not_says_by_how_much_in_one_line(made: Made) -> None:
+    folder = made(profiles=("stubborn",))
+    check = check_fit(folder, under(fit_run(folder), "clean"))
+    off = [gap for gap in check.gaps if gap.is_off]
+    assert {gap.loop for gap in off} == {"bare", "finish"}
+    assert all(gap.run > gap.again for gap in off if gap.measure == "errors")
+    assert check.warning.startswith("the fitted profile does not reproduce its run: bare: ")
+    assert "\n" not in check.warning
+    first = off[0]
+    assert f"{first.measure} {first.run:.2f} in the run, {first.again:.2f} under the profile" in check.warning
+    assert check.lines()[-1].startswith(f"OFF: bare in {first.measure}")
+
+
+def test_a_model_that_speaks_rubbish_is_told(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no plan that it stumbles over: no profile gives what it does, and the file says so."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with serving(lambda heard: completion("la li lu")) as server:
+        folder = made(models=(NAME,), base_url=server.url)
+    fitted = fit_run(folder)
+    check = check_fit(folder, fitted)
+    calls = next(gap for gap in check.gaps if (gap.loop, gap.measure) == ("finish", "calls"))
+    assert calls.is_off
+    assert calls.again > 2 * calls.run
+    assert f"finish: calls {calls.run:.2f} in the run, {calls.again:.2f} under the profile" in check.warning
+    text = to_toml(fitted, check.lines())
+    assert check_lines(text) == check.lines()
+    assert any("OFF: " in line for line in check_lines(text))
+
+
+def test_one_arm_of_several_is_checked_alone_and_a_large_run_in_part(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = made(profiles=("flaky-format",), repeats=2)
+    monkeypatch.setattr("loopbench.experiments.fit_profile.check.MAX_TRIALS", 20)
+    check = check_fit(folder, fit_run(folder, arms=["finish"]))
+    assert {gap.loop for gap in check.gaps} == {"finish"}
+    assert (check.tasks, check.repeats) == (10, 2)
+    assert {gap.difference.n for gap in check.gaps} == {10}
+    assert MAX_TRIALS > 20
+
+
+# --- the law ---
+
+
+def trials(arm: str, values: Any) -> list[Record]:
+    """A record for each task and repeat; `values`: accuracy and calls, of shape (2, tasks, repeats)."""
+    return [
+        Record(arm, "s", "d", f"t{task}", repeat, 0, "scored", scores={"accuracy": float(right)}, calls={"decide": int(calls)})
+        for task, (rights, all_calls) in enumerate(zip(*values, strict=True))
+        for repeat, (right, calls) in enumerate(zip(rights, all_calls, strict=True))
+    ]
+
+
+def test_of_profiles_that_reproduce_their_runs_no_more_than_alpha_are_called_off() -> None:
+    generator, alpha, times = np.random.default_rng(7), 0.1, 200
+    called = 0
+    for _ in range(times):
+        hard = generator.beta(2, 1, size=(20, 1))
+
+        def drawn(hard: Any = hard) -> Any:
+            return np.stack([generator.random((20, 2)) < hard, 1 + generator.poisson(6 * (2 - hard), size=(20, 2))])
+
+        gaps = compare_records({"a/x": "a/y"}, trials("a/x", drawn()), trials("a/y", drawn()), alpha)
+        called += any(gap.is_off for gap in gaps)
+    assert called / times < alpha + 3 * np.sqrt(alpha * (1 - alpha) / times)
+
+
+# --- what cannot be checked ---
+
+
+def changed(folder: Path, **parts: Any) -> None:
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for name, change in parts.items():
+        change(manifest[name])
+    path.write_text(json.dumps(manifest))
+
+
+def test_code_of_the_users_own_is_run_only_if_it_is_typed(made: Made) -> None:
+    own = "tests.experiments.fit_profile.own_loop:Own"
+    folder = made(loops=(own,), profiles=("flaky-format",))
+    fitted = fit_run(folder)
+    check = check_fit(folder, fitted)
+    assert check.gaps == ()
+    assert check.warning.startswith("not checked against the run: ")
+    assert f"--allow {own}" in check.warning
+    assert check_fit(folder, fitted, [own]).gaps
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"suite": lambda suite: suite.update(digest="other")}, "the suite has changed since the run"),
+        ({"arms": lambda arms: arms[0].update(code="other")}, "loop bare has changed since the run"),
+        ({"config": lambda config: config.update(loops=["finish"])}, "the manifest does not name the loop of bare/clean"),
+        ({"config": lambda config: config.update(quarantine="gone.toml")}, "gone.toml"),
+    ],
+)
+def test_what_has_changed_since_the_run_is_not_blamed_on_the_profile(made: Made, parts: Any, said: str) -> None:
+    folder = made(loops=("bare",))
+    fitted = fit_run(folder)
+    changed(folder, **parts)
+    check = check_fit(folder, fitted)
+    assert check.gaps == ()
+    assert said in check.warning
+    assert check.lines() == [check.warning]
+    assert "\n" not in check.warning

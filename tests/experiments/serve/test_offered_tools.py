@@ -1,0 +1,29 @@
+"""The tools that the server lists for its suites are tools that it takes: the vendor's rules bind both ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.serve.pages import SuiteTrials
+from loopbench.models.profiles import load_profile
+from loopbench.models.server import OwnRequest
+from loopbench.models.wires.chat import read_request
+from loopbench.protocol import run_sync
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import generated_suites, make_suite
+
+
+@pytest.mark.parametrize("name", generated_suites())
+def test_every_tool_of_a_suite_is_taken(name: str) -> None:
+    trials = SuiteTrials(make_suite(parse_spec(name)), load_profile("clean"))
+    try:
+        listed = run_sync(trials.more(OwnRequest("GET", ("tasks",))))["tasks"]
+    finally:
+        trials.close()
+    distinct = {repr(entry["tools"]): entry["tools"] for entry in listed}
+    assert distinct
+    for tools in distinct.values():
+        read: Any = read_request({"model": "scripted", "messages": [{"role": "user", "content": "?"}], "tools": tools})
+        assert [tool.name for tool in read.request.tools] == [tool["function"]["name"] for tool in tools]

@@ -1,0 +1,193 @@
+"""Limits that a request sets on its reply, and those that the answers' headers tell of."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.models.server.limits import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, room_headers, within_limits
+from loopbench.models.tokens import estimate_usage
+from loopbench.protocol import Message, NativeCall, ProviderError, Reply, Request, Sampling, Usage
+
+from . import bench
+from .served import BODY, SUBMIT, Book, fixed, of, run, specs
+from .test_server_faults import struck
+
+texts = st.text(st.sampled_from("ab \n."), max_size=40)
+calls = st.builds(NativeCall, st.sampled_from(["call_0", "call_1"]), st.sampled_from(["add", "concatenate"]), texts)
+
+
+def counted(text: str, made: list[NativeCall]) -> Reply:
+    reply = Reply(text, tuple(made), None, "tool_calls" if made else "stop")
+    return Reply(text, tuple(made), estimate_usage(3, reply), reply.finish_reason)
+
+
+replies = st.builds(counted, texts, st.lists(calls, max_size=3))
+
+
+def output_tokens(reply: Reply) -> int:
+    assert reply.usage is not None
+    return reply.usage.output_tokens
+
+
+# --- laws ---
+
+
+@given(replies, st.integers(1, 30))
+def test_a_reply_has_no_more_tokens_than_allowed_and_begins_as_the_whole_one(reply: Reply, limit: int) -> None:
+    kept = within_limits(reply, Sampling(max_tokens=limit))
+    assert output_tokens(kept) == estimate_usage(0, kept).output_tokens <= limit
+    assert reply.text.startswith(kept.text)
+    assert not kept.calls or kept.text == reply.text
+    for ours, whole in zip(kept.calls, reply.calls, strict=False):
+        assert (ours.id, ours.name) == (whole.id, whole.name)
+        assert whole.arguments.startswith(ours.arguments)
+    assert kept.calls[:-1] == reply.calls[: max(0, len(kept.calls) - 1)]  # only the last may be cut
+    assert (kept is reply) if output_tokens(reply) <= limit else (kept.finish_reason == "length")
+
+
+@given(replies, st.lists(st.text(st.sampled_from("ab ."), min_size=1, max_size=3), min_size=1, max_size=4))
+def test_a_reply_ends_before_the_first_stop_sequence_in_its_text(reply: Reply, stops: list[str]) -> None:
+    kept = within_limits(reply, Sampling(stop=tuple(stops)))
+    assert not any(stop in kept.text for stop in stops)
+    if any(stop in reply.text for stop in stops):
+        assert any(reply.text.startswith(kept.text + stop) for stop in stops)
+        assert (kept.calls, kept.finish_reason) == ((), "stop")
+        assert output_tokens(kept) == estimate_usage(0, kept).output_tokens
+    else:
+        assert kept is reply
+
+
+@given(replies)
+def test_without_limits_a_reply_is_left_alone(reply: Reply) -> None:
+    assert within_limits(reply, Sampling()) is reply
+
+
+# --- over HTTP ---
+
+
+async def asked(asking: Any, stream: bool, **more: Any) -> tuple[str, str, list[str], int]:
+    """The reply's text, reason to finish, arguments of its calls, and tokens."""
+    if not stream:
+        made = await asking.chat.completions.create(**BODY, **more)
+        message = made.choices[0].message
+        arguments = [call.function.arguments for call in message.tool_calls or ()]
+        return message.content or "", made.choices[0].finish_reason, arguments, made.usage.completion_tokens
+    text, finish, tokens = "", "", 0
+    found: dict[int, str] = {}
+    async for chunk in await asking.chat.completions.create(**BODY, **more, stream=True, stream_options={"include_usage": True}):
+        tokens = chunk.usage.completion_tokens if chunk.usage else tokens
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            finish = choice.finish_reason or finish
+            for call in choice.delta.tool_calls or ():
+                found[call.index] = found.get(call.index, "") + (call.function.arguments or "")
+    return text, finish, list(found.values()), tokens
+
+
+SAID = Reply("One two three. END Four.", usage=Usage(5, 6, estimated=True))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("more", "reply"),
+    [
+        ({}, ("One two three. END Four.", "stop", [], 6)),
+        ({"max_tokens": 2}, ("One two ", "length", [], 2)),
+        ({"max_completion_tokens": 2}, ("One two ", "length", [], 2)),
+        ({"stop": "END"}, ("One two three. ", "stop", [], 4)),
+        ({"stop": ["END", "two"], "max_tokens": 3}, ("One ", "stop", [], 1)),
+    ],
+)
+def test_max_tokens_and_stop_are_kept(more: dict[str, Any], reply: Any, stream: bool) -> None:
+    assert run(lambda server, asking: asked(asking, stream, **more), Book(any=fixed(SAID))) == reply
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_beyond_max_tokens_comes_cut(stream: bool) -> None:
+    async def work(server: Any, asking: Any) -> Any:
+        whole = await asked(asking, stream, tools=specs(trial))
+        return whole, await asked(asking, stream, tools=specs(trial), max_tokens=whole[-1] - 1)
+
+    trial = bench.Bench(bench.chain(1))
+    (text, _, (arguments,), tokens), cut = run(work, Book(any=of(trial)))
+    assert json.loads(arguments)
+    assert cut == (text, "length", [cut[2][0]], tokens - 1)
+    assert arguments.startswith(cut[2][0])
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
+        json.loads(cut[2][0])
+
+
+def test_a_forced_answer_is_cut_as_any_other() -> None:
+    trial = bench.Bench(bench.chain(1))
+    more = {"tools": [SUBMIT], "tool_choice": "required", "max_tokens": 2}
+    _, finish, arguments, _ = run(lambda server, asking: asked(asking, False, **more), Book(any=of(trial)))
+    assert (finish, arguments) == ("length", [""])
+
+
+def test_a_loop_that_names_its_codec_gets_the_whole_reply() -> None:
+    """It gets what it gets in a comparison, where the scripted model knows no limit."""
+    book = Book(any=of(bench.Bench(bench.chain(1))))
+    more = {"tools": specs(bench.Bench(bench.chain(1))), "max_tokens": 1, "metadata": {"codec": "native"}}
+    assert run(lambda server, asking: asked(asking, False, **more), book)[1] == "tool_calls"
+
+
+# --- headers ---
+
+NAMES = [f"x-ratelimit-{what}-{of_what}" for what in ("limit", "remaining", "reset") for of_what in ("requests", "tokens")]
+_DURATION = re.compile(r"(\d+m)?\d+(\.\d+)?s|\d+ms")
+
+
+def rates(headers: Any) -> list[str]:
+    assert all(_DURATION.fullmatch(headers[name]) for name in NAMES[4:])
+    return [headers[name] for name in NAMES]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_tells_what_is_left(stream: bool) -> None:
+    async def work(server: Any, asking: Any) -> Any:
+        async with httpx.AsyncClient() as plain:
+            return (
+                await plain.post(f"{server.url}/v1/chat/completions", json=BODY | {"stream": stream, "max_tokens": 100})
+            ).headers
+
+    limit_requests, limit_tokens, requests, tokens, wait, _ = rates(run(work, Book(any=fixed(Reply("x")))))
+    assert (limit_requests, limit_tokens) == (str(REQUESTS_PER_MINUTE), str(TOKENS_PER_MINUTE))
+    assert (int(limit_requests) - int(requests), wait) == (1, "6ms")
+    assert 100 < int(limit_tokens) - int(tokens) < 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_for_the_rate_tells_that_nothing_is_left(stream: bool) -> None:
+    async def work(server: Any, asking: Any) -> Any:
+        with pytest.raises(openai.RateLimitError) as caught:
+            await asking.chat.completions.create(**BODY, stream=stream)
+        return caught.value
+
+    raised = run(work, Book(any=struck("provider.rate_limit")))
+    _, _, requests, tokens, wait, _ = rates(raised.response.headers)
+    assert (requests, tokens, wait) == ("0", str(TOKENS_PER_MINUTE), "1s")
+    assert raised.response.headers["Retry-After"] == "1"
+    assert (raised.type, raised.code) == ("requests", "rate_limit_exceeded")
+
+
+def test_a_longer_wait_is_told_in_both_headers() -> None:
+    async def work(server: Any, asking: Any) -> Any:
+        with pytest.raises(openai.RateLimitError) as caught:
+            await asking.chat.completions.create(**BODY)
+        return caught.value.response.headers
+
+    headers = run(work, Book(any=fixed(ProviderError("no", "rate_limit", retry_after_s=90.5))))
+    assert (headers["Retry-After"], headers["x-ratelimit-reset-requests"]) == ("90.5", "1m30.5s")
+
+
+def test_no_request_takes_more_than_there_is() -> None:
+    request = Request((Message("user", "x"),), sampling=Sampling(max_tokens=10**12))
+    assert room_headers(request)["x-ratelimit-remaining-tokens"] == "0"
