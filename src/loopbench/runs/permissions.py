@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopbench.protocol.names import GONE, is_gone, parse_spec
+from loopbench.protocol.names import GONE, is_gone, lives_in_one_process, parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import builtin_names, loops_named
 from loopbench.runs.store.files import RunError
@@ -88,3 +88,16 @@ def own_code(config: CompareConfig) -> list[str]:
     names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
     tools = [] if config.tools is None else [config.tools]
     return list(dict.fromkeys([*(name for kind, name in names if name not in ours[kind]), *tools]))
+
+
+def apart(config: CompareConfig) -> CompareConfig:
+    """Return the configuration with one worker process if trials would run code of the user's own in this process.
+
+    Code that ends its process, or changes what all code shares, then leaves alone the process that gives the answer. Two kinds of
+    run stay here: one with what only this process can find, and one that makes a recording, which one process writes.
+    """
+    names = own_code(config)
+    stays = config.is_spread or (config.cassette is not None and not config.replays)
+    if stays or not names or any(lives_in_one_process(name) for name in names):
+        return config
+    return config.model_copy(update={"workers": 1})

@@ -17,6 +17,7 @@ from loopbench.runs.engine.engine import Engine, opened
 from loopbench.runs.engine.job import Job, budget_of
 from loopbench.runs.engine.runner import Progress, run_trials
 from loopbench.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
+from loopbench.runs.permissions import apart
 from loopbench.runs.run_state import Spent, read_state
 from loopbench.runs.schedule import Trial
 from loopbench.runs.store.files import CutShort, RunError
@@ -45,6 +46,11 @@ def run(experiment: Experiment, progress: Progress) -> str:
         raise _ended_by("stopped the event loop", experiment) from None
     finally:
         os.chdir(folder)  # a design may have changed it
+
+
+def run_apart(experiment: Experiment, progress: Progress) -> str:
+    """Run the missing trials like `run`, code of the user's own in a worker process. Raises also WorkerError."""
+    return run(replace(experiment, config=apart(experiment.config)), progress)
 
 
 def _ended_by(action: str, experiment: Experiment) -> CutShort:
