@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,17 @@ def apart(config: CompareConfig) -> CompareConfig:
     """
     names = own_code(config)
     stays = config.is_spread or (config.cassette is not None and not config.replays)
-    if stays or not names or any(lives_in_one_process(name) for name in names):
+    if stays or not names or not all(_is_found_elsewhere(name) for name in names):
         return config
     return config.model_copy(update={"workers": 1})
+
+
+def _is_found_elsewhere(name: str) -> bool:
+    """Say whether another process with the same search path can import what a name leads to.
+
+    It cannot find a test module that `pytest --import-mode=importlib` has loaded from its file.
+    """
+    if lives_in_one_process(name):
+        return False
+    package = name.partition(":")[0].partition(".")[0]
+    return ":" not in name or any(finder.find_spec(package, None) for finder in sys.meta_path)

@@ -20,6 +20,7 @@ from loopbench.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest
 from loopbench.runs.permissions import apart
 from loopbench.runs.run_state import Spent, read_state
 from loopbench.runs.schedule import Trial
+from loopbench.runs.silent_end import told_of_exit
 from loopbench.runs.store.files import CutShort, RunError
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.traces import TracePolicy
@@ -35,7 +36,8 @@ def run(experiment: Experiment, progress: Progress) -> str:
     """
     folder = Path.cwd()
     try:
-        return asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress))
+        with told_of_exit():
+            return asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress))
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
     except asyncio.CancelledError:

@@ -91,6 +91,8 @@ def main() -> None:
     setup = pipes.first()
     sys.path[:] = json.loads(setup)["path"]
     logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # the trace of a trial holds what its loop warns of
+    from loopbench.text.plain_text import plain_line
+
     from .messages import WorkerError
     from .worker import WorkerLoop
 
@@ -100,7 +102,11 @@ def main() -> None:
         pipes.send(json.dumps({"refused": str(error)}).encode())
         return
     pipes.send(json.dumps({"ready": True}).encode())
-    asyncio.run(worker.run(pipes.incoming(), pipes.send))
+    try:
+        asyncio.run(worker.run(pipes.incoming(), pipes.send))
+    except Exception as error:  # code of a trial may have changed what all code shares; another worker takes over
+        sys.stderr.write(f"a worker process cannot go on: {plain_line(f'{type(error).__name__}: {error}')}\n")
+        sys.exit(1)
 
 
 if __name__ == "__main__":
