@@ -91,8 +91,6 @@ def main() -> None:
     setup = pipes.first()
     sys.path[:] = json.loads(setup)["path"]
     logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # the trace of a trial holds what its loop warns of
-    from loopbench.text.plain_text import plain_line
-
     from .messages import WorkerError
     from .worker import WorkerLoop
 
@@ -105,7 +103,7 @@ def main() -> None:
     try:
         asyncio.run(worker.run(pipes.incoming(), pipes.send))
     except Exception as error:  # code of a trial may have changed what all code shares; another worker takes over
-        sys.stderr.write(f"a worker process cannot go on: {plain_line(f'{type(error).__name__}: {error}')}\n")
+        sys.stderr.write(f"a worker process cannot go on: {error!a}\n")
         sys.exit(1)
 
 
