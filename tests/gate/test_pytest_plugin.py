@@ -201,3 +201,56 @@ def test_workers_of_xdist_tell_the_summary(pytester, blessed):
     ended.assert_outcomes(passed=1)
     ended.stdout.fnmatch_lines(["test_mine.py::test_agent: identical: *"])
     assert 'name="loop_gate" value="identical: ' in (pytester.path / "out.xml").read_text(encoding="utf-8")
+
+
+OWN = """
+import os
+from loopbench.protocol import Outcome, StopReason
+
+class {name}:
+    name, stops = "own", frozenset()
+
+    def with_step_limit(self, tool_steps):
+        return self
+
+    async def run(self, query, tools, model, observer=None):
+        os._exit(0)
+"""
+
+
+def test_a_loop_that_ends_its_process_fails_its_test_only(pytester):
+    loop = OWN.format(name="Own")
+    pytester.makepyfile(own_ending=loop.replace("os._exit(0)", "return Outcome('1', StopReason.FINISHED, 0)"))
+    pytester.makepyfile(
+        """
+        def test_agent(loop_gate):
+            loop_gate("own_ending:Own", suite="arithmetic(size=1)")
+
+        def test_another():
+            pass
+        """
+    )
+    arguments = ("-p", "no:cacheprovider", "-o", "pythonpath=.")
+    pytester.runpytest_subprocess(*arguments, "--loop-bless").assert_outcomes(passed=2)
+    pytester.makepyfile(own_ending=loop)
+    ended = pytester.runpytest_subprocess(*arguments)
+    ended.assert_outcomes(passed=1, failed=1)
+    ended.stdout.fnmatch_lines(
+        ["*own_ending:Own/clean: 100.0% of its trials are errored*: its worker process died (exit code 0) three times*"]
+    )
+
+
+def test_a_loop_that_no_other_process_finds_cannot_end_the_session(pytester, monkeypatch):
+    more = """
+def test_agent(loop_gate):
+    loop_gate(Own, suite="arithmetic(size=1)", traces="none")
+
+def test_another():
+    pass
+"""
+    pytester.makepyfile(test_own=OWN.format(name="Own") + more)
+    monkeypatch.chdir(pytester.mkdir("elsewhere"))
+    ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--import-mode=importlib", "--loop-bless", "../test_own.py")
+    ended.assert_outcomes(passed=2)
+    record = next((pytester.path).rglob("trials.jsonl")).read_text()
+    assert "called os._exit(0)" in record

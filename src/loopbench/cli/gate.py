@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.run import run_apart
 from loopbench.experiments.gate import (
     DEFAULT_METRICS,
     Baseline,
@@ -195,7 +195,7 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, *, quiet: b
         experiment = prepare_again(baseline, path, again)
     try:
         with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
-            stopped = run(experiment, progress)
+            stopped = run_apart(experiment, progress)
     except KeyboardInterrupt:
         folder = shlex.quote(str(experiment.folder))
         words = [folder, *resume_flags(experiment.config)]

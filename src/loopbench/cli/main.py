@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from loopbench.protocol.redact import redact
+from loopbench.runs.silent_end import told_of_exit
 from loopbench.text.plain_text import plain
 
 from .codes import BAD_INPUT, DONE, INTERRUPTED
@@ -120,7 +121,7 @@ app = _all_commands()
 def main() -> None:
     """Run the command; a user's mistake is one line on stderr, without secrets, and exit code 2."""
     try:
-        with terminated_as_interrupted(), lasting_stdout():
+        with told_of_exit(), terminated_as_interrupted(), lasting_stdout():
             app()
     except (ValueError, OSError) as error:
         print(f"error: {plain(' '.join(redact(_message(error)).split()))}", file=sys.stderr)

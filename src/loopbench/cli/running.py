@@ -10,7 +10,7 @@ import typer
 
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.run import run_apart
 from loopbench.reports.progress.trials import watching
 from loopbench.reports.tracking import log_results
 from loopbench.runs.engine.messages import WorkerError
@@ -35,7 +35,7 @@ def carry_out(experiment: Experiment, output: OutputOptions) -> NoReturn:
         say(f"if this is cut off, go on with: {resume_command(experiment)}")
     try:
         with quiet_loops(), own_prints_aside(), watching(experiment, quiet=output.quiet) as progress:
-            stopped = run(experiment, progress)
+            stopped = run_apart(experiment, progress)
     except KeyboardInterrupt:
         halted = "interrupted"
     except CutShort as error:

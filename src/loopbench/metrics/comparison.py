@@ -316,7 +316,7 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
         if not summary.scored:
             warnings.append(f"{name}: no trial was scored.")
         if summary.errored_share > MAX_ERRORED:
-            why = _most_frequent(summary.errored_reasons)
+            why = most_frequent(summary.errored_reasons)
             warnings.append(f"{name}: {summary.errored_share:.1%} of its trials are errored and left out{why}.")
         if summary.faults.short:
             faults = summary.faults
@@ -329,7 +329,7 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
     return warnings
 
 
-def _most_frequent(reasons: Mapping[str, int]) -> str:
+def most_frequent(reasons: Mapping[str, int]) -> str:
     """Return the most frequent reason as the end of a sentence; empty if no trial has one."""
     known = {reason: count for reason, count in reasons.items() if reason}
     if not known:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopbench.protocol.names import GONE, is_gone, parse_spec
+from loopbench.protocol.names import GONE, is_gone, lives_in_one_process, parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import builtin_names, loops_named
 from loopbench.runs.store.files import RunError
@@ -88,3 +89,27 @@ def own_code(config: CompareConfig) -> list[str]:
     names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
     tools = [] if config.tools is None else [config.tools]
     return list(dict.fromkeys([*(name for kind, name in names if name not in ours[kind]), *tools]))
+
+
+def apart(config: CompareConfig) -> CompareConfig:
+    """Return the configuration with one worker process if trials would run code of the user's own in this process.
+
+    Code that ends its process, or changes what all code shares, then leaves alone the process that gives the answer. Two kinds of
+    run stay here: one with what only this process can find, and one that makes a recording, which one process writes.
+    """
+    names = own_code(config)
+    stays = config.is_spread or (config.cassette is not None and not config.replays)
+    if stays or not names or not all(_is_found_elsewhere(name) for name in names):
+        return config
+    return config.model_copy(update={"workers": 1})
+
+
+def _is_found_elsewhere(name: str) -> bool:
+    """Say whether another process with the same search path can import what a name leads to.
+
+    It cannot find a test module that `pytest --import-mode=importlib` has loaded from its file.
+    """
+    if lives_in_one_process(name):
+        return False
+    package = name.partition(":")[0].partition(".")[0]
+    return ":" not in name or any(finder.find_spec(package, None) for finder in sys.meta_path)

@@ -17,8 +17,10 @@ from loopbench.runs.engine.engine import Engine, opened
 from loopbench.runs.engine.job import Job, budget_of
 from loopbench.runs.engine.runner import Progress, run_trials
 from loopbench.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
+from loopbench.runs.permissions import apart
 from loopbench.runs.run_state import Spent, read_state
 from loopbench.runs.schedule import Trial
+from loopbench.runs.silent_end import told_of_exit
 from loopbench.runs.store.files import CutShort, RunError
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.traces import TracePolicy
@@ -34,7 +36,8 @@ def run(experiment: Experiment, progress: Progress) -> str:
     """
     folder = Path.cwd()
     try:
-        return asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress))
+        with told_of_exit():
+            return asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress))
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
     except asyncio.CancelledError:
@@ -45,6 +48,11 @@ def run(experiment: Experiment, progress: Progress) -> str:
         raise _ended_by("stopped the event loop", experiment) from None
     finally:
         os.chdir(folder)  # a design may have changed it
+
+
+def run_apart(experiment: Experiment, progress: Progress) -> str:
+    """Run the missing trials like `run`, code of the user's own in a worker process. Raises also WorkerError."""
+    return run(replace(experiment, config=apart(experiment.config)), progress)
 
 
 def _ended_by(action: str, experiment: Experiment) -> CutShort:

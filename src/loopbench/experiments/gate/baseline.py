@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from loopbench.experiments.compare.results import Results, results
-from loopbench.metrics.comparison import MAX_ERRORED
+from loopbench.metrics.comparison import MAX_ERRORED, most_frequent
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from loopbench.metrics.trajectory.trajectory import course
@@ -222,10 +222,11 @@ def troubles(run: Results) -> list[str]:
         reasons += [warning.removesuffix(".") for warning in run.comparison.warnings if "invalid" in warning]
     for arm in run.comparison.arms:
         name, summary = arm.info.arm, arm.summary
-        if not summary.scored:
+        if summary.errored_share > MAX_ERRORED:
+            why = most_frequent(summary.errored_reasons)
+            reasons.append(f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}{why}")
+        elif not summary.scored:
             reasons.append(f"{name}: no trial was scored")
-        elif summary.errored_share > MAX_ERRORED:
-            reasons.append(f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}")
     return reasons
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.run import run_apart
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY
 from loopbench.runs.config import config_from
@@ -80,7 +80,7 @@ class LoopGate:
         return prepare(config_from(data, self.item.nodeid))
 
     def _run(self, experiment: Experiment) -> Results:
-        stopped = run(experiment, Unwatched())
+        stopped = run_apart(experiment, Unwatched())
         if stopped:
             pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
         return results(experiment.folder)

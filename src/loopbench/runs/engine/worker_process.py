@@ -100,7 +100,11 @@ def main() -> None:
         pipes.send(json.dumps({"refused": str(error)}).encode())
         return
     pipes.send(json.dumps({"ready": True}).encode())
-    asyncio.run(worker.run(pipes.incoming(), pipes.send))
+    try:
+        asyncio.run(worker.run(pipes.incoming(), pipes.send))
+    except Exception as error:  # code of a trial may have changed what all code shares; another worker takes over
+        sys.stderr.write(f"a worker process cannot go on: {error!a}\n")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,36 @@
+"""What still runs in the process that answers must not end it in silence: `os._exit(0)` would look like success."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+_LEAVE = os._exit
+_AT_WORK: list[int] = []
+"""The process of each block that is open."""
+
+
+@contextmanager
+def told_of_exit() -> Iterator[None]:
+    """Let a call of `os._exit` within the block raise SystemExit, which says so and has an exit code other than 0.
+
+    Code of a loop, a tool or a suite may make that call when it is imported, or while it runs in this process; in a trial it is a
+    crash like any other. Processes that it forks may leave as they like.
+    """
+    process = os.getpid()
+    os._exit = _leave
+    _AT_WORK.append(process)
+    try:
+        yield
+    finally:
+        _AT_WORK.remove(process)
+        if not _AT_WORK:
+            os._exit = _LEAVE
+
+
+def _leave(status: int) -> NoReturn:
+    if os.getpid() not in _AT_WORK:
+        _LEAVE(status)
+    raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")

@@ -1,0 +1,146 @@
+"""What a command answers does not depend on what code of the user's own does to the process that it runs in."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from loopbench.runs.silent_end import told_of_exit
+
+LOOP = """
+import ctypes
+import json
+import os
+import sys
+from dataclasses import dataclass
+
+from loopbench.protocol import Outcome, StopReason
+
+
+def patch():
+    json.loads = json.dumps = lambda *given, **options: 1 / 0
+
+
+def close():
+    sys.stdout.close()
+    os.close(1)
+
+
+ACTIONS = {
+    "nothing": lambda: None,
+    "_exit": lambda: os._exit(0),
+    "abort": os.abort,
+    "segfault": lambda: ctypes.string_at(0),
+    "exit": lambda: sys.exit(0),
+    "recursion": lambda: sys.setrecursionlimit(70),
+    "patch": patch,
+    "close": close,
+}
+
+
+@dataclass(frozen=True)
+class Own:
+    action: str = "nothing"
+    name = "own"
+    stops = frozenset()
+
+    def with_step_limit(self, tool_steps):
+        return self
+
+    async def run(self, query, tools, model, observer=None):
+        with open("before", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        ACTIONS[self.action]()
+        return Outcome("1", StopReason.FINISHED, 0)
+"""
+
+ACTIONS = [
+    "_exit",
+    pytest.param("abort", marks=pytest.mark.slow),
+    pytest.param("segfault", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture
+def own(here, monkeypatch):
+    """The module `own_ending` in the current directory."""
+    (here / "own_ending.py").write_text(LOOP)
+    monkeypatch.syspath_prepend(here)
+
+
+def compare(loopbench, action, *more):
+    loop = f"own_ending:Own(action={action})"
+    return loopbench("compare", "--no-mlflow", "--loop", loop, "--suite", "arithmetic(size=1)", "-q", *more)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_gate_is_not_passed_by_dying(loopbench, here, action):
+    assert compare(loopbench, "nothing").code == 0
+    assert loopbench("bless", "latest", "--output", "base.json").code == 0
+    gated = loopbench("gate", "--baseline", "base.json", "--loop", f"own_ending:Own(action={action})", "-q")
+    how = {"_exit": "exit code 0", "abort": "signal 6", "segfault": "signal 11"}[action]
+    assert gated.code == 4
+    assert f"its worker process died ({how}) three times" in gated.out
+    assert "Traceback" not in gated.err
+
+
+@pytest.mark.usefixtures("own")
+def test_a_comparison_without_a_result_is_invalid_and_can_be_resumed(loopbench, here):
+    compared = compare(loopbench, "_exit", "--json")
+    assert compared.code == 4
+    assert json.loads(compared.out)["arms"][0]["errored"] == 1
+    (here / "before").unlink()
+    resumed = loopbench("resume", "latest", "-q", "--allow", "own_ending:Own", "--retry", "infrastructure")
+    assert resumed.code == 4
+    assert (here / "before").read_text().count("\n") == 3
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("action", ["recursion", "close", "exit"])
+def test_what_a_loop_changes_does_not_reach_the_results(loopbench, here, action):
+    compared = compare(loopbench, action, "--json")
+    assert compared.code == 0
+    arm = json.loads(compared.out)["arms"][0]
+    assert (arm["scored"], arm["errored"]) == (1, 0)
+    assert arm["errors"] == ({"crash": 1} if action == "exit" else {})
+    assert "Traceback" not in compared.err
+    assert len(list(here.glob("runs/*/report.html"))) == 1
+
+
+@pytest.mark.usefixtures("own")
+def test_a_loop_that_breaks_json_breaks_its_worker_only(loopbench, here):
+    compared = compare(loopbench, "patch", "--json")
+    assert (compared.code, json.loads(compared.out)["arms"][0]["errored"]) == (4, 1)
+    assert "Traceback" not in compared.err
+    assert len(list(here.glob("runs/*/report.html"))) == 1
+
+
+@pytest.mark.parametrize("command", [["compare", "--no-mlflow", "--suite", "arithmetic(size=1)", "--loop"], ["check", "loop"]])
+def test_a_module_that_leaves_when_it_is_imported_is_an_error(machine, here, command):
+    (here / "own_leaving.py").write_text("import os\nos._exit(0)\n")
+    ended = machine.run(*command, "own_leaving:Own")
+    assert (ended.code, ended.out) == (2, "")
+    assert "importing own_leaving failed: SystemExit: code of a loop, a tool or a suite called os._exit(0)" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("own")
+def test_a_forked_process_of_a_loops_own_may_leave(here):
+    with told_of_exit():
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os._exit.__module__ == "posix"
+
+
+@pytest.mark.usefixtures("own")
+def test_built_in_loops_stay_in_the_process_of_the_command(loopbench, monkeypatch):
+    def refuse(*given):
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr("loopbench.runs.engine.engine.ProcessLink", refuse)
+    assert loopbench("compare", "--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=1)", "-q").code == 0
