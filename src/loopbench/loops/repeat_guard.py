@@ -94,8 +94,8 @@ class RepeatCountingToolbox(Toolbox):
         note = WARNING.format(times=times)
         if not seen.ok:
             return replace(seen, data=f"{seen.data}\n{note}")
-        text = f"{note}\n{seen.data}"  # in front: later requests may recognise a result by its end
-        return replace(seen, data=text, value=text)
+        # In front: later requests may recognise a result by its end.
+        return replace(seen, data=f"{note}\n{seen.data}", value=f"{note}\n{seen.whole}")
 
 
 def _arguments(call: ToolCall) -> str:

@@ -249,7 +249,7 @@ class MeteredToolbox(Toolbox):
             await tunnel.spend(tunnel.slow_s)
         if fault is not None and fault.kind in IMPLICIT and seen.ok:
             wrong = distorted(fault.kind, seen.value)
-            seen = replace(seen, data=render_value(wrong), value=wrong)
+            seen = replace(seen, data=render_value(wrong), value=wrong, max_chars=None)
             if not fault.believed:
                 return seen  # without a receipt: to the model it is no result
         if seen.transient or seen.error_type in ("UnknownTool", "InvalidArguments"):

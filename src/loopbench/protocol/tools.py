@@ -63,7 +63,7 @@ class Observation:
     tool_name: str
     status: Literal["success", "error"]
     data: str
-    """The result as text, or the error's message without its type."""
+    """The result as text, or the error's message without its type; what a model reads, so it may be cut."""
     error_type: str | None = None
     """Name of the exception's class; UnknownTool or InvalidArguments if the tool never ran."""
     value: Any = field(default=None, compare=False)
@@ -73,10 +73,17 @@ class Observation:
     """Wall time of the call."""
     transient: bool = field(default=False, compare=False)
     """The tool raised a TransientError."""
+    max_chars: int | None = field(default=None, compare=False)
+    """How many characters of a longer text `data` shows; None if it shows all."""
 
     @property
     def ok(self) -> bool:
         return self.status == "success"
+
+    @property
+    def whole(self) -> str:
+        """The whole text of a result, also where `data` is cut: for hooks and stores, which are not short of context."""
+        return self.data if self.max_chars is None or not self.ok else render_value(self.value)
 
     def as_dict(self) -> dict[str, str]:
         """Return `{"status", "data", "tool_name"}`, an error with its type in front."""
@@ -204,8 +211,11 @@ class Toolbox:
             raised = _raised(error)
             seen = self._failed(call, type(raised).__name__, error_text(raised), started)
             return dataclasses.replace(seen, transient=True) if isinstance(raised, TransientError) else seen
-        text = cap(render_value(value), self.max_chars)
-        return Observation(call.name, "success", text, None, value, call.call_id, time.perf_counter() - started)
+        whole = render_value(value)
+        text = cap(whole, self.max_chars)
+        kept = self.max_chars if text is not whole else None
+        seconds = time.perf_counter() - started
+        return Observation(call.name, "success", text, None, value, call.call_id, seconds, max_chars=kept)
 
     async def call_all(
         self, calls: Sequence[ToolCall], *, parallel: bool = False, max_in_flight: int = 5, validate: bool = True

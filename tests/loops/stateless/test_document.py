@@ -280,7 +280,7 @@ def test_S0_68_a_number_that_python_does_not_write_is_kept_as_text() -> None:
     assert ConversationState.model_validate_json(made.model_dump_json()) == made
 
 
-def test_S0_68_a_deep_or_cut_result_is_kept_as_text() -> None:
+def test_S0_68_a_deep_result_is_kept_as_text_and_a_long_one_whole() -> None:
     deep: list[Any] = []
     for _ in range(300):
         deep = [deep]
@@ -288,8 +288,8 @@ def test_S0_68_a_deep_or_cut_result_is_kept_as_text() -> None:
     decider = ManualAgentLoop(box, response_style=None, model=Script(think(("deep", {}), ("big", {})), STOP))
     made = ActivityManager(decider, box).new_state("Q")
     ActivityManager(decider, box).continue_activity(made)
-    assert [type(result["result"]) for result in made.conversation_history[0].results] == [str, str]
-    assert "truncated" in made.conversation_history[0].results[1]["result"]
+    first, second = made.conversation_history[0].results
+    assert (type(first["result"]), second["result"], second["max_chars"]) == (str, ["x" * 50], 20)
     assert ConversationState.model_validate_json(made.model_dump_json()) == made
 
 

@@ -100,8 +100,8 @@ class ToolSelector:
         tool = self.toolbox.get(tool_name)
         return tool is not None and tool.blocking and not tool.is_async
 
-    def _keep(self, task: PhaseTask, call: ToolCallStatus, output: str, query_id: str) -> None:
-        call.output = output
+    def _keep(self, task: PhaseTask, call: ToolCallStatus, output: str, max_chars: int | None, query_id: str) -> None:
+        call.output, call.max_chars = output, max_chars
         keep(self.options.context_manager, task, call, query_id, self.options.observer)
 
     async def _finish(
@@ -155,7 +155,7 @@ class ToolExecutor(ToolSelector):
             with announced(task, index, call, told) as report:
                 seen = await self.toolbox.call(ToolCall(call.tool, call.args))
                 if seen.ok:  # kept even where the token was set meanwhile: the tool did run (row B1-6)
-                    self._keep(task, call, seen.data, query_id)
+                    self._keep(task, call, seen.whole, seen.max_chars, query_id)
                     report(TaskStatus.COMPLETED)
                 else:
                     call.error = f"{seen.error_type}: {seen.data}"

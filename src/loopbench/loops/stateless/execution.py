@@ -113,13 +113,14 @@ class ToolExecution:
         seen = await self._observe(toolbox, Call(tool_call.tool_name, tool_call.parameters))
         if not seen.ok:
             return _failure(tool_call, seen.data, seen.error_type or "Error")
+        cut = {} if seen.max_chars is None else {"max_chars": seen.max_chars}
         return {
             "tool_name": tool_call.tool_name,
             "status": "success",
-            "result": stored_value(seen.value, seen.data),
+            "result": stored_value(seen),
             "execution_time": seen.seconds,
             "parameters": tool_call.parameters,
-        }
+        } | cut
 
     async def _observe(self, toolbox: Toolbox, call: Call) -> Observation:
         """Call a tool with its arguments unchanged, under the shorter of the toolbox's time limit and ours."""

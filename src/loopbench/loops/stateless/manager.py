@@ -244,7 +244,7 @@ class ActivityManager(ToolExecution):
         return False
 
     def _process_results(self, state: ConversationState, results: list[ToolResult]) -> Any:
-        """Return the results to store and show: filter, transform or augment them here."""
+        """Return the results to store and show: filter, transform or augment them here. They are whole, whatever a prompt shows."""
         return results
 
     def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> Any:
