@@ -16,32 +16,11 @@ from loopbench.loops.phased import AgentCallbacks, AgentTools, Phased, Scratchpa
 from loopbench.loops.phased.executor import ToolExecutorOptions
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.stateless import ActivityManager, ConversationState, Stateless
-from loopbench.protocol import (
-    Act,
-    Answer,
-    Completion,
-    Inexpressible,
-    Loop,
-    Message,
-    Move,
-    Outcome,
-    PlanTask,
-    Query,
-    Request,
-    Role,
-    Tasks,
-    Text,
-    Tool,
-    Toolbox,
-    ToolCall,
-    Understanding,
-    render_value,
-    run_sync,
-)
+from loopbench.protocol import ToolCall, render_value, run_sync
 from loopbench.protocol.names import parse_spec
 from loopbench.protocol.values import cap
 from loopbench.runs.registry import make_loop
-from tests.loops.helpers import Script
+from tests.loops.looking import VALUES, box, look, looks_once
 
 SPECS = [
     "bare",
@@ -55,54 +34,6 @@ SPECS = [
     "stateless(history_as=messages)",
     "repeat_guard(loop=stateless)",
 ]
-LOOK = Act("Look.", (ToolCall("look", {}),))
-BY_ROLE: Mapping[Role, Move] = {
-    Role.UNDERSTAND: Understanding("to look"),
-    Role.PLAN: Tasks((PlanTask("t1", "Look."),), "Look."),
-    Role.SELECT: LOOK,
-    Role.REFLECT: Completion(True, "Enough."),
-    Role.ANSWER: Answer("", "seen"),
-    Role.FORMAT: Text("seen"),
-}
-LINE = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
-VALUES = LINE | st.lists(LINE | st.integers(), max_size=4) | st.dictionaries(LINE, LINE | st.booleans(), max_size=3)
-
-
-def answer(request: Request) -> Move:
-    """The answer as the loop's format can state it."""
-    assert request.codec is not None
-    for said in (Answer("Done.", "seen", 0.9), Answer("Done.", "seen"), Answer("", "seen"), Answer("Done.")):
-        try:
-            request.codec.render(said)
-        except Inexpressible:
-            continue
-        return said
-    raise AssertionError("no answer can be stated")
-
-
-def looks_once() -> Script:
-    """A model that looks, reads the result and answers."""
-
-    def said(request: Request) -> Move:
-        if request.role is Role.DECIDE:
-            return LOOK if model.roles.count(Role.DECIDE) == 1 else answer(request)
-        if request.role is Role.SUMMARIZE:
-            return Text(request.messages[-1].content)
-        return BY_ROLE[request.role]
-
-    model = Script(then=said)
-    return model
-
-
-def box(value: Any, max_chars: int) -> Toolbox:
-    return Toolbox([Tool("look", "", {"type": "object"}, lambda: value, blocking=False)], max_chars=max_chars)
-
-
-def look(loop: Loop, value: Any, max_chars: int) -> tuple[Outcome, list[tuple[Message, ...]]]:
-    """The outcome of one look, and the messages of all requests."""
-    model = looks_once()
-    outcome = run_sync(loop.run(Query("What is there?"), box(value, max_chars), model))
-    return outcome, [request.messages for request in model.requests]
 
 
 @pytest.mark.parametrize("spec", SPECS)

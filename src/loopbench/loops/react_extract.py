@@ -23,6 +23,7 @@ import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,
     Act,
@@ -55,7 +56,7 @@ Trajectory = dict[str, Any]
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class ReactExtract:
+class ReactExtract(ToolSettings):
     """React until `finish` or the limit, then extract. Raises ValueError for a limit below 1."""
 
     max_iterations: int = 5
@@ -76,6 +77,7 @@ class ReactExtract:
     """The predictors, with their instructions and demonstrations; None for the design's own."""
 
     def __post_init__(self) -> None:
+        ToolSettings.__post_init__(self)
         if self.max_iterations < 1:
             raise ValueError(f"max_iterations must be at least 1, not {self.max_iterations}")
         if self.parse_retries < 0 or self.overflow_attempts < 0:
@@ -113,6 +115,7 @@ class ReactExtract:
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         refuse_reserved(tools)
+        tools = self.over(tools)
         program = self.program or _default_program()
         agent = ReactAgent(program.react, extract=self.extract)
         trajectory: Trajectory = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Self
 
 from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import (
@@ -78,6 +79,11 @@ class RepeatCountingToolbox(Toolbox):
         self._tools_within = tools
         self._warn_at, self._stop_at = warn_at, stop_at
         self._times = Counter[str]()
+
+    def limited(self, time_limit_s: float | None, max_chars: int | None) -> Self:
+        """Set limits for the tools within, which count for this run only."""
+        self._tools_within = self._tools_within.limited(time_limit_s, max_chars)
+        return self
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         key = f"{call.name} {_arguments(call)}"

@@ -23,7 +23,7 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
-from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 
 from .draws import unit
 from .faults import IMPLICIT, Fault, distorted
@@ -218,7 +218,7 @@ class MeteredToolbox(Toolbox):
         time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
         admit: Admit | None = None,
     ) -> None:
-        super().__init__(tools, time_limit_s=time_limit_s)
+        super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS)
         self.admit = admit
         self.listener = listener
         self.tunnel = tunnel

@@ -9,6 +9,7 @@ The module itself needs the standard library only; `Tool.from_function` loads py
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import inspect
 import time
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from .schema import Arguments
 
 DEFAULT_TIME_LIMIT_S = 30.0
+"""Seconds that a comparison grants one call; a toolbox of a product's own has no limit unless it is given one."""
 DEFAULT_MAX_CHARS = 20_000
+"""Characters of one result that a model reads in a comparison."""
 
 
 class BudgetExceeded(Exception):
@@ -107,6 +110,8 @@ class Tool:
     """A sync function runs in a thread, under the time limit; False if it is pure and quick, and may run in place."""
     time_limit_s: float | None = None
     """Seconds; None for the toolbox's limit."""
+    max_chars: int | None = None
+    """Characters that a model reads of one result; None for the toolbox's limit."""
 
     @classmethod
     def from_function(
@@ -117,6 +122,7 @@ class Tool:
         description: str | None = None,
         blocking: bool = True,
         time_limit_s: float | None = None,
+        max_chars: int | None = None,
     ) -> Tool:
         """Make a tool from the name, docstring and argument types of a function, method, partial or callable object.
 
@@ -130,7 +136,7 @@ class Tool:
         found = name or getattr(source, "__name__", None) or type(source).__name__
         text = description if description is not None else _docstring(source)
         arguments = Arguments.of(function, found)
-        return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s)
+        return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s, max_chars)
 
     @property
     def spec(self) -> ToolSpec:
@@ -152,10 +158,13 @@ class Toolbox:
         self,
         tools: Iterable[Tool | Callable[..., Any]] = (),
         *,
-        time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
-        max_chars: int = DEFAULT_MAX_CHARS,
+        time_limit_s: float | None = None,
+        max_chars: int | None = None,
     ) -> None:
-        """`time_limit_s`: seconds for one call, None for no limit. `max_chars`: longest text of one result."""
+        """`time_limit_s`: seconds for one call. `max_chars`: characters that a model reads of one result. None: no limit.
+
+        A tool's own limits come before these.
+        """
         made = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
         self._tools = {tool.name: tool for tool in made}
         if len(self._tools) != len(made):
@@ -167,6 +176,15 @@ class Toolbox:
     def __deepcopy__(self, memo: object) -> Self:
         """Return the same toolbox: optimizers copy programs, and a tool must go on acting on the same world."""
         return self
+
+    def limited(self, time_limit_s: float | None, max_chars: int | None) -> Self:
+        """Return the same tools under these limits, where the toolbox's own are not tighter; None adds no limit."""
+        if time_limit_s is None and max_chars is None:
+            return self
+        other = copy.copy(self)
+        other.time_limit_s = _tighter(self.time_limit_s, time_limit_s)
+        other.max_chars = _tighter(self.max_chars, max_chars)
+        return other
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -212,8 +230,9 @@ class Toolbox:
             seen = self._failed(call, type(raised).__name__, error_text(raised), started)
             return dataclasses.replace(seen, transient=True) if isinstance(raised, TransientError) else seen
         whole = render_value(value)
-        text = cap(whole, self.max_chars)
-        kept = self.max_chars if text is not whole else None
+        most = tool.max_chars if tool.max_chars is not None else self.max_chars
+        text = cap(whole, most)
+        kept = most if text is not whole else None
         seconds = time.perf_counter() - started
         return Observation(call.name, "success", text, None, value, call.call_id, seconds, max_chars=kept)
 
@@ -273,6 +292,16 @@ class Toolbox:
     def _failed(self, call: ToolCall, error_type: str, message: str, started: float) -> Observation:
         text = cap(legible(message), self.max_chars)
         return Observation(call.name, "error", text, error_type, None, call.call_id, time.perf_counter() - started)
+
+
+def _tighter(first: float | None, second: float | None) -> Any:
+    """Return the lower of two limits; None is no limit."""
+    return min((limit for limit in (first, second) if limit is not None), default=None)
+
+
+def bounded_toolbox(tools: Iterable[Tool], time_limit_s: float | None = DEFAULT_TIME_LIMIT_S) -> Toolbox:
+    """Return a toolbox under the limits of a comparison, for whoever runs a suite's tools outside of a trial."""
+    return Toolbox(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS)
 
 
 async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:

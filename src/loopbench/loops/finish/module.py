@@ -115,6 +115,10 @@ class Module:
     forced_finish: ClassVar[str] = "both"
     parallel_tools: ClassVar[bool] = False
     list_tools_in_error: ClassVar[bool] = False
+    tool_timeout_s: ClassVar[float | None] = None
+    """Seconds for one call of a tool that has no limit of its own; None: no limit."""
+    tool_max_chars: ClassVar[int | None] = None
+    """Characters that the model reads of one result; None: all of it."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)

@@ -33,6 +33,8 @@ class Agent(AgentTools):
             observer,
             self.config.select_model,
             self.config.program,
+            tool_timeout_s=self.config.tool_timeout_s,
+            tool_max_chars=self.config.tool_max_chars,
         )
         super().__init__(options)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, ToolCall, Understanding
 
 from .callbacks import ToolExecutorCallbacks, notify
@@ -40,8 +41,8 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolExecutorOptions:
-    """The options of an executor."""
+class ToolExecutorOptions(ToolSettings):
+    """The options of an executor. Raises ValueError for a limit that lets nothing through."""
 
     tools: Toolbox | Sequence[Any]
     """A toolbox, or tools in any form (row S1-32)."""
@@ -65,7 +66,7 @@ class ToolSelector:
 
     def __init__(self, options: ToolExecutorOptions) -> None:
         self.options = options
-        self.toolbox = as_toolbox(options.tools)
+        self.toolbox = options.over(as_toolbox(options.tools))
         self.predictors = predictors_of(options.prompts, options.program)
 
     async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:

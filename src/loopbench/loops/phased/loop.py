@@ -72,7 +72,7 @@ class Phased(PhasedOptions):
         if executor is None:
             select_model = guarded if self.select_model is None else StoppableModel(self.select_model, ending)
             options = ToolExecutorOptions(
-                tools, contexts, guarded, self.prompts, self.cancel_grace_s, observer, select_model, self.program
+                self.over(tools), contexts, guarded, self.prompts, self.cancel_grace_s, observer, select_model, self.program
             )
             executor = ToolExecutor(options) if self.tool_layout == "executor" else AgentTools(options)
         return await PhasedRun(self, Surroundings(query, tools, guarded, executor, contexts, observer, ending)).run()

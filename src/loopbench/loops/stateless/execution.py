@@ -8,7 +8,8 @@ import logging
 import re
 from typing import Any
 
-from loopbench.protocol import BudgetExceeded, Observation, Tool, Toolbox
+from loopbench.loops.tool_settings import ToolSettings
+from loopbench.protocol import BudgetExceeded, Tool, Toolbox
 from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.values import error_text
 
@@ -30,10 +31,10 @@ class ToolExecution:
     """Tools that run first in selective mode."""
     skip_reason: str = "Primary search already found results"
 
-    def __init__(self, tool_registry: Any, tool_timeout_s: float | None) -> None:
-        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. `tool_timeout_s`: None is no limit."""
+    def __init__(self, tool_registry: Any, settings: ToolSettings) -> None:
+        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox."""
         self.tool_registry = as_tool_registry(tool_registry)
-        self.tool_timeout_s = tool_timeout_s
+        self.tool_settings = settings
 
     async def _execute_tools(
         self, tool_calls: list[ToolCall], mode: ExecutionMode = "sequential", parallel_safe: bool = True
@@ -108,9 +109,9 @@ class ToolExecution:
         if isinstance(self.tool_registry, ToolboxRegistry):
             toolbox = self.tool_registry.toolbox
         else:
-            tool = Tool(tool_call.tool_name, "", {"type": "object"}, function)
-            toolbox = Toolbox([tool], time_limit_s=self.tool_timeout_s)
-        seen = await self._observe(toolbox, Call(tool_call.tool_name, tool_call.parameters))
+            toolbox = Toolbox([Tool(tool_call.tool_name, "", {"type": "object"}, function)])
+        call = Call(tool_call.tool_name, tool_call.parameters)
+        seen = await self.tool_settings.over(toolbox).call(call, validate=False)  # the arguments are passed on as they are
         if not seen.ok:
             return _failure(tool_call, seen.data, seen.error_type or "Error")
         cut = {} if seen.max_chars is None else {"max_chars": seen.max_chars}
@@ -121,21 +122,6 @@ class ToolExecution:
             "execution_time": seen.seconds,
             "parameters": tool_call.parameters,
         } | cut
-
-    async def _observe(self, toolbox: Toolbox, call: Call) -> Observation:
-        """Call a tool with its arguments unchanged, under the shorter of the toolbox's time limit and ours."""
-        limit = self.tool_timeout_s
-        tool = toolbox.get(call.name)
-        theirs = tool.time_limit_s if tool is not None and tool.time_limit_s is not None else toolbox.time_limit_s
-        if limit is None or (theirs is not None and theirs <= limit):
-            return await toolbox.call(call, validate=False)
-        try:
-            async with asyncio.timeout(limit) as clock:
-                return await toolbox.call(call, validate=False)
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", seconds=limit)
 
     # --- hooks: none calls a model ---
 

@@ -12,6 +12,7 @@ import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, program_of
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox, run_sync
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
@@ -29,7 +30,7 @@ _OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Stateless:
+class Stateless(ToolSettings):
     """A stateless agent decides, a manager outside executes. Raises ValueError for an option out of its range."""
 
     max_iterations: int = 10
@@ -54,8 +55,6 @@ class Stateless:
     """Decisions in a row that neither call nor stop, after which the run ends; None: any number."""
     max_recovery_rounds: int = 2
     """Recoveries in a row without a success, after which errors go to the next decision."""
-    tool_timeout_s: float | None = 30.0
-    """Seconds for one call of a tool, where the toolbox allows no less; None: the toolbox's limit."""
     max_history_length: int | None = 10
     """Entries beyond which the older half of the history is summarised; None: never."""
     history_as: HistoryAs = "prose"

@@ -68,11 +68,11 @@ class ActivityManager(ToolExecution):
     ) -> None:
         """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. `limits`: further `ManagerOptions`.
 
-        A registry's functions run under the limits of a default Toolbox: a longer result is cut. Give a Toolbox for other limits.
+        The tools of a Toolbox may have limits of their own; functions of a registry have those that `limits` sets, and no others.
         Raises ValueError for an option out of its range, TypeError for an unknown one.
         """
         options = ManagerOptions(max_iterations, execution_mode, **limits)
-        super().__init__(tool_registry, options.tool_timeout_s)
+        super().__init__(tool_registry, options)
         self.agent_loop = agent_loop
         self.max_iterations = options.max_iterations
         self.execution_mode = options.execution_mode
