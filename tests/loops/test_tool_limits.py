@@ -13,7 +13,7 @@ from loopbench.loops.phased import Agent, Phased, PhaseTask, ToolCallStatus, Too
 from loopbench.loops.repeat_guard import RepeatGuard
 from loopbench.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry
 from loopbench.models.metering import MeteredToolbox
-from loopbench.protocol import Query, Tool, Toolbox, run_sync
+from loopbench.protocol import Observation, Query, Tool, Toolbox, ToolCall, run_sync
 from loopbench.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, bounded_toolbox
 from tests.loops.helpers import Script, answer, call
 from tests.loops.looking import looks_once, watched_limits
@@ -129,3 +129,30 @@ def test_a_comparison_sets_limits_of_its_own() -> None:
     tools = [Tool.from_function(look)]
     for box in (MeteredToolbox(tools, Ear()), bounded_toolbox(tools)):  # type: ignore[arg-type]  # a listener to calls only
         assert (box.time_limit_s, box.max_chars) == (DEFAULT_TIME_LIMIT_S, DEFAULT_MAX_CHARS) == (30.0, 20_000)
+
+
+@pytest.mark.parametrize("make", [Bare, Phased])
+def test_a_toolbox_of_ones_own_keeps_its_state_under_a_loops_limits(make: Any) -> None:
+    class Counts(Toolbox):
+        made = 0
+
+        async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+            self.made += 1
+            return await super().call(call, validate=validate)
+
+    box, model = Counts([look]), looks_once()
+    run_sync(make(tool_max_chars=7).run(Query("Q"), box, model))
+    assert box.made == 1
+    assert CUT in read_by(model)
+
+
+def test_a_tool_that_calls_tools_itself_does_so_under_their_own_limits() -> None:
+    inner = Toolbox([look])
+
+    async def outer() -> str:
+        """Look."""
+        return str(len((await inner.call(ToolCall("look", {}))).data))
+
+    model = looks_once()
+    run_sync(Bare(tool_max_chars=7).run(Query("Q"), Toolbox([Tool("look", "", {"type": "object"}, outer)]), model))
+    assert '"30000"' in read_by(model)

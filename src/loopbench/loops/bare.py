@@ -36,10 +36,10 @@ from loopbench.protocol import (
     own_prompt,
     prompted,
     render_value,
-    run_sync,
 )
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
+from loopbench.protocol.threads import run_here
 
 from .bare_codecs import CODEC, FORMATS, BadMove
 from .tool_settings import ToolSettings
@@ -121,7 +121,7 @@ class Bare(ToolSettings):
         return replace(self, max_steps=tool_steps + 1)
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """The outcome's details hold the seed's `history` (row S4-7)."""

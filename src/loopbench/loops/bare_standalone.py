@@ -34,8 +34,8 @@ from loopbench.protocol import (
     Request,
     Tool,
     Toolbox,
-    run_sync,
 )
+from loopbench.protocol.threads import run_here
 
 from .bare import Bare, History
 from .tool_signatures import signature_of
@@ -186,7 +186,7 @@ def run_agent(
     config: Bare | None = None,
 ) -> dict[str, Any]:
     """Run `arun_agent` from synchronous code."""
-    return run_sync(arun_agent(query, max_steps, llm_func, max_consecutive_errors, registry=registry, config=config))
+    return run_here(arun_agent(query, max_steps, llm_func, max_consecutive_errors, registry=registry, config=config))
 
 
 def demo() -> None:

@@ -41,10 +41,10 @@ from loopbench.protocol import (
     ToolCall,
     WireError,
     render_value,
-    run_sync,
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
+from loopbench.protocol.threads import run_here
 
 from .react_extract_codecs import FINISH, ExtractAnswer, ReactCodec, ReactStep, extract_codec, instructions_with_tools, react_codec
 
@@ -111,7 +111,7 @@ class ReactExtract(ToolSettings):
         return replace(self, max_iterations=tool_steps + 1)
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         refuse_reserved(tools)
@@ -329,7 +329,7 @@ class ReactExtractProgram(dspy.Module):  # type: ignore[misc]
         refuse_reserved(self.toolbox)
 
     def forward(self, query: str) -> Any:
-        return run_sync(self.aforward(query))
+        return run_here(self.aforward(query))
 
     async def aforward(self, query: str) -> Any:
         """Return a dspy.Prediction of `answer`, `reasoning`, `trajectory` and `stop`, from the model that DSPy is configured with.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Self
 
 from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import (
@@ -71,7 +70,7 @@ class RepeatCountingToolbox(Toolbox):
     """Counts equal calls of one run."""
 
     def __init__(self, tools: Toolbox, warn_at: int, stop_at: int | None) -> None:
-        super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars)
+        super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars, threads=tools.threads)
         self.caught = asyncio.Event()
         """Set when `stop_at` is reached; the call then waits for the end of the run."""
         self.repeated = ""
@@ -79,11 +78,6 @@ class RepeatCountingToolbox(Toolbox):
         self._tools_within = tools
         self._warn_at, self._stop_at = warn_at, stop_at
         self._times = Counter[str]()
-
-    def limited(self, time_limit_s: float | None, max_chars: int | None) -> Self:
-        """Set limits for the tools within, which count for this run only."""
-        self._tools_within = self._tools_within.limited(time_limit_s, max_chars)
-        return self
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         key = f"{call.name} {_arguments(call)}"

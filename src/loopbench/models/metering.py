@@ -218,7 +218,7 @@ class MeteredToolbox(Toolbox):
         time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
         admit: Admit | None = None,
     ) -> None:
-        super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS)
+        super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
         self.admit = admit
         self.listener = listener
         self.tunnel = tunnel
@@ -274,10 +274,9 @@ class MeteredToolbox(Toolbox):
         return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
 
     def _time_limit_s(self, name: str) -> float:
-        """Return the tool's own limit, else the toolbox's, else the default: an injected hang always ends."""
-        tool = self.get(name)
-        own = tool.time_limit_s if tool is not None else None
-        return own or self.time_limit_s or DEFAULT_TIME_LIMIT_S
+        """Return the limit of a call, else the default: an injected hang always ends."""
+        tool, limits = self.get(name), self.in_force
+        return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
 
 
 _NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage"})

@@ -9,15 +9,15 @@ The module itself needs the standard library only; `Tool.from_function` loads py
 from __future__ import annotations
 
 import asyncio
-import copy
 import dataclasses
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from .threads import in_thread
+from .threads import call_here, caller_waits, in_thread
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Tool:
     arguments: Arguments | None = None
     """Validates and binds the arguments; None passes them on unchanged (a tool known by its schema only)."""
     blocking: bool = True
-    """A sync function runs in a thread, under the time limit; False if it is pure and quick, and may run in place."""
+    """A sync function may take its time: see `Toolbox`. False if it is pure and quick, and may run in place."""
     time_limit_s: float | None = None
     """Seconds; None for the toolbox's limit."""
     max_chars: int | None = None
@@ -160,10 +160,13 @@ class Toolbox:
         *,
         time_limit_s: float | None = None,
         max_chars: int | None = None,
+        threads: bool | None = None,
     ) -> None:
         """`time_limit_s`: seconds for one call. `max_chars`: characters that a model reads of one result. None: no limit.
 
-        A tool's own limits come before these.
+        A tool's own limits come before these. `threads`: run synchronous functions on threads of their own (True), or on that of
+        the caller, one at a time (False); None: on the caller's where it waits for a loop, as in a loop's `run_sync`, else on their
+        own. A function with a time limit runs on a thread of its own in any case.
         """
         made = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
         self._tools = {tool.name: tool for tool in made}
@@ -172,19 +175,25 @@ class Toolbox:
             raise ValueError(f"two tools are named {next(n for n in names if names.count(n) > 1)!r}: names must differ")
         self.time_limit_s = time_limit_s
         self.max_chars = max_chars
+        self.threads = threads
 
     def __deepcopy__(self, memo: object) -> Self:
         """Return the same toolbox: optimizers copy programs, and a tool must go on acting on the same world."""
         return self
 
-    def limited(self, time_limit_s: float | None, max_chars: int | None) -> Self:
-        """Return the same tools under these limits, where the toolbox's own are not tighter; None adds no limit."""
-        if time_limit_s is None and max_chars is None:
+    def limited(self, time_limit_s: float | None, max_chars: int | None, threads: bool | None = None) -> Toolbox:
+        """Return the same tools under these limits, where the toolbox's own are not tighter; None adds no limit.
+
+        `threads`: for a toolbox that leaves it open.
+        """
+        if time_limit_s is None and max_chars is None and (threads is None or self.threads is not None):
             return self
-        other = copy.copy(self)
-        other.time_limit_s = _tighter(self.time_limit_s, time_limit_s)
-        other.max_chars = _tighter(self.max_chars, max_chars)
-        return other
+        return LimitedToolbox(
+            self,
+            time_limit_s=_tighter(self.time_limit_s, time_limit_s),
+            max_chars=_tighter(self.max_chars, max_chars),
+            threads=threads if self.threads is None else self.threads,
+        )
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -213,24 +222,28 @@ class Toolbox:
         Cancellation, KeyboardInterrupt and BudgetExceeded pass through; anything else that the tool does is an Observation.
         """
         started = time.perf_counter()
+        limits = self.in_force
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools) or "none"
-            return self._failed(call, "UnknownTool", f"Tool '{call.name}' not found. Available tools: {known}", started)
+            return limits._failed(call, "UnknownTool", f"Tool '{call.name}' not found. Available tools: {known}", started)
         try:
             args, kwargs = self._bind(tool, call.arguments, validate)
         except ToolArgumentError as error:
-            return self._failed(call, "InvalidArguments", str(error), started)
+            return limits._failed(call, "InvalidArguments", str(error), started)
+        before = _LIMITS.set(None)  # a tool may call tools itself
         try:
-            value = await self._execute(tool, args, kwargs)
+            value = await limits._execute(tool, args, kwargs)
         except (asyncio.CancelledError, KeyboardInterrupt, BudgetExceeded):
             raise
         except BaseException as error:  # the boundary to foreign code: SystemExit in a tool must not end the run
             raised = _raised(error)
-            seen = self._failed(call, type(raised).__name__, error_text(raised), started)
+            seen = limits._failed(call, type(raised).__name__, error_text(raised), started)
             return dataclasses.replace(seen, transient=True) if isinstance(raised, TransientError) else seen
+        finally:
+            _LIMITS.reset(before)
         whole = render_value(value)
-        most = tool.max_chars if tool.max_chars is not None else self.max_chars
+        most = tool.max_chars if tool.max_chars is not None else limits.max_chars
         text = cap(whole, most)
         kept = most if text is not whole else None
         seconds = time.perf_counter() - started
@@ -248,10 +261,11 @@ class Toolbox:
         if not parallel:
             return tuple([await self.call(call, validate=validate) for call in calls])
         slots = asyncio.Semaphore(max_in_flight)
+        own_threads = self.limited(None, None, threads=True)
 
         async def one(call: ToolCall) -> Observation:
             async with slots:
-                return await self.call(call, validate=validate)
+                return await own_threads.call(call, validate=validate)
 
         running = [asyncio.create_task(one(call)) for call in calls]
         try:
@@ -281,17 +295,54 @@ class Toolbox:
 
     async def _execute(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function itself; raises what it raises, TimeoutError at the time limit."""
-        limit = tool.time_limit_s if tool.time_limit_s is not None else self.time_limit_s
-        if tool.blocking and not tool.is_async:
+        limit = self.time_limit_of(tool)
+        if self.in_thread(tool):
             return await _limited(in_thread(tool.function, *args, **kwargs), limit)
-        value = tool.function(*args, **kwargs)
+        is_quick = tool.is_async or not tool.blocking
+        value = tool.function(*args, **kwargs) if is_quick else call_here(tool.function, *args, **kwargs)
         if type(value) not in ATOMS and inspect.isawaitable(value):
             value = await _limited(value, limit)
         return value
 
+    @property
+    def in_force(self) -> Toolbox:
+        """The toolbox whose limits hold for the call that is being made: this one, or one around it."""
+        return _LIMITS.get() or self
+
+    def time_limit_of(self, tool: Tool) -> float | None:
+        """Return the seconds that a call of a tool may take; None if there is no limit."""
+        return tool.time_limit_s if tool.time_limit_s is not None else self.time_limit_s
+
+    def in_thread(self, tool: Tool) -> bool:
+        """Return whether a call of a tool runs on a thread of its own, which nothing can stop."""
+        if not tool.blocking or tool.is_async:
+            return False
+        return self.time_limit_of(tool) is not None or (not caller_waits() if self.threads is None else self.threads)
+
     def _failed(self, call: ToolCall, error_type: str, message: str, started: float) -> Observation:
         text = cap(legible(message), self.max_chars)
         return Observation(call.name, "error", text, error_type, None, call.call_id, time.perf_counter() - started)
+
+
+class LimitedToolbox(Toolbox):
+    """A toolbox under other limits: each call goes to the toolbox within, which may watch or change it as ever."""
+
+    def __init__(self, within: Toolbox, **limits: Any) -> None:
+        """`limits`: as of a Toolbox; they replace those of the toolbox within."""
+        super().__init__((), **limits)
+        self._tools = within._tools
+        self._within = within
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        before = _LIMITS.set(self)
+        try:
+            return await self._within.call(call, validate=validate)
+        finally:
+            _LIMITS.reset(before)
+
+
+_LIMITS: ContextVar[LimitedToolbox | None] = ContextVar("loopbench_tool_limits", default=None)
+"""The limits of the call that is being made, where they are not those of the toolbox that makes it."""
 
 
 def _tighter(first: float | None, second: float | None) -> Any:
@@ -301,7 +352,7 @@ def _tighter(first: float | None, second: float | None) -> Any:
 
 def bounded_toolbox(tools: Iterable[Tool], time_limit_s: float | None = DEFAULT_TIME_LIMIT_S) -> Toolbox:
     """Return a toolbox under the limits of a comparison, for whoever runs a suite's tools outside of a trial."""
-    return Toolbox(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS)
+    return Toolbox(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
 
 
 async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:

@@ -32,7 +32,7 @@ from tests.loops.bare.helpers import (
     run,
 )
 from tests.loops.helpers import Script
-from tests.loops.looking import check_tool_max_chars, check_tool_timeout_s
+from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 
 FORMATS_SAY: dict[str, tuple[Any, Any]] = {
     "json": (
@@ -163,3 +163,7 @@ def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_
 
 def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
     check_tool_timeout_s(Bare, monkeypatch)
+
+
+def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
+    check_tool_threads(Bare, here_by_default=True)

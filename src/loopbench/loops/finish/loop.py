@@ -30,9 +30,9 @@ from loopbench.protocol import (
     own_prompt,
     prompted,
     render_value,
-    run_sync,
 )
 from loopbench.protocol.program import merged
+from loopbench.protocol.threads import run_here
 from loopbench.protocol.values import error_text
 
 from .codec import ReadCall, XmlCodec, native_codec, read_calls
@@ -150,7 +150,7 @@ class Finish(ToolSettings):
         return replace(self, max_steps=tool_steps + 1)
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """Run the loop on a query. Raises ValueError for a tool named `__finish__`."""
@@ -180,7 +180,15 @@ class Finish(ToolSettings):
         prompt = self.predictors[DECIDE]
         shown = in_own_format(prompt)
         system = [entry("system", shown.text)] if shown.text or self.system_prompt is not None else []
-        run = Run(output, CurrentTools(self.over(tools)), model, [*system, *history], prompt, shown.turns, observer)
+        run = Run(
+            output,
+            CurrentTools(self.over(tools, at_once=self.parallel_tools)),
+            model,
+            [*system, *history],
+            prompt,
+            shown.turns,
+            observer,
+        )
         run.model_given, run.temperature, run.max_tokens = model, self.temperature, self.max_tokens
         run.has_hooks = self.on_step is not None or self.on_stream is not None
         return run

@@ -58,7 +58,7 @@ class CurrentTools(Toolbox):
     """Calls go to the toolbox that the run was given; only what `on_step` added is called here."""
 
     def __init__(self, given: Toolbox) -> None:
-        super().__init__(tuple(given), time_limit_s=given.time_limit_s, max_chars=given.max_chars)
+        super().__init__(tuple(given), time_limit_s=given.time_limit_s, max_chars=given.max_chars, threads=given.threads)
         self._given = given
 
     def add(self, given: Tool | Callable[..., Any]) -> None:

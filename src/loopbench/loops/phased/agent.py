@@ -35,6 +35,7 @@ class Agent(AgentTools):
             self.config.program,
             tool_timeout_s=self.config.tool_timeout_s,
             tool_max_chars=self.config.tool_max_chars,
+            tool_threads=self.config.tool_threads,
         )
         super().__init__(options)
 

@@ -66,7 +66,7 @@ class ToolSelector:
 
     def __init__(self, options: ToolExecutorOptions) -> None:
         self.options = options
-        self.toolbox = options.over(as_toolbox(options.tools))
+        self.toolbox = options.over(as_toolbox(options.tools), at_once=True)
         self.predictors = predictors_of(options.prompts, options.program)
 
     async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
@@ -99,7 +99,7 @@ class ToolSelector:
     def _in_thread(self, tool_name: str) -> bool:
         """Return whether a tool runs in a thread, which no cancellation can stop."""
         tool = self.toolbox.get(tool_name)
-        return tool is not None and tool.blocking and not tool.is_async
+        return tool is not None and self.toolbox.in_thread(tool)
 
     def _keep(self, task: PhaseTask, call: ToolCallStatus, output: str, max_chars: int | None, query_id: str) -> None:
         call.output, call.max_chars = output, max_chars

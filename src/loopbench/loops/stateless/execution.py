@@ -8,13 +8,12 @@ import logging
 import re
 from typing import Any
 
-from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import BudgetExceeded, Tool, Toolbox
 from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.values import error_text
 
 from .history import stored_value
-from .options import ExecutionMode
+from .options import ExecutionMode, ManagerOptions
 from .registry import ToolboxRegistry, as_tool_registry
 from .state import ToolCall, ToolResult
 
@@ -31,10 +30,10 @@ class ToolExecution:
     """Tools that run first in selective mode."""
     skip_reason: str = "Primary search already found results"
 
-    def __init__(self, tool_registry: Any, settings: ToolSettings) -> None:
+    def __init__(self, tool_registry: Any, settings: ManagerOptions) -> None:
         """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox."""
         self.tool_registry = as_tool_registry(tool_registry)
-        self.tool_settings = settings
+        self.options = settings
 
     async def _execute_tools(
         self, tool_calls: list[ToolCall], mode: ExecutionMode = "sequential", parallel_safe: bool = True
@@ -110,8 +109,11 @@ class ToolExecution:
             toolbox = self.tool_registry.toolbox
         else:
             toolbox = Toolbox([Tool(tool_call.tool_name, "", {"type": "object"}, function)])
+        at_once = self.options.execution_mode == "parallel"
         call = Call(tool_call.tool_name, tool_call.parameters)
-        seen = await self.tool_settings.over(toolbox).call(call, validate=False)  # the arguments are passed on as they are
+        seen = await self.options.over(toolbox, at_once=at_once).call(
+            call, validate=False
+        )  # the arguments are passed on as they are
         if not seen.ok:
             return _failure(tool_call, seen.data, seen.error_type or "Error")
         cut = {} if seen.max_chars is None else {"max_chars": seen.max_chars}

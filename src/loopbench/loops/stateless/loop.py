@@ -13,9 +13,10 @@ import dspy
 from loopbench.dspy_seam import ThroughPredictor, program_of
 from loopbench.loops.checked_options import checked_options
 from loopbench.loops.tool_settings import ToolSettings
-from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox, run_sync
+from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
+from loopbench.protocol.threads import run_here
 
 from .agent import ManualAgentLoop
 from .manager import Activity, ActivityManager
@@ -121,7 +122,7 @@ class Stateless(ToolSettings):
         return replace(self, max_iterations=tool_steps + 1)
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         registry = ToolboxRegistry(tools)
@@ -196,7 +197,7 @@ class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no type
         self.agent = ManualAgentLoop(self.toolbox, **asdict(self.config.agent_options))
 
     def forward(self, query: str) -> Any:
-        return run_sync(self.aforward(query))
+        return run_here(self.aforward(query))
 
     async def aforward(self, query: str) -> Any:
         """A dspy.Prediction of `answer`, `confidence`, `stop` and `state`, from the model that DSPy is configured with."""
