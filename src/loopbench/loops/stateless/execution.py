@@ -6,9 +6,12 @@ import asyncio
 import inspect
 import logging
 import re
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
-from loopbench.protocol import BudgetExceeded, Tool, Toolbox
+from loopbench.protocol import BudgetExceeded, Tool, Toolbox, run_sync
 from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.values import error_text
 
@@ -34,6 +37,11 @@ class ToolExecution:
         """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox."""
         self.tool_registry = as_tool_registry(tool_registry)
         self.options = settings
+
+    @cached_property
+    def executor(self) -> ThreadPoolExecutor:
+        """Five threads for overrides that submit calls to them, as the document's manager does; nothing here uses them."""
+        return _CallThreads(MAX_WORKERS, "tools")
 
     async def _execute_tools(
         self, tool_calls: list[ToolCall], mode: ExecutionMode = "sequential", parallel_safe: bool = True
@@ -141,6 +149,17 @@ class ToolExecution:
 
 
 _NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
+
+
+class _CallThreads(ThreadPoolExecutor):
+    """Threads on which a coroutine, such as `_execute_single_tool` makes, is run to its end."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return super().submit(_to_its_end, fn, *args, **kwargs)
+
+
+def _to_its_end(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return run_sync(settled(function(*args, **kwargs)))
 
 
 async def settled(value: Any) -> Any:
