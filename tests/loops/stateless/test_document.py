@@ -239,6 +239,37 @@ def test_S0_68_X_9_a_run_is_carried_on_from_json_in_another_process() -> None:
     assert done.stdout == "carried on 2 ['add'] id 1\n", done.stderr
 
 
+def test_S0_68_a_run_that_goes_through_json_after_each_decision_ends_as_one_that_does_not() -> None:
+    class Once(ActivityManager):
+        def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
+            return True
+
+    said = (think(ADD), EMPTY, think(FAIL), recover("retry"), recover("retry"), think(ADD, ADD), EMPTY)
+    whole = manager(Script(*said, then=EMPTY), max_iterations=7).new_state("Q", "id")
+    manager(Script(*said, then=EMPTY)).continue_activity(whole)
+    model = Script(*said, then=EMPTY)
+    state = manager(model, max_iterations=7).new_state("Q", "id")
+    for _ in range(7):
+        state = ConversationState.model_validate_json(state.model_dump_json())
+        result = manager(model, kind=Once).continue_activity(state)
+        if result["status"] != "terminated" or state.empty_decisions == 3:
+            break
+    assert (state.iteration_count, state.max_iterations) == (7, 7)
+    assert _timeless(state) == _timeless(whole)
+
+
+def _timeless(state: ConversationState) -> Any:
+    """What a state says, but for times."""
+    said = state.model_dump(exclude={"start_time"})
+    for entry in said["conversation_history"]:
+        entry.pop("timestamp")
+        for result in entry["results"]:
+            result.pop("execution_time", None)
+    for result in said["last_tool_results"] or ():
+        result.pop("execution_time", None)
+    return said
+
+
 @pytest.mark.parametrize(
     "value",
     [
