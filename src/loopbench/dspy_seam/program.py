@@ -30,8 +30,8 @@ from loopbench.protocol import (
     Toolbox,
     WireError,
     WrappedModel,
-    run_sync,
 )
+from loopbench.protocol.threads import run_here
 
 from .model import DspyModel
 
@@ -139,7 +139,7 @@ class _Alone:
         heard: list[PredictorCall] = []
         model = ReportingModel(DspyModel(lm), heard, sampled.temperature)
         query = Query(inputs["query"], inputs.get("context", ""), self.schema)
-        outcome = run_sync(loop_with(loop, program).run(query, self.tools, model))
+        outcome = run_here(loop_with(loop, program).run(query, self.tools, model))
         fields = {"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps, "confidence": outcome.confidence}
         return ProgramResult(fields, tuple(heard))
 

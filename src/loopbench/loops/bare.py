@@ -36,12 +36,13 @@ from loopbench.protocol import (
     own_prompt,
     prompted,
     render_value,
-    run_sync,
 )
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
+from loopbench.protocol.threads import run_here
 
 from .bare_codecs import CODEC, FORMATS, BadMove
+from .tool_settings import ToolSettings
 from .tool_signatures import signature_of, validate_tool_arguments
 
 MAX_STEPS_TEXT = "Maximum steps reached without final answer"
@@ -58,7 +59,7 @@ _ENCODER = Encoder(ensure_ascii=False)
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Bare:
+class Bare(ToolSettings):
     """Think, act, observe. Raises ValueError for a limit below 1 (row B4-16)."""
 
     max_steps: int = 10
@@ -85,6 +86,7 @@ class Bare:
     """Instructions and demonstrations in place of the design's own."""
 
     def __post_init__(self) -> None:
+        ToolSettings.__post_init__(self)
         if self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1, not {self.max_steps}")
         if self.max_consecutive_errors is not None and self.max_consecutive_errors < 1:
@@ -119,10 +121,11 @@ class Bare:
         return replace(self, max_steps=tool_steps + 1)
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """The outcome's details hold the seed's `history` (row S4-7)."""
+        tools = self.over(tools)
         codec = FORMATS[self.decision_format]
         prompt = self.predictors[DECIDE]
         offered = tools.specs if self.decision_format == "native" else ()

@@ -21,7 +21,7 @@ import re
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopbench.protocol import (
     BudgetExceeded,
@@ -34,8 +34,8 @@ from loopbench.protocol import (
     Request,
     Tool,
     Toolbox,
-    run_sync,
 )
+from loopbench.protocol.threads import run_here
 
 from .bare import Bare, History
 from .tool_signatures import signature_of
@@ -46,16 +46,27 @@ LlmFunction = Callable[[History, int], str | Awaitable[str]]
 """`llm_func(messages, step)`: returns the raw reply, and may be async."""
 
 
+class _Registered(NamedTuple):
+    """A function of a registry and its own limits."""
+
+    function: Callable[..., Any]
+    time_limit_s: float | None
+    max_chars: int | None
+
+
 class ToolRegistry:
     """Named functions. Registering a name again warns, and the last one wins."""
 
     def __init__(self) -> None:
-        self._tools: dict[str, Callable[..., Any]] = {}
+        self._tools: dict[str, _Registered] = {}
 
-    def register(self, name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(
+        self, name: str | None = None, *, time_limit_s: float | None = None, max_chars: int | None = None
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Return a decorator that registers a function and leaves it as it is.
 
-        Raises ValueError for a positional-only parameter without default: a call by name could never fill it.
+        `time_limit_s`: seconds for one call. `max_chars`: characters that the model reads of one result. None: the loop's limit, if
+        any. Raises ValueError for a positional-only parameter without default: a call by name could never fill it.
         """
 
         def add(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,13 +77,14 @@ class ToolRegistry:
                     raise ValueError(f"tool {known!r}: parameter {parameter!r} is positional-only and has no default")
             if known in self._tools:
                 warnings.warn(f"tool {known!r} is registered again; the last one wins", stacklevel=2)
-            self._tools[known] = func
+            self._tools[known] = _Registered(func, time_limit_s, max_chars)
             return func
 
         return add
 
     def get_tool(self, name: str) -> Callable[..., Any] | None:
-        return self._tools.get(name)
+        known = self._tools.get(name)
+        return None if known is None else known.function
 
     def list_tools(self) -> list[str]:
         """Return the names in the order of registration."""
@@ -80,10 +92,17 @@ class ToolRegistry:
 
     def toolbox(self, *, check_types: bool = False) -> Toolbox:
         """Return the same functions as a Toolbox; only `check_types` needs pydantic."""
-        return Toolbox(
-            Tool.from_function(func, name=name) if check_types else Tool(name, inspect.getdoc(func) or "", {"type": "object"}, func)
-            for name, func in self._tools.items()
-        )
+        make = _typed_tool if check_types else _plain_tool
+        return Toolbox(make(name, known) for name, known in self._tools.items())
+
+
+def _typed_tool(name: str, known: _Registered) -> Tool:
+    return Tool.from_function(known.function, name=name, time_limit_s=known.time_limit_s, max_chars=known.max_chars)
+
+
+def _plain_tool(name: str, known: _Registered) -> Tool:
+    about = inspect.getdoc(known.function) or ""
+    return Tool(name, about, {"type": "object"}, known.function, time_limit_s=known.time_limit_s, max_chars=known.max_chars)
 
 
 registry = ToolRegistry()
@@ -144,8 +163,9 @@ async def arun_agent(
     """Run the loop over plain functions; return `{"final_answer", "steps", "history"}`.
 
     `llm_func` gets the messages as any provider takes them: a system text that lists the tools first, observations as role user.
-    `config` sets the other factors. An exception that `llm_func` raises ends the run with `final_answer` None and is logged, unless
-    `config.on_provider_error` is "observe". Raises ValueError for native calls, which text cannot hold.
+    `config` sets the other factors, limits for the tools among them: `Bare(tool_timeout_s=5, tool_max_chars=2000)`. An exception
+    that `llm_func` raises ends the run with `final_answer` None and is logged, unless `config.on_provider_error` is "observe".
+    Raises ValueError for native calls, which text cannot hold.
     """
     if llm_func is mock_llm:
         logger.warning("run_agent answers from mock_llm, a stand-in: pass llm_func to use a model")
@@ -166,7 +186,7 @@ def run_agent(
     config: Bare | None = None,
 ) -> dict[str, Any]:
     """Run `arun_agent` from synchronous code."""
-    return run_sync(arun_agent(query, max_steps, llm_func, max_consecutive_errors, registry=registry, config=config))
+    return run_here(arun_agent(query, max_steps, llm_func, max_consecutive_errors, registry=registry, config=config))
 
 
 def demo() -> None:

@@ -23,6 +23,7 @@ import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,
     Act,
@@ -40,10 +41,10 @@ from loopbench.protocol import (
     ToolCall,
     WireError,
     render_value,
-    run_sync,
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
+from loopbench.protocol.threads import run_here
 
 from .react_extract_codecs import FINISH, ExtractAnswer, ReactCodec, ReactStep, extract_codec, instructions_with_tools, react_codec
 
@@ -55,7 +56,7 @@ Trajectory = dict[str, Any]
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class ReactExtract:
+class ReactExtract(ToolSettings):
     """React until `finish` or the limit, then extract. Raises ValueError for a limit below 1."""
 
     max_iterations: int = 5
@@ -76,6 +77,7 @@ class ReactExtract:
     """The predictors, with their instructions and demonstrations; None for the design's own."""
 
     def __post_init__(self) -> None:
+        ToolSettings.__post_init__(self)
         if self.max_iterations < 1:
             raise ValueError(f"max_iterations must be at least 1, not {self.max_iterations}")
         if self.parse_retries < 0 or self.overflow_attempts < 0:
@@ -109,10 +111,11 @@ class ReactExtract:
         return replace(self, max_iterations=tool_steps + 1)
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         refuse_reserved(tools)
+        tools = self.over(tools)
         program = self.program or _default_program()
         agent = ReactAgent(program.react, extract=self.extract)
         trajectory: Trajectory = {}
@@ -326,7 +329,7 @@ class ReactExtractProgram(dspy.Module):  # type: ignore[misc]
         refuse_reserved(self.toolbox)
 
     def forward(self, query: str) -> Any:
-        return run_sync(self.aforward(query))
+        return run_here(self.aforward(query))
 
     async def aforward(self, query: str) -> Any:
         """Return a dspy.Prediction of `answer`, `reasoning`, `trajectory` and `stop`, from the model that DSPy is configured with.

@@ -70,7 +70,7 @@ class RepeatCountingToolbox(Toolbox):
     """Counts equal calls of one run."""
 
     def __init__(self, tools: Toolbox, warn_at: int, stop_at: int | None) -> None:
-        super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars)
+        super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars, threads=tools.threads)
         self.caught = asyncio.Event()
         """Set when `stop_at` is reached; the call then waits for the end of the run."""
         self.repeated = ""
@@ -94,8 +94,8 @@ class RepeatCountingToolbox(Toolbox):
         note = WARNING.format(times=times)
         if not seen.ok:
             return replace(seen, data=f"{seen.data}\n{note}")
-        text = f"{note}\n{seen.data}"  # in front: later requests may recognise a result by its end
-        return replace(seen, data=text, value=text)
+        # In front: later requests may recognise a result by its end.
+        return replace(seen, data=f"{note}\n{seen.data}", value=f"{note}\n{seen.whole}")
 
 
 def _arguments(call: ToolCall) -> str:

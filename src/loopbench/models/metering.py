@@ -23,7 +23,7 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
-from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 
 from .draws import unit
 from .faults import IMPLICIT, Fault, distorted
@@ -230,7 +230,7 @@ class MeteredToolbox(Toolbox):
         time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
         admit: Admit | None = None,
     ) -> None:
-        super().__init__(tools, time_limit_s=time_limit_s)
+        super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
         self.admit = admit
         self.listener = listener
         self.tunnel = tunnel
@@ -261,7 +261,7 @@ class MeteredToolbox(Toolbox):
             await tunnel.spend(tunnel.slow_s)
         if fault is not None and fault.kind in IMPLICIT and seen.ok:
             wrong = distorted(fault.kind, seen.value)
-            seen = replace(seen, data=render_value(wrong), value=wrong)
+            seen = replace(seen, data=render_value(wrong), value=wrong, max_chars=None)
             if not fault.believed:
                 return seen  # without a receipt: to the model it is no result
         if seen.transient or seen.error_type in ("UnknownTool", "InvalidArguments"):
@@ -286,10 +286,9 @@ class MeteredToolbox(Toolbox):
         return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
 
     def _time_limit_s(self, name: str) -> float:
-        """Return the tool's own limit, else the toolbox's, else the default: an injected hang always ends."""
-        tool = self.get(name)
-        own = tool.time_limit_s if tool is not None else None
-        return own or self.time_limit_s or DEFAULT_TIME_LIMIT_S
+        """Return the limit of a call, else the default: an injected hang always ends."""
+        tool, limits = self.get(name), self.in_force
+        return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
 
 
 _NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage"})

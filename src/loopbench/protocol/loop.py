@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 from .chat import Chunk
 from .model import Model
 from .program import Program
+from .threads import run_here
 from .tools import Toolbox
 
 T = TypeVar("T")
@@ -142,7 +143,7 @@ class WrappedLoop:
         return replace(self, loop=self.loop.with_step_limit(tool_steps))
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         return await self.loop.run(query, tools, model, observer)

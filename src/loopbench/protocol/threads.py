@@ -1,4 +1,4 @@
-"""Calls functions that block without blocking the event loop."""
+"""On which thread a function that blocks is called: on one beside the event loop, or on that of a synchronous caller."""
 
 from __future__ import annotations
 
@@ -6,8 +6,67 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable
-from typing import Any
+from asyncio.events import _set_running_loop
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_WAITS: ContextVar[bool] = ContextVar("loopbench_caller_waits", default=False)
+"""Whether a synchronous caller waits on this thread, so that blocking it holds nobody up."""
+
+
+def caller_waits() -> bool:
+    """Return whether the event loop was started by `run_here`, on the thread of its caller."""
+    return _WAITS.get()
+
+
+def run_here(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a loop to its end on this thread, and its synchronous tools with it, also where an event loop runs already."""
+    before = _WAITS.set(True)
+    try:
+        with outside_event_loop():
+            return asyncio.run(coroutine)
+    finally:
+        _WAITS.reset(before)
+
+
+def call_here(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function on the event loop's own thread as if no event loop ran: it may start one itself."""
+    before = _WAITS.set(False)
+    try:
+        with outside_event_loop():
+            return function(*args, **kwargs)
+    finally:
+        _WAITS.reset(before)
+
+
+@contextmanager
+def outside_event_loop() -> Iterator[None]:
+    """Let synchronous code run as if no event loop ran on this thread, in the way that the documentation of asyncio's
+    `_enter_task` and `_leave_task` ("Extending asyncio") gives to those who switch between tasks themselves."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        yield
+        return
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio._leave_task(loop, task)
+    _set_running_loop(None)
+    try:
+        yield
+    finally:
+        _set_running_loop(loop)
+        if task is not None:
+            asyncio._enter_task(loop, task)
+
+
+async def beside_event_loop(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function that blocks: on the thread of a synchronous caller if one waits, else on a thread of its own."""
+    return call_here(function, *args, **kwargs) if caller_waits() else await in_thread(function, *args, **kwargs)
 
 
 async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -15,6 +74,7 @@ async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     loop = asyncio.get_running_loop()
     done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
+    context.run(_WAITS.set, False)
 
     def deliver(value: Any, error: BaseException | None) -> None:
         if not done.done():

@@ -13,17 +13,20 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from .threads import in_thread
+from .threads import call_here, caller_waits, in_thread
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
 if TYPE_CHECKING:
     from .schema import Arguments
 
 DEFAULT_TIME_LIMIT_S = 30.0
+"""Seconds that a comparison grants one call; a toolbox of a product's own has no limit unless it is given one."""
 DEFAULT_MAX_CHARS = 20_000
+"""Characters of one result that a model reads in a comparison."""
 
 
 class BudgetExceeded(Exception):
@@ -63,7 +66,7 @@ class Observation:
     tool_name: str
     status: Literal["success", "error"]
     data: str
-    """The result as text, or the error's message without its type."""
+    """The result as text, or the error's message without its type; what a model reads, so it may be cut."""
     error_type: str | None = None
     """Name of the exception's class; UnknownTool or InvalidArguments if the tool never ran."""
     value: Any = field(default=None, compare=False)
@@ -73,10 +76,17 @@ class Observation:
     """Wall time of the call."""
     transient: bool = field(default=False, compare=False)
     """The tool raised a TransientError."""
+    max_chars: int | None = field(default=None, compare=False)
+    """How many characters of a longer text `data` shows; None if it shows all."""
 
     @property
     def ok(self) -> bool:
         return self.status == "success"
+
+    @property
+    def whole(self) -> str:
+        """The whole text of a result, also where `data` is cut: for hooks and stores, which are not short of context."""
+        return self.data if self.max_chars is None or not self.ok else render_value(self.value)
 
     def as_dict(self) -> dict[str, str]:
         """Return `{"status", "data", "tool_name"}`, an error with its type in front."""
@@ -97,9 +107,11 @@ class Tool:
     arguments: Arguments | None = None
     """Validates and binds the arguments; None passes them on unchanged (a tool known by its schema only)."""
     blocking: bool = True
-    """A sync function runs in a thread, under the time limit; False if it is pure and quick, and may run in place."""
+    """A sync function may take its time: see `Toolbox`. False if it is pure and quick, and may run in place."""
     time_limit_s: float | None = None
     """Seconds; None for the toolbox's limit."""
+    max_chars: int | None = None
+    """Characters that a model reads of one result; None for the toolbox's limit."""
 
     @classmethod
     def from_function(
@@ -110,6 +122,7 @@ class Tool:
         description: str | None = None,
         blocking: bool = True,
         time_limit_s: float | None = None,
+        max_chars: int | None = None,
     ) -> Tool:
         """Make a tool from the name, docstring and argument types of a function, method, partial or callable object.
 
@@ -123,7 +136,7 @@ class Tool:
         found = name or getattr(source, "__name__", None) or type(source).__name__
         text = description if description is not None else _docstring(source)
         arguments = Arguments.of(function, found)
-        return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s)
+        return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s, max_chars)
 
     @property
     def spec(self) -> ToolSpec:
@@ -145,10 +158,16 @@ class Toolbox:
         self,
         tools: Iterable[Tool | Callable[..., Any]] = (),
         *,
-        time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
-        max_chars: int = DEFAULT_MAX_CHARS,
+        time_limit_s: float | None = None,
+        max_chars: int | None = None,
+        threads: bool | None = None,
     ) -> None:
-        """`time_limit_s`: seconds for one call, None for no limit. `max_chars`: longest text of one result."""
+        """`time_limit_s`: seconds for one call. `max_chars`: characters that a model reads of one result. None: no limit.
+
+        A tool's own limits come before these. `threads`: run synchronous functions on threads of their own (True), or on that of
+        the caller, one at a time (False); None: on the caller's where it waits for a loop, as in a loop's `run_sync`, else on their
+        own. A function with a time limit runs on a thread of its own in any case.
+        """
         made = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
         self._tools = {tool.name: tool for tool in made}
         if len(self._tools) != len(made):
@@ -156,10 +175,25 @@ class Toolbox:
             raise ValueError(f"two tools are named {next(n for n in names if names.count(n) > 1)!r}: names must differ")
         self.time_limit_s = time_limit_s
         self.max_chars = max_chars
+        self.threads = threads
 
     def __deepcopy__(self, memo: object) -> Self:
         """Return the same toolbox: optimizers copy programs, and a tool must go on acting on the same world."""
         return self
+
+    def limited(self, time_limit_s: float | None, max_chars: int | None, threads: bool | None = None) -> Toolbox:
+        """Return the same tools under these limits, where the toolbox's own are not tighter; None adds no limit.
+
+        `threads`: for a toolbox that leaves it open.
+        """
+        if time_limit_s is None and max_chars is None and (threads is None or self.threads is not None):
+            return self
+        return LimitedToolbox(
+            self,
+            time_limit_s=_tighter(self.time_limit_s, time_limit_s),
+            max_chars=_tighter(self.max_chars, max_chars),
+            threads=threads if self.threads is None else self.threads,
+        )
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -188,24 +222,32 @@ class Toolbox:
         Cancellation, KeyboardInterrupt and BudgetExceeded pass through; anything else that the tool does is an Observation.
         """
         started = time.perf_counter()
+        limits = self.in_force
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools) or "none"
-            return self._failed(call, "UnknownTool", f"Tool '{call.name}' not found. Available tools: {known}", started)
+            return limits._failed(call, "UnknownTool", f"Tool '{call.name}' not found. Available tools: {known}", started)
         try:
             args, kwargs = self._bind(tool, call.arguments, validate)
         except ToolArgumentError as error:
-            return self._failed(call, "InvalidArguments", str(error), started)
+            return limits._failed(call, "InvalidArguments", str(error), started)
+        before = _LIMITS.set(None)  # a tool may call tools itself
         try:
-            value = await self._execute(tool, args, kwargs)
+            value = await limits._execute(tool, args, kwargs)
         except (asyncio.CancelledError, KeyboardInterrupt, BudgetExceeded):
             raise
         except BaseException as error:  # the boundary to foreign code: SystemExit in a tool must not end the run
             raised = _raised(error)
-            seen = self._failed(call, type(raised).__name__, error_text(raised), started)
+            seen = limits._failed(call, type(raised).__name__, error_text(raised), started)
             return dataclasses.replace(seen, transient=True) if isinstance(raised, TransientError) else seen
-        text = cap(render_value(value), self.max_chars)
-        return Observation(call.name, "success", text, None, value, call.call_id, time.perf_counter() - started)
+        finally:
+            _LIMITS.reset(before)
+        whole = render_value(value)
+        most = tool.max_chars if tool.max_chars is not None else limits.max_chars
+        text = cap(whole, most)
+        kept = most if text is not whole else None
+        seconds = time.perf_counter() - started
+        return Observation(call.name, "success", text, None, value, call.call_id, seconds, max_chars=kept)
 
     async def call_all(
         self, calls: Sequence[ToolCall], *, parallel: bool = False, max_in_flight: int = 5, validate: bool = True
@@ -219,10 +261,11 @@ class Toolbox:
         if not parallel:
             return tuple([await self.call(call, validate=validate) for call in calls])
         slots = asyncio.Semaphore(max_in_flight)
+        own_threads = self.limited(None, None, threads=True)
 
         async def one(call: ToolCall) -> Observation:
             async with slots:
-                return await self.call(call, validate=validate)
+                return await own_threads.call(call, validate=validate)
 
         running = [asyncio.create_task(one(call)) for call in calls]
         try:
@@ -252,17 +295,64 @@ class Toolbox:
 
     async def _execute(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function itself; raises what it raises, TimeoutError at the time limit."""
-        limit = tool.time_limit_s if tool.time_limit_s is not None else self.time_limit_s
-        if tool.blocking and not tool.is_async:
+        limit = self.time_limit_of(tool)
+        if self.in_thread(tool):
             return await _limited(in_thread(tool.function, *args, **kwargs), limit)
-        value = tool.function(*args, **kwargs)
+        is_quick = tool.is_async or not tool.blocking
+        value = tool.function(*args, **kwargs) if is_quick else call_here(tool.function, *args, **kwargs)
         if type(value) not in ATOMS and inspect.isawaitable(value):
             value = await _limited(value, limit)
         return value
 
+    @property
+    def in_force(self) -> Toolbox:
+        """The toolbox whose limits hold for the call that is being made: this one, or one around it."""
+        return _LIMITS.get() or self
+
+    def time_limit_of(self, tool: Tool) -> float | None:
+        """Return the seconds that a call of a tool may take; None if there is no limit."""
+        return tool.time_limit_s if tool.time_limit_s is not None else self.time_limit_s
+
+    def in_thread(self, tool: Tool) -> bool:
+        """Return whether a call of a tool runs on a thread of its own, which nothing can stop."""
+        if not tool.blocking or tool.is_async:
+            return False
+        return self.time_limit_of(tool) is not None or (not caller_waits() if self.threads is None else self.threads)
+
     def _failed(self, call: ToolCall, error_type: str, message: str, started: float) -> Observation:
         text = cap(legible(message), self.max_chars)
         return Observation(call.name, "error", text, error_type, None, call.call_id, time.perf_counter() - started)
+
+
+class LimitedToolbox(Toolbox):
+    """A toolbox under other limits: each call goes to the toolbox within, which may watch or change it as ever."""
+
+    def __init__(self, within: Toolbox, **limits: Any) -> None:
+        """`limits`: as of a Toolbox; they replace those of the toolbox within."""
+        super().__init__((), **limits)
+        self._tools = within._tools
+        self._within = within
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        before = _LIMITS.set(self)
+        try:
+            return await self._within.call(call, validate=validate)
+        finally:
+            _LIMITS.reset(before)
+
+
+_LIMITS: ContextVar[LimitedToolbox | None] = ContextVar("loopbench_tool_limits", default=None)
+"""The limits of the call that is being made, where they are not those of the toolbox that makes it."""
+
+
+def _tighter(first: float | None, second: float | None) -> Any:
+    """Return the lower of two limits; None is no limit."""
+    return min((limit for limit in (first, second) if limit is not None), default=None)
+
+
+def bounded_toolbox(tools: Iterable[Tool], time_limit_s: float | None = DEFAULT_TIME_LIMIT_S) -> Toolbox:
+    """Return a toolbox under the limits of a comparison, for whoever runs a suite's tools outside of a trial."""
+    return Toolbox(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
 
 
 async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:

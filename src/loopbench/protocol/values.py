@@ -41,9 +41,9 @@ def underlying(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def cap(text: str, max_chars: int) -> str:
-    """Cut a text at `max_chars` characters and say that it is cut."""
-    if len(text) <= max_chars:
+def cap(text: str, max_chars: int | None) -> str:
+    """Cut a text at `max_chars` characters and say that it is cut; None leaves it whole."""
+    if max_chars is None or len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}{_CUT}{len(text)} characters in all)"
 

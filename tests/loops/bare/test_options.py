@@ -11,6 +11,7 @@ import pytest
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.bare_standalone import run_agent
+from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     Message,
     NativeCall,
@@ -31,6 +32,7 @@ from tests.loops.bare.helpers import (
     run,
 )
 from tests.loops.helpers import Script
+from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 
 FORMATS_SAY: dict[str, tuple[Any, Any]] = {
     "json": (
@@ -150,6 +152,18 @@ def test_option_on_provider_error_ends_the_run_or_goes_on() -> None:
 
 
 def test_every_option_has_a_line_of_documentation() -> None:
-    source = inspect.getsource(Bare)
+    source = inspect.getsource(Bare) + inspect.getsource(ToolSettings)
     for field in dataclasses.fields(Bare):
         assert re.search(rf'    {field.name}: [^\n]+\n    """[A-Zs]', source), field.name
+
+
+def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
+    check_tool_max_chars(Bare)
+
+
+def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_tool_timeout_s(Bare, monkeypatch)
+
+
+def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
+    check_tool_threads(Bare, here_by_default=True)

@@ -70,6 +70,9 @@ def test_S3_5_max_steps_bounds_the_loop_and_none_is_a_single_turn(limit: int) ->
     model = Script(then=lambda request: ADD if request.role is Role.DECIDE else finish())
     outcome = run(Finish(max_steps=limit), model)
     assert (model.roles, outcome.steps) == ([Role.DECIDE] * limit + [Role.ANSWER], limit)
+    model = Script(then=ADD)
+    outcome = run(Finish(), model)
+    assert (model.roles, outcome.steps, outcome.stop) == ([Role.DECIDE], 1, StopReason.UNFINISHED)
 
 
 def test_S3_20_B3_21_at_the_limit_a_forced_call_with_messages_unchanged() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from loopbench.protocol import (
 from loopbench.runs.options import options_of
 from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, VERDICT, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
+from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 
 
 def test_option_max_steps_bounds_the_steps_and_is_never_negative() -> None:
@@ -135,3 +137,15 @@ def test_options_are_the_fields_with_a_line_each_and_hooks_are_none_of_them() ->
     assert all(option.doc for option in options.values())
     assert set(options) == {item.name for item in dataclasses.fields(Finish)} - {"on_step", "on_stream", "resolver", "program"}
     assert Finish(on_step=lambda step: None) == Finish()
+
+
+def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
+    check_tool_max_chars(partial(Finish, max_steps=4))
+
+
+def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_tool_timeout_s(partial(Finish, max_steps=4), monkeypatch)
+
+
+def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
+    check_tool_threads(partial(Finish, max_steps=4), here_by_default=True)

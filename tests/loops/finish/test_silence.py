@@ -68,6 +68,11 @@ def test_B3_10_an_unknown_tool_is_named() -> None:
     model = Script(says(native("nope", {})), finish())
     run(steps(), model)
     assert results(model.requests[1]) == ["Tool error: Tool 'nope' not found"]
+    model = Script(says(native("gone", {})), finish())
+    run(steps(list_tools_in_error=True), model, Tool.from_function(lambda: "pong", name="ping", blocking=False))
+    (text,) = results(model.requests[1])
+    assert text.startswith("Tool error: Tool 'gone' not found")
+    assert "ping" in text
 
 
 @pytest.mark.parametrize("reply", [Reply("Let me think."), Reply("")], ids=["text", "empty"])

@@ -65,7 +65,8 @@ def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pe
     assert {update[0] for update in seen.updates} == {0}
 
 
-def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result() -> None:
+@pytest.mark.parametrize("layout", ["executor", "agent"])
+def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result(layout: str) -> None:
     async def main() -> tuple[PhaseTask, UpdateLog, ToolContextManager]:
         token = asyncio.Event()
 
@@ -75,8 +76,10 @@ def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result() -> None:
             return "paid"
 
         kept, work, seen = ToolContextManager(), task(("last", {})), UpdateLog()
+        options = ToolExecutorOptions(pure(last), kept, Script(then="s"))
+        made: Any = ToolExecutor(options) if layout == "executor" else package.AgentTools(options)
         with pytest.raises(asyncio.CancelledError):
-            await executor(last, context_manager=kept).execute_tools(work, "q", seen, token)
+            await made.execute_tools(work, "q", seen, token)
         return work, seen, kept
 
     work, seen, kept = run_sync(main())

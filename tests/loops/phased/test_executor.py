@@ -9,6 +9,8 @@ import logging
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import loopbench.loops.phased as package
 from loopbench.loops.phased import (
@@ -81,8 +83,16 @@ def test_S1_6_S1_7_S1_15_the_usage_example_of_the_document_runs() -> None:
     seen = UpdateLog()
     made = ToolExecutor(options=ToolExecutorOptions(tools=get_tools(model="gpt-4o"), context_manager=ToolContextManager()))
     work = PhaseTask("task-1", "Add.", toolCalls=[ToolCallStatus("add", {"a": 1, "b": 2})])
-    assert execute(made, work, query_id="query-1", callbacks=seen) is True
+    assert run_sync(made.execute_tools(work, query_id="query-1", callbacks=seen)) is True
     assert seen.updates == [(0, "in_progress", None, None), (0, "completed", "3.0", None)]
+
+
+@pytest.mark.parametrize("kind", [ToolExecutor, package.AgentTools])
+@given(goods=st.lists(st.booleans(), max_size=4))
+def test_S1_7_execute_tools_is_true_exactly_if_every_call_is_completed(kind: Any, goods: list[bool]) -> None:
+    work = task(*[("add", {"a": 1, "b": 2}) if good else ("fail", {}) for good in goods])
+    made = kind(ToolExecutorOptions(pure(add, fail), model=Script(then="s")))
+    assert run_sync(made.execute_tools(work, "q", None)) is all(goods)
 
 
 def test_S1_8_S1_41_the_model_picks_tools_per_task() -> None:
@@ -128,6 +138,19 @@ def test_S1_11_results_are_kept_by_the_context_manager() -> None:
     assert (found.tool, found.args, found.result, found.task_id, found.query_id) == ("add", {"a": 1, "b": 2}, "3", "t1", "q")
     assert work.toolCalls is not None
     assert [call.pointer for call in work.toolCalls] == [found.pointer, None]
+
+
+@pytest.mark.parametrize("kind", [ToolExecutor, package.AgentTools])
+def test_S1_11_every_result_of_every_execution_is_kept(kind: Any) -> None:
+    kept = ToolContextManager()
+    made = kind(ToolExecutorOptions(pure(add), kept, Script(then="s")))
+    work = task(*[("add", {"a": n, "b": 0}) for n in range(3)])
+    for number in (1, 2):
+        run_sync(made.execute_tools(work, "q", None))
+        pointers = [call.pointer or "" for call in work.toolCalls or ()]
+        assert [found.args["a"] for found in kept.load(pointers)] == [0, 1, 2]
+        assert len(kept.pointers_for("q")) == 3 * number
+        assert pointers == kept.pointers_for("q")[-3:]
 
 
 def test_S1_12_B1_4_updates_are_live_and_one_per_transition() -> None:

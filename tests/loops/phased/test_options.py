@@ -17,6 +17,7 @@ from loopbench.loops.phased import (
     Phased,
 )
 from loopbench.loops.phased.options import PhasedOptions
+from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     Act,
     Outcome,
@@ -27,6 +28,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.runs.options import options_of
+from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.phased.helpers import FAIL, INCOMPLETE, Brain, adding, by_task, limited, make_phased, plan, run, statuses
 
 
@@ -112,7 +114,7 @@ def test_hooks_are_no_options_and_every_field_is_documented() -> None:
     names = {field.name for field in dataclasses.fields(Phased)}
     assert set(options_of(Phased)) == names - hooks
     assert all(option.doc for option in options_of(Phased).values())
-    source = inspect.getsource(PhasedOptions)
+    source = inspect.getsource(PhasedOptions) + inspect.getsource(ToolSettings)
     for name in names:
         assert re.search(rf'    {name}: [^\n]+\n    """\w', source), name
 
@@ -147,3 +149,15 @@ def test_a_smaller_model_may_select() -> None:
     small, large = Brain(), Brain()
     run(Phased(select_model=small), large)
     assert (small.roles, "select" in large.roles) == (["select"], False)
+
+
+def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
+    check_tool_max_chars(Phased)
+
+
+def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_tool_timeout_s(Phased, monkeypatch)
+
+
+def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
+    check_tool_threads(Phased, here_by_default=False)

@@ -15,6 +15,7 @@ from loopbench.protocol import (
 )
 from loopbench.runs.options import options_of
 from tests.loops.helpers import Script, extract, react
+from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.react_extract.helpers import BAD, run, shown, system
 
 
@@ -93,3 +94,15 @@ def test_options_are_the_fields_with_a_line_each_and_the_program_is_none_of_them
     assert "program" not in options
     assert options.keys() == {field.name for field in dataclasses.fields(ReactExtract)} - {"program"}
     assert all(option.doc for option in options.values())
+
+
+def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
+    check_tool_max_chars(ReactExtract)
+
+
+def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_tool_timeout_s(ReactExtract, monkeypatch)
+
+
+def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
+    check_tool_threads(ReactExtract, here_by_default=True)

@@ -239,6 +239,37 @@ def test_S0_68_X_9_a_run_is_carried_on_from_json_in_another_process() -> None:
     assert done.stdout == "carried on 2 ['add'] id 1\n", done.stderr
 
 
+def test_S0_68_a_run_that_goes_through_json_after_each_decision_ends_as_one_that_does_not() -> None:
+    class Once(ActivityManager):
+        def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
+            return True
+
+    said = (think(ADD), EMPTY, think(FAIL), recover("retry"), recover("retry"), think(ADD, ADD), EMPTY)
+    whole = manager(Script(*said, then=EMPTY), max_iterations=7).new_state("Q", "id")
+    manager(Script(*said, then=EMPTY)).continue_activity(whole)
+    model = Script(*said, then=EMPTY)
+    state = manager(model, max_iterations=7).new_state("Q", "id")
+    for _ in range(7):
+        state = ConversationState.model_validate_json(state.model_dump_json())
+        result = manager(model, kind=Once).continue_activity(state)
+        if result["status"] != "terminated" or state.empty_decisions == 3:
+            break
+    assert (state.iteration_count, state.max_iterations) == (7, 7)
+    assert _timeless(state) == _timeless(whole)
+
+
+def _timeless(state: ConversationState) -> Any:
+    """What a state says, but for times."""
+    said = state.model_dump(exclude={"start_time"})
+    for entry in said["conversation_history"]:
+        entry.pop("timestamp")
+        for result in entry["results"]:
+            result.pop("execution_time", None)
+    for result in said["last_tool_results"] or ():
+        result.pop("execution_time", None)
+    return said
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -280,7 +311,7 @@ def test_S0_68_a_number_that_python_does_not_write_is_kept_as_text() -> None:
     assert ConversationState.model_validate_json(made.model_dump_json()) == made
 
 
-def test_S0_68_a_deep_or_cut_result_is_kept_as_text() -> None:
+def test_S0_68_a_deep_result_is_kept_as_text_and_a_long_one_whole() -> None:
     deep: list[Any] = []
     for _ in range(300):
         deep = [deep]
@@ -288,8 +319,8 @@ def test_S0_68_a_deep_or_cut_result_is_kept_as_text() -> None:
     decider = ManualAgentLoop(box, response_style=None, model=Script(think(("deep", {}), ("big", {})), STOP))
     made = ActivityManager(decider, box).new_state("Q")
     ActivityManager(decider, box).continue_activity(made)
-    assert [type(result["result"]) for result in made.conversation_history[0].results] == [str, str]
-    assert "truncated" in made.conversation_history[0].results[1]["result"]
+    first, second = made.conversation_history[0].results
+    assert (type(first["result"]), second["result"], second["max_chars"]) == (str, ["x" * 50], 20)
     assert ConversationState.model_validate_json(made.model_dump_json()) == made
 
 

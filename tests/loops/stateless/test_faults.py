@@ -119,6 +119,8 @@ def test_B0_16_an_unknown_name_is_an_error_result() -> None:
     model = Script(think(("nope", {})), recover("skip"), STOP)
     _, made = activity(model)
     assert made.errors_encountered == ["Tool nope: Tool 'nope' not found in registry"]
+    outcome = run(Stateless(response_style=None, constrain_names=True), Script(then=think(("nope", {}))))
+    assert (outcome.stop, outcome.details["state"].errors_encountered) == (StopReason.PARSE_FAILED, [])
 
 
 def test_B0_23_X_12_empty_decisions_keep_results_and_end_at_the_third() -> None:

@@ -32,6 +32,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol import ToolCall as Call
 from tests.loops.helpers import Script
+from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.stateless.helpers import (
     ADD,
     EMPTY,
@@ -241,3 +242,15 @@ def test_option_history_as_messages_makes_a_conversation_of_earlier_iterations()
     with dspy.context(lm=lm_of(Script(STOP))):
         made = agent(None, history_as="messages").get_next_action(state(conversation_history=[entry()]))
     assert made.error_kind == "internal"
+
+
+def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
+    check_tool_max_chars(Stateless)
+
+
+def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_tool_timeout_s(Stateless, monkeypatch)
+
+
+def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
+    check_tool_threads(Stateless, here_by_default=True)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from loopbench.protocol import Plan, PlannedCall, Tool, Toolbox, render_value
+from loopbench.protocol import Plan, PlannedCall, Tool, render_value
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.tools import bounded_toolbox
 
 from ..task import Environment, Suite, Task
 from .replay import Replayed, carry_out, last_first, replay, same
@@ -31,7 +32,7 @@ async def order_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
     when = f"in the order {_order(calls)}, which the plan allows"
     try:
         with closing(suite.open(task)) as environment:
-            seen = await carry_out(task, calls, Toolbox(environment.tools))
+            seen = await carry_out(task, calls, bounded_toolbox(environment.tools))
             problems = await _lasting_differences(task, suite, truth, seen, when)
             if not problems and task.end_state is not None and not same(environment.state(), task.end_state):
                 problems.append(f"task {task.id!r}: the end state is another {when}")
@@ -48,11 +49,11 @@ async def state_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
         with closing(suite.open(task)) as beside:
             with closing(suite.open(task)) as first:
                 new = _state(first)
-                seen = await carry_out(task, calls, Toolbox(first.tools))
+                seen = await carry_out(task, calls, bounded_toolbox(first.tools))
             problems += _differences(task, truth, seen, "when it is replayed again")
             if _state(beside) != new:
                 problems.append(f"task {task.id!r}: what a trial does shows in the state of one beside it")
-            seen = await carry_out(task, calls, Toolbox(beside.tools))
+            seen = await carry_out(task, calls, bounded_toolbox(beside.tools))
             problems += _differences(task, truth, seen, "beside a trial that has ended")
     except ValueError as error:
         return [*problems, f"{error} (when it is replayed again)"]
@@ -76,7 +77,7 @@ async def gold_problems(task: Task, suite: Suite, truth: Truth = ()) -> list[str
         with closing(environment):
             tools = tuple(environment.tools)
             calls = task.plan.calls if task.plan is not None and truth else ()
-            seen = await carry_out(task, calls, Toolbox(tools))
+            seen = await carry_out(task, calls, bounded_toolbox(tools))
     except ValueError as error:
         return [f"{error} (opened by its world alone: the tools need what a loop must not see)"]
     shown = [*_descriptions(tools), *((f"the result of call {call.call_id!r}", call.text) for call in seen)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.protocol import Plan, PlannedCall, Toolbox, ToolCall, resolve
-from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S, bounded_toolbox
 
 from ..task import Suite, Task
 
@@ -41,7 +41,7 @@ async def replay(task: Task, suite: Suite, time_limit_s: float | None = DEFAULT_
     calls = _plan_of(task).calls
     environment = suite.open(task)
     try:
-        return await carry_out(task, calls, Toolbox(environment.tools, time_limit_s=time_limit_s))
+        return await carry_out(task, calls, bounded_toolbox(environment.tools, time_limit_s))
     finally:
         environment.close()
 

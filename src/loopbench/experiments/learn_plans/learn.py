@@ -25,8 +25,9 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.trace import ToolRun, TraceEvent
-from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, Toolbox, plan_to_json, refs, render_value, resolve, run_sync
+from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve, run_sync
 from loopbench.protocol.redact import MARK
+from loopbench.protocol.tools import bounded_toolbox
 from loopbench.protocol.values import error_text
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.lookup import suite_of
@@ -251,7 +252,7 @@ class _PlanLearner:
         reached: list[str] = []
         environment = self.suite.open(task)
         try:
-            results = await carry_out(task, _with_progress(plan.calls, reached), Toolbox(environment.tools))
+            results = await carry_out(task, _with_progress(plan.calls, reached), bounded_toolbox(environment.tools))
         except ValueError as error:
             return _without_refs(draft, reached[-1], str(error))
         else:

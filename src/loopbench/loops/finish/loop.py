@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,
     Codec,
@@ -29,9 +30,9 @@ from loopbench.protocol import (
     own_prompt,
     prompted,
     render_value,
-    run_sync,
 )
 from loopbench.protocol.program import merged
+from loopbench.protocol.threads import run_here
 from loopbench.protocol.values import error_text
 
 from .codec import ReadCall, XmlCodec, native_codec, read_calls
@@ -65,7 +66,7 @@ REFUSALS = frozenset({"refused", "bad_request"})
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(ToolSettings):
     """Call tools until `__finish__` is called with a valid answer. Raises ValueError for a negative limit."""
 
     max_steps: int | None = None
@@ -100,6 +101,7 @@ class Finish:
     """Instructions and demonstrations in the place of the design's own."""
 
     def __post_init__(self) -> None:
+        ToolSettings.__post_init__(self)
         if self.max_steps is not None and self.max_steps < 0:
             raise ValueError(f"max_steps must be 0 or more, or None for a single turn, not {self.max_steps}")
         if self.parse_retries < 0:
@@ -148,7 +150,7 @@ class Finish:
         return replace(self, max_steps=tool_steps + 1)
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """Run the loop on a query. Raises ValueError for a tool named `__finish__`."""
@@ -178,7 +180,15 @@ class Finish:
         prompt = self.predictors[DECIDE]
         shown = in_own_format(prompt)
         system = [entry("system", shown.text)] if shown.text or self.system_prompt is not None else []
-        run = Run(output, CurrentTools(tools), model, [*system, *history], prompt, shown.turns, observer)
+        run = Run(
+            output,
+            CurrentTools(self.over(tools, at_once=self.parallel_tools)),
+            model,
+            [*system, *history],
+            prompt,
+            shown.turns,
+            observer,
+        )
         run.model_given, run.temperature, run.max_tokens = model, self.temperature, self.max_tokens
         run.has_hooks = self.on_step is not None or self.on_stream is not None
         return run

@@ -26,7 +26,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from loopbench.protocol import SILENT, StopReason, Tool, Toolbox, run_sync
+from loopbench.protocol import SILENT, StopReason, Tool, Toolbox
+from loopbench.protocol.threads import run_here
 
 from .history import History, entry, is_system, place_of
 from .hooks import HookFailed
@@ -115,6 +116,12 @@ class Module:
     forced_finish: ClassVar[str] = "both"
     parallel_tools: ClassVar[bool] = False
     list_tools_in_error: ClassVar[bool] = False
+    tool_timeout_s: ClassVar[float | None] = None
+    """Seconds for one call of a tool that has no limit of its own; None: no limit."""
+    tool_threads: ClassVar[bool | None] = None
+    """Run sync tools on threads of their own; None: only with `parallel_tools`, a `tool_timeout_s`, or in `acall`."""
+    tool_max_chars: ClassVar[int | None] = None
+    """Characters that the model reads of one result; None: all of it."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
@@ -133,7 +140,7 @@ class Module:
         """
         if _in_event_loop():
             raise RuntimeError(f"an event loop is running: write await {type(self).__name__}().acall(...)")
-        return run_sync(self.acall(**inputs))
+        return run_here(self.acall(**inputs))
 
     async def acall(self, **inputs: Any) -> Any:
         """Do what a plain call does, asynchronously.

@@ -16,10 +16,18 @@ _MARK = "__loopbench_tool__"
 @overload
 def tool(function: F, /) -> F: ...
 @overload
-def tool(*, name: str | None = None, description: str | None = None, blocking: bool = True) -> Callable[[F], F]: ...
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    blocking: bool = True,
+    time_limit_s: float | None = None,
+    max_chars: int | None = None,
+) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, **settings: Any) -> Any:
     """Make a function a tool: its name, docstring and argument types describe it. The function itself is unchanged.
 
+    `time_limit_s`: seconds for one call. `max_chars`: characters that a model reads of one result. None: the module's limits.
     Raises TypeError if an argument's type has no JSON schema.
     """
     if function is None:
@@ -50,7 +58,7 @@ class CurrentTools(Toolbox):
     """Calls go to the toolbox that the run was given; only what `on_step` added is called here."""
 
     def __init__(self, given: Toolbox) -> None:
-        super().__init__(tuple(given), time_limit_s=given.time_limit_s, max_chars=given.max_chars)
+        super().__init__(tuple(given), time_limit_s=given.time_limit_s, max_chars=given.max_chars, threads=given.threads)
         self._given = given
 
     def add(self, given: Tool | Callable[..., Any]) -> None:

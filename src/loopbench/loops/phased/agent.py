@@ -33,6 +33,9 @@ class Agent(AgentTools):
             observer,
             self.config.select_model,
             self.config.program,
+            tool_timeout_s=self.config.tool_timeout_s,
+            tool_max_chars=self.config.tool_max_chars,
+            tool_threads=self.config.tool_threads,
         )
         super().__init__(options)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 from loopbench.protocol import BudgetExceeded, ModelError, Toolbox, ToolCall, render_value
+from loopbench.protocol.values import cap
 
 from .callbacks import ToolExecutorCallbacks
 from .codecs import SUMMARIZE
@@ -21,6 +22,10 @@ from .state import PhaseTask, TaskStatus, ToolCallStatus
 
 _SCOPE: ContextVar[str] = ContextVar("phased_scope", default="")
 """Scope of the task whose calls run, as summaries of different tasks are requested at the same time."""
+
+
+_MAX_CHARS: ContextVar[int | None] = ContextVar("phased_max_chars", default=None)
+"""Characters of the result under summary that its prompt shows."""
 
 
 class AgentEvent(TypedDict):
@@ -75,12 +80,15 @@ class AgentTools(ToolSelector):
         if not seen.ok:
             raise ToolFailed(f"{seen.error_type}: {seen.data}")
         shown = f"{query}\n\nResults of this task so far:\n{scratchpad.text}" if scratchpad.entries else query
+        before = _MAX_CHARS.set(seen.max_chars)
         try:
-            summary = await self.summarize_tool_result(shown, tool_name, tool_args, seen.data)
+            summary = await self.summarize_tool_result(shown, tool_name, tool_args, seen.whole)
         except (asyncio.CancelledError, BudgetExceeded, ModelError):  # the run ends, but the tool did run (row B1-6)
-            scratchpad.add_tool_result(tool_name, tool_args, seen.data, "")
+            scratchpad.add_tool_result(tool_name, tool_args, seen.whole, "", max_chars=seen.max_chars)
             raise
-        scratchpad.add_tool_result(tool_name, tool_args, seen.data, summary)
+        finally:
+            _MAX_CHARS.reset(before)
+        scratchpad.add_tool_result(tool_name, tool_args, seen.whole, summary, max_chars=seen.max_chars)
 
     async def execute_tool_calls(self, response: Any, query: str, scratchpad: Scratchpad) -> AsyncGenerator[AgentEvent, None]:
         """Run `response.tool_calls` one after the other; an error is an event and an entry of the scratchpad, and it goes on.
@@ -104,7 +112,8 @@ class AgentTools(ToolSelector):
         """Return the model's summary of a result. Raises ValueError without a model, ModelError if there is no reply."""
         if self.options.model is None:
             raise ValueError("summarize_tool_result needs a model: Agent(tools, model)")
-        shown = sections(("Query", query), ("Result", f"{call_text(tool_name, tool_args)}:\n{render_value(result)}"))
+        text = cap(render_value(result), _MAX_CHARS.get())
+        shown = sections(("Query", query), ("Result", f"{call_text(tool_name, tool_args)}:\n{text}"))
         request = self.predictors[SUMMARIZE_PROMPT].request(shown, role=SUMMARIZE.role, scope=_SCOPE.get(), codec=SUMMARIZE)
         return SUMMARIZE.parse(await self.options.model.complete(request)).text
 
@@ -148,7 +157,7 @@ class AgentTools(ToolSelector):
             report(TaskStatus.FAILED)
             return
         call.summary = entry.summary
-        self._keep(task, call, render_value(entry.result), query_id)
+        self._keep(task, call, render_value(entry.result), entry.max_chars, query_id)
         report(TaskStatus.COMPLETED)
 
 

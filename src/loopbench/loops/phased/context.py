@@ -12,6 +12,7 @@ from typing import Any
 
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.values import cap
 
 _POINTER = re.compile(r"[0-9a-f]{16}/[0-9]{6}")
 
@@ -24,7 +25,7 @@ class ToolContext:
     tool: str
     args: Mapping[str, Any]
     result: str
-    """The result as text."""
+    """The whole result as text, whatever a prompt shows of it."""
     task_id: str
     query_id: str
 
@@ -118,6 +119,8 @@ class ScratchpadEntry:
     result: Any = None
     summary: str = ""
     error: str | None = None
+    max_chars: int | None = None
+    """Characters of a longer result that prompts show; None for all of it."""
 
 
 @dataclass(slots=True)
@@ -126,8 +129,10 @@ class Scratchpad:
 
     entries: list[ScratchpadEntry] = field(default_factory=list)
 
-    def add_tool_result(self, tool_name: str, tool_args: Mapping[str, Any], result: Any, summary: str) -> None:
-        self.entries.append(ScratchpadEntry(tool_name, tool_args, result, summary))
+    def add_tool_result(
+        self, tool_name: str, tool_args: Mapping[str, Any], result: Any, summary: str, *, max_chars: int | None = None
+    ) -> None:
+        self.entries.append(ScratchpadEntry(tool_name, tool_args, result, summary, max_chars=max_chars))
 
     def add_tool_error(self, tool_name: str, tool_args: Mapping[str, Any], error: str) -> None:
         self.entries.append(ScratchpadEntry(tool_name, tool_args, error=error))
@@ -140,4 +145,6 @@ class Scratchpad:
 
 def _entry_text(entry: ScratchpadEntry) -> str:
     call = f"{entry.tool}({render_value(entry.args)})"
-    return f"{call} failed: {entry.error}" if entry.error is not None else f"{call}: {entry.summary or render_value(entry.result)}"
+    if entry.error is not None:
+        return f"{call} failed: {entry.error}"
+    return f"{call}: {entry.summary or cap(render_value(entry.result), entry.max_chars)}"

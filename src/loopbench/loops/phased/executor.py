@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, ToolCall, Understanding
 
 from .callbacks import ToolExecutorCallbacks, notify
@@ -40,8 +41,8 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolExecutorOptions:
-    """The options of an executor."""
+class ToolExecutorOptions(ToolSettings):
+    """The options of an executor. Raises ValueError for a limit that lets nothing through."""
 
     tools: Toolbox | Sequence[Any]
     """A toolbox, or tools in any form (row S1-32)."""
@@ -65,7 +66,7 @@ class ToolSelector:
 
     def __init__(self, options: ToolExecutorOptions) -> None:
         self.options = options
-        self.toolbox = as_toolbox(options.tools)
+        self.toolbox = options.over(as_toolbox(options.tools), at_once=True)
         self.predictors = predictors_of(options.prompts, options.program)
 
     async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
@@ -98,10 +99,10 @@ class ToolSelector:
     def _in_thread(self, tool_name: str) -> bool:
         """Return whether a tool runs in a thread, which no cancellation can stop."""
         tool = self.toolbox.get(tool_name)
-        return tool is not None and tool.blocking and not tool.is_async
+        return tool is not None and self.toolbox.in_thread(tool)
 
-    def _keep(self, task: PhaseTask, call: ToolCallStatus, output: str, query_id: str) -> None:
-        call.output = output
+    def _keep(self, task: PhaseTask, call: ToolCallStatus, output: str, max_chars: int | None, query_id: str) -> None:
+        call.output, call.max_chars = output, max_chars
         keep(self.options.context_manager, task, call, query_id, self.options.observer)
 
     async def _finish(
@@ -155,7 +156,7 @@ class ToolExecutor(ToolSelector):
             with announced(task, index, call, told) as report:
                 seen = await self.toolbox.call(ToolCall(call.tool, call.args))
                 if seen.ok:  # kept even where the token was set meanwhile: the tool did run (row B1-6)
-                    self._keep(task, call, seen.data, query_id)
+                    self._keep(task, call, seen.whole, seen.max_chars, query_id)
                     report(TaskStatus.COMPLETED)
                 else:
                     call.error = f"{seen.error_type}: {seen.data}"

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from loopbench.loops.checked_options import checked_options
-from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, run_sync
+from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Toolbox
 from loopbench.protocol.program import merged
+from loopbench.protocol.threads import run_here
 
 from .agent_tools import AgentTools
 from .context import ToolContextManager
@@ -62,7 +63,7 @@ class Phased(PhasedOptions):
         return replace(self, max_tool_tasks=tool_steps)
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         ending = RunEnd(self.cancellation_token)
@@ -72,7 +73,14 @@ class Phased(PhasedOptions):
         if executor is None:
             select_model = guarded if self.select_model is None else StoppableModel(self.select_model, ending)
             options = ToolExecutorOptions(
-                tools, contexts, guarded, self.prompts, self.cancel_grace_s, observer, select_model, self.program
+                self.over(tools, at_once=True),
+                contexts,
+                guarded,
+                self.prompts,
+                self.cancel_grace_s,
+                observer,
+                select_model,
+                self.program,
             )
             executor = ToolExecutor(options) if self.tool_layout == "executor" else AgentTools(options)
         return await PhasedRun(self, Surroundings(query, tools, guarded, executor, contexts, observer, ending)).run()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import Model, Program
 
 from .callbacks import AgentCallbacks
@@ -18,7 +19,7 @@ _HOOK: dict[str, Any] = {"option": False}
 
 
 @dataclass(frozen=True, slots=True)
-class PhasedOptions:
+class PhasedOptions(ToolSettings):
     """The fields of `Phased`.
 
     Raises ValueError for a limit that leaves nothing to do, and for an unknown rule, layout or prompt.
@@ -56,6 +57,7 @@ class PhasedOptions:
     """Instructions and demonstrations instead of `prompts`."""
 
     def __post_init__(self) -> None:
+        ToolSettings.__post_init__(self)
         if self.max_rounds < 1:
             raise ValueError(f"max_rounds must be at least 1, not {self.max_rounds}")
         if self.max_tool_tasks is not None and self.max_tool_tasks < 0:

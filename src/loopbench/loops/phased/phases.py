@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from loopbench.protocol import ContextOverflow, ModelError, Outcome, PlanTask, StopReason, Tasks, Understanding, WireError
+from loopbench.protocol.values import cap
 
 from .callbacks import notify
 from .codecs import ANSWER, PLAN, REFLECT, UNDERSTAND, ContextsCodec, SchemaAnswerCodec
@@ -161,11 +162,12 @@ class PhasedRun(RunContext):
         return [*self._asked(), ("Results so far", results_text(tasks)), ("Failures", self.failures(tasks))]
 
     def _whole(self, call: ToolCallStatus) -> str:
-        """Return a kept result; with an executor's own store, or a disk that fails, only the call may have it."""
+        """Return what the answer reads of a kept result; with another store, or a disk that fails, only the call has it."""
         try:
-            return self.given.contexts.load([call.pointer or ""])[0].result
+            kept = self.given.contexts.load([call.pointer or ""])[0].result
         except (KeyError, OSError, ValueError):  # unknown; unreadable; damaged
-            return call.output or ""
+            kept = call.output or ""
+        return cap(kept, call.max_chars)
 
     @property
     def _streams(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from loopbench.protocol import Tool, Understanding, render_value
+from loopbench.protocol.values import cap
 
 from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
 
@@ -89,7 +90,7 @@ def completed(task: PhaseTask) -> list[ToolCallStatus]:
 
 def shown(call: ToolCallStatus) -> str:
     """Return what prompts show of a completed call: its summary, or its result if the summary is blank."""
-    return call.summary if call.summary and call.summary.strip() else call.output or ""
+    return call.summary if call.summary and call.summary.strip() else cap(call.output or "", call.max_chars)
 
 
 def failures_text(tasks: Iterable[PhaseTask]) -> str:

@@ -55,12 +55,14 @@ class ToolCallStatus:
     args: Mapping[str, Any]
     status: TaskStatus = TaskStatus.PENDING
     output: str | None = None
-    """The result as text."""
+    """The whole result as text."""
     error: str | None = None
     pointer: str | None = None
     """Where the result is kept in the context manager."""
     summary: str | None = None
     """What later prompts show instead of the result (agent layout)."""
+    max_chars: int | None = None
+    """Characters of a longer output that prompts show; None for all of it."""
 
 
 @dataclass(slots=True)

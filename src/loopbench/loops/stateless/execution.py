@@ -6,14 +6,17 @@ import asyncio
 import inspect
 import logging
 import re
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
-from loopbench.protocol import BudgetExceeded, Observation, Tool, Toolbox
+from loopbench.protocol import BudgetExceeded, Tool, Toolbox, run_sync
 from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.values import error_text
 
 from .history import stored_value
-from .options import ExecutionMode
+from .options import ExecutionMode, ManagerOptions
 from .registry import ToolboxRegistry, as_tool_registry
 from .state import ToolCall, ToolResult
 
@@ -30,10 +33,15 @@ class ToolExecution:
     """Tools that run first in selective mode."""
     skip_reason: str = "Primary search already found results"
 
-    def __init__(self, tool_registry: Any, tool_timeout_s: float | None) -> None:
-        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. `tool_timeout_s`: None is no limit."""
+    def __init__(self, tool_registry: Any, settings: ManagerOptions) -> None:
+        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox."""
         self.tool_registry = as_tool_registry(tool_registry)
-        self.tool_timeout_s = tool_timeout_s
+        self.options = settings
+
+    @cached_property
+    def executor(self) -> ThreadPoolExecutor:
+        """Five threads for overrides that submit calls to them, as the document's manager does; nothing here uses them."""
+        return _CallThreads(MAX_WORKERS, "tools")
 
     async def _execute_tools(
         self, tool_calls: list[ToolCall], mode: ExecutionMode = "sequential", parallel_safe: bool = True
@@ -108,33 +116,22 @@ class ToolExecution:
         if isinstance(self.tool_registry, ToolboxRegistry):
             toolbox = self.tool_registry.toolbox
         else:
-            tool = Tool(tool_call.tool_name, "", {"type": "object"}, function)
-            toolbox = Toolbox([tool], time_limit_s=self.tool_timeout_s)
-        seen = await self._observe(toolbox, Call(tool_call.tool_name, tool_call.parameters))
+            toolbox = Toolbox([Tool(tool_call.tool_name, "", {"type": "object"}, function)])
+        at_once = self.options.execution_mode == "parallel"
+        call = Call(tool_call.tool_name, tool_call.parameters)
+        seen = await self.options.over(toolbox, at_once=at_once).call(
+            call, validate=False
+        )  # the arguments are passed on as they are
         if not seen.ok:
             return _failure(tool_call, seen.data, seen.error_type or "Error")
+        cut = {} if seen.max_chars is None else {"max_chars": seen.max_chars}
         return {
             "tool_name": tool_call.tool_name,
             "status": "success",
-            "result": stored_value(seen.value, seen.data),
+            "result": stored_value(seen),
             "execution_time": seen.seconds,
             "parameters": tool_call.parameters,
-        }
-
-    async def _observe(self, toolbox: Toolbox, call: Call) -> Observation:
-        """Call a tool with its arguments unchanged, under the shorter of the toolbox's time limit and ours."""
-        limit = self.tool_timeout_s
-        tool = toolbox.get(call.name)
-        theirs = tool.time_limit_s if tool is not None and tool.time_limit_s is not None else toolbox.time_limit_s
-        if limit is None or (theirs is not None and theirs <= limit):
-            return await toolbox.call(call, validate=False)
-        try:
-            async with asyncio.timeout(limit) as clock:
-                return await toolbox.call(call, validate=False)
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", seconds=limit)
+        } | cut
 
     # --- hooks: none calls a model ---
 
@@ -152,6 +149,17 @@ class ToolExecution:
 
 
 _NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
+
+
+class _CallThreads(ThreadPoolExecutor):
+    """Threads on which a coroutine, such as `_execute_single_tool` makes, is run to its end."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return super().submit(_to_its_end, fn, *args, **kwargs)
+
+
+def _to_its_end(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return run_sync(settled(function(*args, **kwargs)))
 
 
 async def settled(value: Any) -> Any:

@@ -9,7 +9,7 @@ import dspy
 
 from loopbench.protocol import run_sync
 
-from .history import render_history
+from .history import render_history, shown_value
 from .signatures import Caller, FormatDetailedResponse, FormatResponse, as_json, format_codec
 from .state import ConversationEntry, ConversationState
 
@@ -61,7 +61,7 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
         """Return the results of tools, and what summaries say of them."""
         results = [result for entry in history for result in entry.results]
         return [
-            {"tool_name": result["tool_name"], "result": result.get("result")} if "tool_name" in result else result
+            {"tool_name": result["tool_name"], "result": shown_value(result)} if "tool_name" in result else result
             for result in results
             if result.get("status") in ("success", None)
         ]

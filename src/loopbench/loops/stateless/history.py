@@ -9,7 +9,8 @@ from typing import Any
 
 import dspy
 
-from loopbench.protocol import Model, WireError, render_value, run_sync
+from loopbench.protocol import Model, Observation, WireError, render_value, run_sync
+from loopbench.protocol.values import cap
 
 from .options import check_least
 from .signatures import Caller, SummarizeEntries, summary_codec
@@ -32,14 +33,24 @@ def render_result(result: ToolResult) -> str:
     """Return `name: result`, `name: ERROR - error` or `name: SKIPPED - reason` (rows S0-41, B0-4)."""
     name, status = result.get("tool_name", "?"), result.get("status")
     if status == "success":
-        return f"{name}: {render_value(result.get('result'))}"
+        return f"{name}: {render_value(shown_value(result))}"
     if status == "skipped":
         return f"{name}: SKIPPED - {result.get('reason', '')}"
     return f"{name}: ERROR - {result.get('error', '')}"
 
 
+def shown_value(result: ToolResult) -> Any:
+    """Return what a model reads of a success: the result, or as much of its text as `max_chars` allows."""
+    value, most = result.get("result"), result.get("max_chars")
+    if most is None:
+        return value
+    text = render_value(value)
+    shown = cap(text, most)
+    return value if shown is text else shown  # what a hook has shortened is shown as it is
+
+
 def render_results(results: Iterable[ToolResult]) -> str:
-    """Return whole results, one per line."""
+    """Return what a model reads of the results, one per line."""
     return "\n".join(render_result(result) for result in results)
 
 
@@ -78,14 +89,15 @@ def final_response(state: ConversationState) -> str:
 # --- results ---
 
 
-def stored_value(value: Any, text: str) -> Any:
-    """Return what a state keeps of a result: the value if JSON gives it back unchanged, else `text`, the toolbox's rendering."""
+def stored_value(seen: Observation) -> Any:
+    """Return what a state keeps of a result: all of the value if JSON gives it back unchanged, else the whole of its text."""
+    value = seen.value
     if value is None or isinstance(value, bool | int | float):
-        return value if is_plain_json(value) else text
+        return value if is_plain_json(value) else seen.whole
     if type(value) in (list, dict) and is_plain_json(value):
         shown = json.dumps(value, ensure_ascii=False)
-        return json.loads(shown) if shown == text else text  # a copy: the tool may change what it gave; a cut text stays cut
-    return text
+        return json.loads(shown) if shown == seen.whole else seen.whole  # a copy: the tool may change what it gave
+    return seen.whole
 
 
 # --- keeping it short ---

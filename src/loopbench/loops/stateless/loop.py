@@ -12,9 +12,11 @@ import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, program_of
 from loopbench.loops.checked_options import checked_options
-from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox, run_sync
+from loopbench.loops.tool_settings import ToolSettings
+from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
+from loopbench.protocol.threads import run_here
 
 from .agent import ManualAgentLoop
 from .manager import Activity, ActivityManager
@@ -29,7 +31,7 @@ _OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Stateless:
+class Stateless(ToolSettings):
     """A stateless agent decides, a manager outside executes. Raises ValueError for an option out of its range."""
 
     max_iterations: int = 10
@@ -54,8 +56,6 @@ class Stateless:
     """Decisions in a row that neither call nor stop, after which the run ends; None: any number."""
     max_recovery_rounds: int = 2
     """Recoveries in a row without a success, after which errors go to the next decision."""
-    tool_timeout_s: float | None = 30.0
-    """Seconds for one call of a tool, where the toolbox allows no less; None: the toolbox's limit."""
     max_history_length: int | None = 10
     """Entries beyond which the older half of the history is summarised; None: never."""
     history_as: HistoryAs = "prose"
@@ -122,7 +122,7 @@ class Stateless:
         return replace(self, max_iterations=tool_steps + 1)
 
     def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
+        return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         registry = ToolboxRegistry(tools)
@@ -197,7 +197,7 @@ class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no type
         self.agent = ManualAgentLoop(self.toolbox, **asdict(self.config.agent_options))
 
     def forward(self, query: str) -> Any:
-        return run_sync(self.aforward(query))
+        return run_here(self.aforward(query))
 
     async def aforward(self, query: str) -> Any:
         """A dspy.Prediction of `answer`, `confidence`, `stop` and `state`, from the model that DSPy is configured with."""

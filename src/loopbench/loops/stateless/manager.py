@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 import uuid
@@ -10,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from loopbench.protocol import SILENT, ContextOverflow, ModelError, Observer, StopReason, run_sync
+from loopbench.protocol import SILENT, ContextOverflow, ModelError, Observer, StopReason
+from loopbench.protocol.threads import beside_event_loop, run_here
 
 from .execution import ToolExecution, settled
 from .history import ConversationManager, final_response, summarize_results
@@ -68,11 +68,11 @@ class ActivityManager(ToolExecution):
     ) -> None:
         """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. `limits`: further `ManagerOptions`.
 
-        A registry's functions run under the limits of a default Toolbox: a longer result is cut. Give a Toolbox for other limits.
+        The tools of a Toolbox may have limits of their own; functions of a registry have those that `limits` sets, and no others.
         Raises ValueError for an option out of its range, TypeError for an unknown one.
         """
         options = ManagerOptions(max_iterations, execution_mode, **limits)
-        super().__init__(tool_registry, options.tool_timeout_s)
+        super().__init__(tool_registry, options)
         self.agent_loop = agent_loop
         self.max_iterations = options.max_iterations
         self.execution_mode = options.execution_mode
@@ -85,7 +85,7 @@ class ActivityManager(ToolExecution):
 
     def run_activity(self, user_query: str, activity_id: str | None = None) -> dict[str, Any]:
         """`arun_activity` from synchronous code."""
-        return run_sync(self.arun_activity(user_query, activity_id))
+        return run_here(self.arun_activity(user_query, activity_id))
 
     async def arun_activity(self, user_query: str, activity_id: str | None = None) -> dict[str, Any]:
         """Run a complete activity: `final_response`, `iterations`, `tools_used`, `total_tool_calls`, `activity_id`, `status`."""
@@ -93,7 +93,7 @@ class ActivityManager(ToolExecution):
 
     def continue_activity(self, state: ConversationState) -> dict[str, Any]:
         """`acontinue_activity` from synchronous code."""
-        return run_sync(self.acontinue_activity(state))
+        return run_here(self.acontinue_activity(state))
 
     async def acontinue_activity(self, state: ConversationState) -> dict[str, Any]:
         """Carry on from a state, for example one that was read back from JSON (row S0-68)."""
@@ -143,7 +143,8 @@ class ActivityManager(ToolExecution):
             ask: Any = self.agent_loop
             decision: ActionDecision = await ask.aget_next_action(state)
             return decision
-        return await asyncio.to_thread(self.agent_loop.get_next_action, state)
+        decided: ActionDecision = await beside_event_loop(self.agent_loop.get_next_action, state)
+        return decided
 
     async def _act_on(self, state: ConversationState, action: ActionDecision) -> Activity | None:
         """Do what was decided. Return None if the run goes on."""
@@ -244,7 +245,7 @@ class ActivityManager(ToolExecution):
         return False
 
     def _process_results(self, state: ConversationState, results: list[ToolResult]) -> Any:
-        """Return the results to store and show: filter, transform or augment them here."""
+        """Return the results to store and show: filter, transform or augment them here. They are whole, whatever a prompt shows."""
         return results
 
     def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> Any:

@@ -6,28 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from loopbench.loops.tool_settings import ToolSettings
+
 FinishWithTools = Literal["stop", "run_first", "ask_again"]
 HistoryAs = Literal["prose", "messages"]
 ExecutionMode = Literal["sequential", "parallel", "selective"]
 
 
 @dataclass(frozen=True, slots=True)
-class ManagerOptions:
+class ManagerOptions(ToolSettings):
     """The options of `Stateless` that are the manager's; `Stateless` says what they mean. Raises ValueError as it does."""
 
     max_iterations: int = 10
     execution_mode: ExecutionMode = "sequential"
     max_history_length: int | None = 10
     max_empty_decisions: int | None = 3
-    tool_timeout_s: float | None = 30.0
 
     def __post_init__(self) -> None:
+        ToolSettings.__post_init__(self)
         check_choice("execution_mode", self.execution_mode, get_args(ExecutionMode))
         check_least("max_iterations", self.max_iterations, 1)
         check_least("max_history_length", self.max_history_length, 1)
         check_least("max_empty_decisions", self.max_empty_decisions, 1)
-        if self.tool_timeout_s is not None and not self.tool_timeout_s > 0:
-            raise ValueError(f"tool_timeout_s must be more than 0 s, or None, not {self.tool_timeout_s}")
 
 
 @dataclass(frozen=True, slots=True)

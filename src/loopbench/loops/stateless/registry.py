@@ -39,6 +39,10 @@ class ToolboxRegistry:
             raise ValueError(f"Tool '{tool_name}' not found in registry")
         return tool.function
 
+    def get_function(self, tool_name: str) -> Callable[..., Any]:
+        """Do what `get_tool` does: the document's manager asks by this name (row B0-11)."""
+        return self.get_tool(tool_name)
+
     def get_all_tool_names(self) -> list[str]:
         return list(self.toolbox.names)
 
@@ -60,6 +64,10 @@ class DSPyToolRegistryAdapter:
         except KeyError:
             raise ValueError(f"Tool '{tool_name}' not found in registry") from None
         return function
+
+    def get_function(self, tool_name: str) -> Callable[..., Any]:
+        """Do what `get_tool` does: the document's manager asks by this name (row B0-11)."""
+        return self.get_tool(tool_name)
 
     def get_all_tool_names(self) -> list[str]:
         return list(self.registry._functions)

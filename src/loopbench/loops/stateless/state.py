@@ -12,7 +12,8 @@ ToolResult = dict[str, Any]
 """One result of a tool, by status (row S0-16).
 
 success: tool_name, status, result, execution_time (seconds), parameters · error: tool_name, status, error, error_type, parameters ·
-skipped: tool_name, status, reason. `seen: True` marks an error that has been decided upon.
+skipped: tool_name, status, reason. `seen: True` marks an error that has been decided upon. `max_chars` stands in a success whose
+text is longer than a model is to read: hooks and state have all of `result`, the prompt has that many characters.
 """
 
 MAX_LEVELS = 60

@@ -1,0 +1,150 @@
+"""A model that looks once, reads the result and answers, for tests of what a loop does with a result."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Completion,
+    Inexpressible,
+    Loop,
+    Message,
+    Move,
+    Outcome,
+    PlanTask,
+    Query,
+    Request,
+    Role,
+    Tasks,
+    Text,
+    Tool,
+    Toolbox,
+    ToolCall,
+    Understanding,
+    run_sync,
+)
+from tests.loops.helpers import Script
+
+LOOK = Act("Look.", (ToolCall("look", {}),))
+BY_ROLE: Mapping[Role, Move] = {
+    Role.UNDERSTAND: Understanding("to look"),
+    Role.PLAN: Tasks((PlanTask("t1", "Look."),), "Look."),
+    Role.SELECT: LOOK,
+    Role.REFLECT: Completion(True, "Enough."),
+    Role.ANSWER: Answer("", "seen"),
+    Role.FORMAT: Text("seen"),
+}
+LINE = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+VALUES = LINE | st.lists(LINE | st.integers(), max_size=4) | st.dictionaries(LINE, LINE | st.booleans(), max_size=3)
+
+
+def answer(request: Request) -> Move:
+    """The answer as the loop's format can state it."""
+    assert request.codec is not None
+    for said in (Answer("Done.", "seen", 0.9), Answer("Done.", "seen"), Answer("", "seen"), Answer("Done.")):
+        try:
+            request.codec.render(said)
+        except Inexpressible:
+            continue
+        return said
+    raise AssertionError("no answer can be stated")
+
+
+def looks_once() -> Script:
+    """A model that looks, reads the result and answers."""
+
+    def said(request: Request) -> Move:
+        if request.role is Role.DECIDE:
+            return LOOK if model.roles.count(Role.DECIDE) == 1 else answer(request)
+        if request.role is Role.SUMMARIZE:
+            return Text(request.messages[-1].content)
+        return BY_ROLE[request.role]
+
+    model = Script(then=said)
+    return model
+
+
+def box(value: Any, max_chars: int) -> Toolbox:
+    return Toolbox([Tool("look", "", {"type": "object"}, lambda: value, blocking=False)], max_chars=max_chars)
+
+
+def look(loop: Loop, value: Any, max_chars: int) -> tuple[Outcome, list[tuple[Message, ...]]]:
+    """The outcome of one look, and the messages of all requests."""
+    model = looks_once()
+    outcome = run_sync(loop.run(Query("What is there?"), box(value, max_chars), model))
+    return outcome, [request.messages for request in model.requests]
+
+
+def reads_by_default(loop: Loop) -> str:
+    """What the model reads, all requests in one text, of 30,000 characters where nobody has set a limit."""
+    tool = Tool("look", "", {"type": "object"}, lambda: "x" * 30_000, blocking=False)
+    model = looks_once()
+    run_sync(loop.run(Query("What is there?"), Toolbox([tool]), model))
+    return "\n".join(message.content for request in model.requests for message in request.messages)
+
+
+def check_tool_max_chars(make: Callable[..., Loop]) -> None:
+    """Nothing is cut by default; the loop's limit cuts what the toolbox or the tool does not cut itself."""
+    assert "x" * 30_000 in reads_by_default(make())
+    for loops, boxes, tools, read in ((7, None, None, 7), (7, 9, None, 7), (9, 7, None, 7), (7, 7, 9, 9), (None, 7, None, 7)):
+        tool = Tool("look", "", {"type": "object"}, lambda: "x" * 50, blocking=False, max_chars=tools)
+        model = looks_once()
+        run_sync(make(tool_max_chars=loops).run(Query("What is there?"), Toolbox([tool], max_chars=boxes), model))
+        text = "\n".join(message.content for request in model.requests for message in request.messages)
+        assert max(map(len, re.findall("x+", text.replace("context", "").replace("text", "")))) == read
+    with pytest.raises(ValueError, match="tool_max_chars must be at least 1, or None, not 0"):
+        make(tool_max_chars=0)
+
+
+def check_tool_timeout_s(make: Callable[..., Loop], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call has a limit by default; the loop's holds where neither the toolbox's is shorter nor the tool has its own."""
+    limits = watched_limits(monkeypatch)
+    for loops, boxes, tools, held in (
+        (None, None, None, None),
+        (70, None, None, 70),
+        (70, 90, None, 70),
+        (90, 70, None, 70),
+        (None, 70, None, 70),
+        (70, 70, 90, 90),
+    ):
+        limits.clear()
+        tool = Tool("look", "", {"type": "object"}, _seen, time_limit_s=tools)
+        run_sync(make(tool_timeout_s=loops).run(Query("What is there?"), Toolbox([tool], time_limit_s=boxes), looks_once()))
+        assert {limit for limit in limits if limit is not None} == ({held} if held else set())
+    with pytest.raises(ValueError, match="tool_timeout_s must be more than 0 s, or None, not 0"):
+        make(tool_timeout_s=0)
+
+
+def check_tool_threads(make: Callable[..., Any], *, here_by_default: bool) -> None:
+    """A synchronous run puts tools on the caller's thread or on their own, as the option says."""
+    for threads, here in ((None, here_by_default), (True, False), (False, True)):
+        seen: list[int] = []
+        tool = Tool("look", "", {"type": "object"}, lambda kept=seen: kept.append(threading.get_ident()))
+        make(tool_threads=threads).run_sync(Query("What is there?"), Toolbox([tool]), looks_once())
+        assert (seen == [threading.get_ident()]) is here, threads
+
+
+def watched_limits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """Keep the limits, in seconds, of all that is given one from now on."""
+    limits: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def watched(limit: float | None) -> asyncio.Timeout:
+        limits.append(limit)
+        return timeout(limit)
+
+    monkeypatch.setattr(asyncio, "timeout", watched)
+    return limits
+
+
+async def _seen() -> str:
+    return "seen"
