@@ -25,10 +25,10 @@ from pathlib import Path
 
 from ..importing.json_files import check_limit
 from ..task import Suite, Task
-from .files import CATEGORIES, Selection, file_tasks, files_in, language_of
+from .files import CATEGORIES, RowSelection, file_tasks, files_in, language_of
 from .functions import Checker, FunctionRow, StubTools, stub_functions, tool_names
 
-__all__ = ["CATEGORIES", "SUITE", "VERSION", "load", "tool_names"]
+__all__ = ["CATEGORIES", "SUITE", "VERSION", "Checker", "load", "tool_names"]
 
 VERSION = "2"
 _CHECKERS: tuple[Checker, ...] = ("official", "strict")
@@ -51,7 +51,7 @@ def load(data: Path | None = None, category: str | None = None, limit: int | Non
             raise ValueError(f"bfcl: {name} is {value!r}, and must be one of {', '.join(known)}")
     tasks: dict[str, Task] = {}
     for path in files_in(Path(data)):
-        for where, task in file_tasks(path, Selection(category, limit, checker)):
+        for where, task in file_tasks(path, RowSelection(category, limit, checker)):
             if task.id in tasks:
                 raise ValueError(f"{where}: id {task.id!r} is a duplicate")
             tasks[task.id] = task

@@ -69,7 +69,7 @@ class _Answers(JsonRow):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RowSelection:
     """Which rows of the files become tasks, and how their calls are judged."""
 
     category: str | None
@@ -169,7 +169,7 @@ def _right_calls(path: Path) -> dict[str, list[Any]]:
     return made
 
 
-def file_tasks(path: Path, selection: Selection) -> Iterator[tuple[str, Task]]:
+def file_tasks(path: Path, selection: RowSelection) -> Iterator[tuple[str, Task]]:
     """Read a file's tasks, and where each stands. Raises OSError and ValueError."""
     rows = list(islice(_questions(path, selection.category), selection.limit))
     answered = [row.id for _, row in rows if not _category(row.id).endswith("relevance")]

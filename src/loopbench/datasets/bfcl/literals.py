@@ -1,8 +1,8 @@
 """Values of Java and JavaScript as a call has them, which is as text: `5L`, `new int[]{1, 2}`, `{"a": 1}`; nothing is evaluated.
 
-BFCL's functions of these languages take every argument as a text that holds a literal. Its checker reads the text by the parameter's
-type and takes a text that is no literal of that type as it stands: the name of a variable. The readers here give what the published
-converters give (bfcl_eval/eval_checker/ast_eval/type_convertor of the project `gorilla`), but for texts over `MAX_LITERAL`.
+BFCL's functions of these languages take every argument as a text that holds a literal. Its checker reads the text by the
+parameter's type and takes a text that is no literal of that type as it stands: the name of a variable. The readers here give what the
+published converters give (bfcl_eval/eval_checker/ast_eval/type_convertor of the project `gorilla`), but for texts over `MAX_LITERAL`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _INTEGER, _DECIMAL, _EXPONENT = r"-?\d+", r"-?\d+(?:\.\d+)?", r"(?:[eE][+-]?\d+)
 _Number = Callable[[str], float]
 _JAVA_NUMBERS: dict[str, tuple[re.Pattern[str], str, _Number]] = {
     **dict.fromkeys(("byte", "short", "integer"), (re.compile(_INTEGER), "", int)),
-    "long": (re.compile(_INTEGER + "[lL]"), "lL", int),
-    "float": (re.compile(_DECIMAL + _EXPONENT + "[fF]"), "fF", float),
+    "long": (re.compile(_INTEGER + "[lL]"), "Ll", int),
+    "float": (re.compile(_DECIMAL + _EXPONENT + "[fF]"), "Ff", float),
     "double": (re.compile(_DECIMAL + _EXPONENT), "", float),
 }
 """Type → how its literal looks, the letters that end it, what it becomes."""

@@ -1,4 +1,4 @@
-"""Whether the calls that were made are right as the published checker of BFCL sees it (`bfcl_eval/eval_checker/ast_eval`, version 4).
+"""Whether the calls that were made are right as BFCL's published checker sees it (`bfcl_eval/eval_checker/ast_eval`, version 4).
 
 What it does, its oddities included, because a published score contains them: types are Python's, looked at one level deep; a value
 whose type is that of the first allowed value passes as "a variable"; an int does for a float but not inside of a list; texts are
@@ -53,7 +53,8 @@ def officially_right(
     """Whether the calls made are those wanted.
 
     `wanted`: `[{function: {parameter: [allowed value, …]}}, …]`. `made`: `[{"function", "arguments"}, …]`. `functions`: the
-    row's, as published. The order of calls does not matter, and each wanted call takes the first one made that fits and is not yet taken.
+    row's, as published. The order of calls does not matter; each wanted call takes the first one made that fits and is not yet
+    taken.
     """
     if not isinstance(wanted, list) or len(wanted) != len(made):
         return False
@@ -126,10 +127,10 @@ def _first_type(options: Sequence[Any]) -> type | None:
     return next((type(option) for option in options if option != ""), None)
 
 
-def _has_type(value: Any, options: Sequence[Any], outer: type | None, inner: type | None) -> bool:
+def _has_type(value: Any, options: Any, outer: type | None, inner: type | None) -> bool:
     if type(value) is not outer:
         return type(value) is _first_type(options)
-    if inner is None:
+    if inner is None or not isinstance(value, list):
         return True
     return any(not isinstance(option, list) or all(_has_type(item, option, inner, None) for item in value) for option in options)
 
@@ -152,5 +153,5 @@ def _several(options: Any) -> Any:
     return options if isinstance(options, list | str) else [options]
 
 
-def _are_objects(value: Sequence[Any], option: Any) -> bool:
+def _are_objects(value: Any, option: Any) -> bool:
     return isinstance(option, list) and len(value) == len(option) and all(map(_is_object, value, option))
