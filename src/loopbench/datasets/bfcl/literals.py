@@ -1,8 +1,9 @@
 """Values of Java and JavaScript as a call has them, which is as text: `5L`, `new int[]{1, 2}`, `{"a": 1}`; nothing is evaluated.
 
 BFCL's functions of these languages take every argument as a text that holds a literal. Its checker reads the text by the
-parameter's type and takes a text that is no literal of that type as it stands: the name of a variable. The readers here give what the
-published converters give (bfcl_eval/eval_checker/ast_eval/type_convertor of the project `gorilla`), but for texts over `MAX_LITERAL`.
+parameter's type and takes a text that is no literal of that type as it stands: the name of a variable. The readers here give what
+the published converters give (bfcl_eval/eval_checker/ast_eval/type_convertor of the project `gorilla`), but for texts over
+`MAX_LITERAL`.
 """
 
 from __future__ import annotations
