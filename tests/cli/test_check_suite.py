@@ -81,7 +81,7 @@ def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbenc
     assert "FAILED         gold " in ended.out
     assert "echo (answers with the question) passes 100.0% of 20 tasks [83.2%, 100.0%]: p0, p1, p2, …" in ended.out
     assert re.search(r"echo .*TOO MANY", ended.out)
-    assert ended.out.splitlines()[-1].startswith("birds:parrots(loud=true): 2 of 18 checks fail; 1 left out (20 tasks, ")
+    assert ended.out.splitlines()[-1].startswith("birds:parrots(loud=true): 2 of 19 checks fail; 1 left out (20 tasks, ")
 
 
 def test_tools_of_ones_own_are_called_only_with_permission(loopbench, tmp_path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from loopbench.experiments.import_runs.columns import COLUMNS
 from loopbench.experiments.import_runs.foreign_trials import ForeignTrial
-from loopbench.experiments.import_runs.formats.table import COLUMNS
 
 pytestmark = pytest.mark.thorough
 
@@ -50,6 +50,17 @@ def write_eval(path, log):
         made.writestr("header.json", json.dumps({**log, "samples": None}))
         for sample in log["samples"]:
             made.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
+
+
+def test_a_bound_on_trials_without_a_score_decides_the_exit_code(loopbench, here):
+    rows = "".join(f"a,t{n},{'' if n == 0 else 1}\n" for n in range(100))
+    (here / "t.csv").write_text(f"arm,task,score\n{rows}")
+    for bound, code in (("0.01", 0), ("0.009", 4)):
+        ended = loopbench("import", "t.csv", "--max-left-out", bound)
+        assert ended.code == code
+        assert "left out: 1 of 100 trials, errored: the score is blank" in ended.err
+        assert ("1.0% of 100 trials have no score" in ended.err) == (code == 4)
+    assert "--max-left-out is not within 0 and 1: 2" in loopbench("import", "t.csv", "--max-left-out", "2").err
 
 
 def test_two_logs_are_compared_blessed_and_gated(loopbench, here):

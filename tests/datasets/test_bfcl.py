@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from loopbench.checks.suite import task_problems
 from loopbench.datasets import bfcl
 from loopbench.datasets.bfcl import tool_names
+from loopbench.datasets.bfcl.functions import ACKNOWLEDGED
+from loopbench.datasets.bfcl.plans import NOTHING_FITS
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
 from loopbench.metrics.judgement import Judgement
@@ -164,7 +166,7 @@ def test_tool_names_are_legal_and_differ(names: list[str]) -> None:
 
 def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
-    assert (task.id, task.scorer, task.labels["category"]) == ("parallel_0", "bfcl", "parallel")
+    assert (task.id, task.scorer, task.labels["category"]) == ("parallel_0", 'bfcl(checker = "official")', "parallel")
     assert (task.query.text, task.query.context) == ("Play jazz in the kitchen and in the hall.", "")
     assert task.expected == PARALLEL_RIGHT["ground_truth"]
     assert planned(task) == [
@@ -227,7 +229,7 @@ def test_trials_do_not_see_each_others_calls(tmp_path: Path) -> None:
     suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
     first, second = suite.open(task), suite.open(task)
     seen = run_sync(Toolbox(first.tools).call(ToolCall("radio_play", {"genre": "x", "room": "y"})))
-    assert json.loads(seen.data) == bfcl.ACKNOWLEDGED
+    assert json.loads(seen.data) == ACKNOWLEDGED
     assert len(first.state()["calls"]) == 1
     assert second.state()["calls"] == []
 
@@ -247,7 +249,7 @@ def test_irrelevance_is_right_without_any_call(tmp_path: Path) -> None:
     (task,) = suite.tasks
     assert task.expected == []
     assert planned(task) == []
-    for answer in (bfcl.NOTHING_FITS, "Goethe", "I cannot answer this."):
+    for answer in (NOTHING_FITS, "Goethe", "I cannot answer this."):
         assert accuracy(suite, task, answer=answer) == 1.0
     assert accuracy(suite, task, answer=None) == 0.0
     assert accuracy(suite, task, ("radio_play", {"genre": "Faust", "room": "hall"})) == 0.0
@@ -281,7 +283,9 @@ def test_allowed_values_in_a_plan(tmp_path: Path) -> None:
 
 def test_an_int_does_for_a_float_and_not_the_reverse(tmp_path: Path) -> None:
     question = row("simple_0", function("f", count="integer", sizes={"type": "array", "items": {"type": "float"}}))
-    suite, task = only(tmp_path, question, {"id": "simple_0", "ground_truth": [{"f": {"count": [5], "sizes": [[1.0, 2.5]]}}]})
+    answer = {"id": "simple_0", "ground_truth": [{"f": {"count": [5], "sizes": [[1.0, 2.5]]}}]}
+    suite = bfcl.load(data=write(tmp_path, [question], [answer]), checker="strict")
+    task = suite.tasks[0]
     assert accuracy(suite, task, ("f", {"count": 5, "sizes": [1, 2.5]})) == 1
     assert accuracy(suite, task, ("f", {"count": 5.0, "sizes": [1.0, 2.5]})) == 0
     assert accuracy(suite, task, ("f", {"count": True, "sizes": [1.0, 2.5]})) == 0
@@ -304,7 +308,6 @@ def test_a_file_that_would_fill_the_memory_is_refused_unless_only_its_first_rows
         (PARALLEL, [{"radio.stop": {}}], "call 1 is of 'radio.stop', which is none of its functions"),
         (PARALLEL, [{"radio.play": {"band": ["x"]}}], "call 1, 'radio.play': it has no parameter 'band'"),
         (PARALLEL, [{"radio.play": {"genre": ["x"]}}], "call 1, 'radio.play': 'room' is a required property"),
-        (PARALLEL, [{"radio.play": {"genre": [7], "room": ["x"]}}], "call 1, 'radio.play': no allowed value of 'genre' has"),
         (PARALLEL, [], "possible_answer lists no call"),
         (row("parallel_0", PLAY, PLAY), [{"radio.play": {}}], "two of its functions have the same name"),
     ],
@@ -336,7 +339,7 @@ def test_two_equal_calls_are_no_plan(tmp_path: Path) -> None:
 def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
     write(tmp_path, [PARALLEL], [PARALLEL_RIGHT], "BFCL_v3_parallel.json")
     write(tmp_path, [row("irrelevance_0", PLAY), row("irrelevance_1", PLAY)], None, "BFCL_v4_irrelevance.json")
-    write(tmp_path, ["not read"], None, "BFCL_v4_live_simple.json")
+    write(tmp_path, ["not read"], None, "BFCL_v4_web_search.json")
     assert [task.id for task in bfcl.load(data=tmp_path).tasks] == ["parallel_0", "irrelevance_0", "irrelevance_1"]
     assert [task.id for task in bfcl.load(data=tmp_path, limit=1).tasks] == ["parallel_0", "irrelevance_0"]
     assert [task.id for task in bfcl.load(data=tmp_path, category="irrelevance", limit=1).tasks] == ["irrelevance_0"]
@@ -358,17 +361,16 @@ def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
         ("[" * 110 + "]" * 110, "line 2: it is nested deeper than 100 levels"),
         (r'{"id": "\ud800"}', "line 2: it holds half of a surrogate pair"),
         ("[1]", "line 2: an object belongs here"),
-        (row("live_simple_0-0-0"), "line 2: row 'live_simple_0-0-0' belongs to no supported category; supported are"),
-        ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' belongs to no supported category"),
-        (row("simple_java_0"), "line 2: row 'simple_java_0' belongs to no supported category"),
+        ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' belongs to no supported category; supported are"),
+        (row("live_simple_x"), "line 2: row 'live_simple_x' belongs to no supported category"),
         ({"id": 7}, "line 2: field 'id': Input should be a valid string"),
         ({"id": "parallel_1", "function": []}, "line 2: field 'question': Field required"),
         (row("parallel_1") | {"question": "Play."}, "line 2: field 'question': Input should be a valid list"),
         (row("parallel_1") | {"question": [[], []]}, "line 2: field 'question': List should have at most 1 item"),
-        (row("parallel_1") | {"question": [[{"role": "assistant", "content": ""}]]}, "line 2: field 'question.0.0.role'"),
+        (row("parallel_1") | {"question": [[{"role": "tool", "content": ""}]]}, "line 2: field 'question.0.0.role'"),
         (row("parallel_1") | {"question": [[]]}, "line 2: field 'question': there is no user message"),
         (row("parallel_1", {"name": "f"}), "line 2: field 'function.0.parameters': Field required"),
-        (row("parallel_1", function("f", x="HashMap")), "line 2: field 'function.0.parameters.properties.x.type': Input"),
+        (row("parallel_1", function("f", x="HashTable")), "line 2: field 'function.0.parameters.properties.x.type': Input"),
         (PARALLEL, "line 2: id 'parallel_0' is a duplicate"),
     ],
 )  # fmt: skip
@@ -385,7 +387,6 @@ def test_a_broken_row_is_named(tmp_path: Path, broken: Any, message: str) -> Non
         ([{"id": "parallel_0"}], "line 1: field 'ground_truth': Field required"),
         ([right("parallel_0", {})], "line 1: field 'ground_truth.0': Dictionary should have at least 1 item"),
         ([right("parallel_0", {"f": {"x": 1}})], "line 1: field 'ground_truth.0.f.x': Input should be a valid list"),
-        ([right("parallel_0", {"f": {"x": []}})], "line 1: field 'ground_truth.0.f.x': List should have at least 1 item"),
         ([PARALLEL_RIGHT, PARALLEL_RIGHT], "line 2: id 'parallel_0' is a duplicate"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from loopbench.checks.suite import task_problems
 from loopbench.datasets import gsm8k
 from loopbench.datasets.gsm8k import AnnotationError, plan_of
-from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.task import Suite, Task, is_by_construction
 from loopbench.datasets.validity import replay
 from loopbench.protocol import Plan, Query, Ref, run_sync
 
@@ -141,7 +142,8 @@ def test_a_nested_expression_is_planned_from_the_inside_in_reading_order() -> No
     "annotation",
     [
         "3\N{MULTIPLICATION SIGN}4=12", "3 x 4 = 12", "24÷2=12", "$1,000.00-988=$12", "50%*24=12", "100/25%-388=12", "½*24=12",
-        "-(3-15)=12", "+12*1=12.", "5 + 7=12", "20\N{MINUS SIGN}8=12", ".5*24=12", "12^1=12", "24*1/2=12.00",
+        "-(3-15)=12", "+12*1=12.", "5 + 7=12", "20\N{MINUS SIGN}8=12", ".5*24=12", "12^1=12", "24*1/2=12.00", "24/2=24/2",
+        "36/3=24 / 2",
     ],
 )  # fmt: skip
 def test_notations_of_twelve(annotation: str) -> None:
@@ -181,6 +183,9 @@ def test_goals_do_not_tell_results() -> None:
         ("<<2*=6>>", "the expression is no plain arithmetic"),
         ("<<7//2=3>>", "the expression is no plain arithmetic"),
         ("<<2*3==6>>", "'=6' is no number"),
+        ("<<1/3=1/4>>", "the result is 0.333333333333, not 1/4"),
+        ("<<1/3=1/0>>", "division by zero"),
+        (f"<<1/3=1/{'9' * 250}>>", "longer than 200 characters"),
         (f"<<{'1+' * 120}1=121>>", "longer than 200 characters"),
         ("<<9**99=1>>", "exponent 99 is beyond"),
         ("<<9999999999999999*1=1>>", "beyond ±1e+15"),
@@ -212,6 +217,22 @@ def test_the_gold_answer_is_the_stated_one(tmp_path: Path) -> None:
     ).tasks
     assert task.plan is not None
     assert (task.expected, task.plan.answer) == (8, 8)
+
+
+@given(st.integers(1, 99), st.integers(1, 99), st.integers(1, 9))
+def test_a_fraction_is_read_as_the_number_that_it_is(top: int, bottom: int, factor: int) -> None:
+    plan = plan_of(f"<<{top}/{bottom}={top * factor}/{bottom * factor}>>", 1)
+    assert steps(f"<<{top}/{bottom}={top}/{bottom}>>") == [("divide", {"a": top, "b": bottom})]
+    assert task_problems(suite_of(plan)) == []
+    with pytest.raises(AnnotationError, match=f"not {top + 1}/{bottom}"):
+        plan_of(f"<<{top}/{bottom}={top + 1}/{bottom}>>", 1)
+
+
+@given(st.integers(1, 99), st.integers(1, 99), st.integers(-200, 200))
+def test_a_task_says_if_no_planned_call_yields_its_answer(one: int, other: int, gold: int) -> None:
+    row = {"question": "q?", "answer": f"<<{one}+{other}={one + other}>> <<{one}*{other}={one * other}>>\n#### {gold}"}
+    task = gsm8k._task(1, *gsm8k._row(row, "here"))
+    assert is_by_construction(task) == (gold not in (one + other, one * other))
 
 
 def test_a_row_without_a_plan_stays_a_task(tmp_path: Path) -> None:
@@ -317,6 +338,10 @@ def test_the_published_rows() -> None:
     assert task_problems(suite) == []
     reasons = [task.no_plan for task in suite.tasks if task.plan is None]
     assert len(suite.tasks) == 200
+    planned = [task for task in suite.tasks if task.plan]
+    yielding = [any(isclose(result.value, task.expected) for result in run_sync(replay(task, suite))) for task in planned]
+    assert [is_by_construction(task) for task in planned] == [not one for one in yielding]
+    assert not all(yielding)
     assert sorted(reasons) == ["no annotation"] * 4 + ["no annotation computes anything"]
     needing = sum(any(task.plan.dependencies.values()) for task in suite.tasks if task.plan)
     assert needing > 150

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from loopbench.experiments.compare.results import results
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files
+from loopbench.experiments.import_runs import ImportedRun, ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
 from loopbench.metrics.comparison import MARGIN
 from loopbench.metrics.statistics import ALPHA
 from loopbench.runs.config import IfAbsent
@@ -18,6 +18,9 @@ from .codes import DONE, INVALID
 from .console import say
 from .options import JsonOption, OptionGroup, RunsOption, Texts, with_options
 from .outcome import print_results, write_report
+
+MAX_REASONS = 20
+"""Most reasons for left-out trials that are printed."""
 
 
 class ImportOptions(OptionGroup):
@@ -33,10 +36,14 @@ class ImportOptions(OptionGroup):
     """Scorer, evaluator or column whose score is the accuracy."""
     scale: Annotated[str | None, IfAbsent("0,1")] = None
     """Scale of numeric scores, WORST,BEST such as 0,100."""
+    map_: Annotated[Texts, typer.Option("--map")]
+    """Columns of a table by what they mean, such as task=question,arm=agent; status= leaves a column out."""
     cluster: str | None = None
     """Metadata key or column of what tasks share, such as a template."""
     errors_as_failures: bool = False
     """Score trials that ended with an error 0, because the error was the agent's own."""
+    max_left_out: Annotated[float | None, IfAbsent("any share")] = None
+    """Largest share of trials without a score, from 0 to 1; above it the exit code is 4."""
     suite: Annotated[str | None, IfAbsent("taken from the files")] = None
     """Name of the list of tasks."""
     alpha: float = ALPHA
@@ -47,9 +54,11 @@ class ImportOptions(OptionGroup):
     @property
     def request(self) -> ImportRequest:
         scale = None if self.scale is None else ScoreScale.parse(self.scale)
+        if self.max_left_out is not None and not 0 <= self.max_left_out <= 1:
+            raise ValueError(f"--max-left-out is not within 0 and 1: {self.max_left_out:g}")
         return ImportRequest(
             format=self.format_,
-            reading=ReadingOptions(self.scorer, scale, self.cluster, self.errors_as_failures),
+            reading=ReadingOptions(self.scorer, scale, self.cluster, parse_map(self.map_), self.errors_as_failures),
             arms=self.arm,
             suite=self.suite,
             alpha=self.alpha,
@@ -72,5 +81,18 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption) -> No
     write_report(found)
     for note in made.notes:
         say(note)
+    for reason, count in list(made.left_out.items())[:MAX_REASONS]:
+        say(f"left out: {count} of {made.trials} trials, {reason}")
+    if len(made.left_out) > MAX_REASONS:
+        rest = sum(list(made.left_out.values())[MAX_REASONS:])
+        say(f"left out: {rest} of {made.trials} trials, {len(made.left_out) - MAX_REASONS} other reasons")
     say(f"run directory: {made.folder}")
-    raise typer.Exit(INVALID if found.comparison.invalid else DONE)
+    raise typer.Exit(INVALID if found.comparison.invalid or _too_many(made, options.max_left_out) else DONE)
+
+
+def _too_many(made: ImportedRun, most: float | None) -> bool:
+    """Return whether more trials lack a score than the user allows, and say so."""
+    if most is None or made.share_left_out <= most:
+        return False
+    say(f"--max-left-out {most:g}: {made.share_left_out:.1%} of {made.trials} trials have no score")
+    return True

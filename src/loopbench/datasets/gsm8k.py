@@ -1,8 +1,9 @@
 """Importer of GSM8K (Cobbe et al. 2021, arXiv:2110.14168) as published: JSON lines of `question` and `answer`.
 
 An answer works the problem out, with calculator annotations `<<48/2=24>>`, and ends in `#### 72`. The annotations become the
-plan; the gold answer is the number after `####`, because some rows take their last step without an annotation. A row whose
-annotations do not add up stays a task, without a plan and with the reason why.
+plan; the gold answer is the number after `####`, because some rows take their last step without an annotation. Where no planned
+call yields the gold answer, the label `by_construction` says so. A row whose annotations do not add up stays a task, without a plan
+and with the reason why.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from loopbench.protocol import Plan, PlannedCall, Query, Ref
 from . import calculator
 from .calculator import Number
 from .importing.json_files import check_limit, json_lines
-from .task import StatelessEnvironment, Suite, Task
+from .task import BY_CONSTRUCTION, StatelessEnvironment, Suite, Task
 
-VERSION = "1"
+VERSION = "2"
 ANSWER_FORMAT = "Give the answer as a number."
+NOT_YIELDED = "no planned call yields the answer"
 MAX_EXPRESSION = 200
 """Characters; a longer annotation is not read, so that none nests too deep for the parser."""
 
@@ -35,6 +37,7 @@ _FUNCTIONS = {tool.name: tool.function for tool in TOOLS}
 _ENVIRONMENT = StatelessEnvironment(TOOLS)
 
 _ANNOTATION = re.compile(r"<<(.*?)>>", re.DOTALL)
+_FRACTION = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*", re.ASCII)
 _NUMBER = re.compile(r"\$?(-?)\$?(\d[\d,]*(?:\.\d*)?|\.\d+)", re.ASCII)
 _PERCENT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)%", re.ASCII)
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d)", re.ASCII)
@@ -96,9 +99,11 @@ class _Planner:
         expression, equals, stated = text.partition("=")
         if not equals:
             raise ValueError("there is no '='")
-        value, decimals = _stated(stated)
+        value, decimals = _stated_result(stated)
         result = self._evaluate(_parse(expression))
         if not _equal(result.value, value):
+            if decimals is None:
+                raise ValueError(f"the result is {result.value}, not {stated.strip()}")
             operands = {"number": result, "digits": _Operand(decimals, decimals)}
             rounded = self._call("round_to", operands, "round {0} to {1} decimals")
             if not _equal(rounded.value, value):
@@ -165,6 +170,15 @@ def plan_of(answer: str, gold: Number) -> Plan:
     return Plan(tuple(planner.calls), gold)
 
 
+def yields(plan: Plan, answer: Number) -> bool:
+    """Return whether a call of a plan of this module's tools gives this number."""
+    results: dict[str, Number] = {}
+    for call in plan.calls:
+        arguments = {name: results[value.call] if isinstance(value, Ref) else value for name, value in call.arguments.items()}
+        results[call.id] = _FUNCTIONS[call.tool](**arguments)
+    return any(_equal(result, answer) for result in results.values())
+
+
 def _parse(expression: str) -> ast.expr:
     """Parse an expression. Raises ValueError or SyntaxError for anything but arithmetic on decimal numbers."""
     plain = _PERCENT.sub(r"(\1/100)", _THOUSANDS.sub("", expression.translate(_SIGNS)))
@@ -182,6 +196,16 @@ def _stated(text: str) -> tuple[Number, int]:
         raise ValueError(f"{text.strip()[:40]!r} is no number")
     sign, digits = found[1], found[2].replace(",", "")
     return _tidy(float(sign + digits)), len(digits.partition(".")[2])
+
+
+def _stated_result(text: str) -> tuple[Number, int | None]:
+    """Read the number or the fraction of whole numbers that an annotation states; a fraction has no decimals to round to."""
+    found = _FRACTION.fullmatch(text)
+    if found is None:
+        return _stated(text)
+    if len(text) > MAX_EXPRESSION:
+        raise ValueError(f"the fraction is longer than {MAX_EXPRESSION} characters")
+    return _tidy(int(found[1]) / int(found[2])), None
 
 
 def _tidy(number: float) -> Number:
@@ -220,9 +244,10 @@ def _row(row: Any, where: str) -> tuple[str, str, Number]:
 def _task(line: int, question: str, answer: str, gold: Number) -> Task:
     task = Task(f"gsm8k-{line:04d}", Query(f"{question}\n\n{ANSWER_FORMAT}"), gold, "numeric")
     try:
-        return replace(task, plan=plan_of(answer, gold))
+        plan = plan_of(answer, gold)
     except AnnotationError as error:
         return replace(task, no_plan=str(error))
+    return replace(task, plan=plan, labels={} if yields(plan, gold) else {BY_CONSTRUCTION: NOT_YIELDED})
 
 
 def _tasks(path: Path, limit: int | None) -> Iterator[Task]:

@@ -15,6 +15,9 @@ TemplateRole = Literal["strata", "clusters"]
 they are a sample of others like them, and the tasks of one template are one unit."""
 DEFAULT_PLAN_CALLS = 10
 """Taken for the longest plan if no task has one."""
+BY_CONSTRUCTION = "by_construction"
+"""The label of a task whose plan holds its answer without a call that yields it: the scripted model, which gives the plan's answer,
+is right there by construction. Its value says why."""
 SPARE_TOOL_STEPS = 3
 """Added to the longest plan: the default step limit leaves room for this many stumbles."""
 
@@ -67,6 +70,11 @@ class Task:
         plan = data["plan"]
         changed = {"query": Query(**data["query"]), "plan": None if plan is None else plan_from_json(plan)}
         return cls(**{**data, **changed})
+
+
+def is_by_construction(task: Task) -> bool:
+    """Return whether the scripted model is right by construction on a task that is run: see BY_CONSTRUCTION."""
+    return task.plan is not None and not task.quarantined and bool(task.labels.get(BY_CONSTRUCTION))
 
 
 @runtime_checkable

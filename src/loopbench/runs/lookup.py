@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from loopbench.datasets.generating import SPLITS, split_of
 from loopbench.datasets.importing.rows import Rows
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
-from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.task import Suite, Task, is_by_construction
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol.names import nearest, parse_spec
 from loopbench.runs.config import CompareConfig
@@ -70,6 +70,13 @@ def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
     if not found:
         raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(known or SPLITS))}")
     return found
+
+
+def constructed_in(tasks: Sequence[Task]) -> int:
+    """Count the tasks that a scripted model solves by construction; tasks in a file are not read again."""
+    if isinstance(tasks, Rows) and tasks.facts is not None:
+        return tasks.facts.by_construction
+    return sum(map(is_by_construction, tasks))
 
 
 def scorers_of(suite: Suite) -> Mapping[str, str]:

@@ -41,6 +41,8 @@ class SuiteEntry(ManifestPart):
     digest: str
     tasks: int
     """Number of tasks in the run, which may be fewer than the suite has."""
+    by_construction: int = 0
+    """Number of them that a scripted model solves by construction."""
     max_tool_steps: int | None = None
     """Maximum number of tool steps of a loop; unknown for an imported run."""
     code: str = ""

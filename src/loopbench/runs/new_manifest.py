@@ -16,7 +16,7 @@ from loopbench.protocol.digest import canonical_json, digest, sha256
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest, own_code_digest
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.lookup import scorers_of
+from loopbench.runs.lookup import constructed_in, scorers_of
 from loopbench.runs.manifest import ArmEntry, AskedDigests, Manifest, SuiteEntry, timestamp
 from loopbench.runs.schedule import Arm
 from loopbench.text.plain_text import json_safe
@@ -43,7 +43,7 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
 
 def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:
     """Return what a manifest says of the suite."""
-    code = suite_code(config, suite)
+    code, constructed = suite_code(config, suite), constructed_in(tasks)
     return SuiteEntry(
         name=suite.name,
         version=suite.version,
@@ -51,6 +51,7 @@ def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> S
         tasks=len(tasks),
         max_tool_steps=config.max_tool_steps or suite.max_tool_steps,
         **({"code": code} if code else {}),
+        **({"by_construction": constructed} if constructed else {}),
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loopbench.checks.suite import check_suite, quick_problems, sampled, task_problems
 from loopbench.datasets import arithmetic
-from loopbench.datasets.task import Environment, Suite, Task
+from loopbench.datasets.task import BY_CONSTRUCTION, Environment, Suite, Task
 from loopbench.datasets.worlds import WorldEnvironment
 from loopbench.protocol import Query, Tool
 from loopbench.runs.registry import generated_suites
@@ -63,6 +63,11 @@ def test_a_sound_suite_passes_every_check() -> None:
             changed(lambda task: replace(task, plan=None, no_plan="nobody knows"), 3),
             "set aside",
             "1 × without a plan: nobody knows (shop-03)",
+        ),
+        (
+            changed(lambda task: replace(task, labels={**task.labels, BY_CONSTRUCTION: "no call yields it"}), 3, 5),
+            "by construction",
+            "2 × no call yields it (shop-03, shop-05)",
         ),
         (
             shop(

@@ -324,3 +324,17 @@ def test_a_manifest_that_is_written_again_makes_no_run_the_latest_nor_does_one_o
     assert run_folder("latest", tmp_path) == tmp_path / "new"
     with pytest.raises(RunError, match=r"in .*: old, new$"):
         run_folder("another", tmp_path)
+
+
+# --- what is right by construction ---
+
+
+def test_a_comparison_says_how_many_tasks_are_right_by_construction(tmp_path):
+    rows = [{"question": f"What is {n}?", "answer": f"<<{n}+1={n + 1}>>\n#### {n + gap}"} for n, gap in ((3, 1), (4, 2), (5, 3))]
+    rows.append(rows[1])  # quarantined, as its question was asked before
+    (data := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = made(tmp_path, loops=("bare",), suite="gsm8k", data=data)
+    assert [text for text in found.comparison.remarks if "by construction" in text] == [
+        "2 of 4 tasks are right by construction under the scripted model: it gives the answer, which no planned call yields."
+    ]
+    assert made(tmp_path, loops=("bare",), suite="arithmetic(size=6)").comparison.remarks == ()

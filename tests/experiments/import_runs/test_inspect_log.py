@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs.zip_file import ZSTD, ZipArchive
 
@@ -284,11 +287,57 @@ def test_an_arm_is_solver_arguments_and_model(kit):
     info = named(solver_args_passed={"attempts": 3, "tools": []}, task_args_passed={"level": "hard"})
     assert (info.arm, info.loop) == ("react(level=hard, attempts=3)/openai/gpt-4o-mini", "react")
     assert info.options == {"level": "hard", "attempts": 3}
-    assert named(solver_args_passed={"prompt": "x" * 100}).arm == "react/openai/gpt-4o-mini"
+    long = [named(solver_args_passed={"prompt": "x" * length}).arm for length in (100, 101, 101)]
+    assert all(re.fullmatch(r"react\(#[0-9a-f]{8}\)/openai/gpt-4o-mini", name) for name in long)
+    assert long[0] != long[1] == long[2]
     assert "secret" not in named(solver_args_passed={"key": "api_key=secret1234567890abcdef"}).arm
     steps = {"steps": [{"solver": "chain_of_thought"}, {"solver": "inspect_ai/generate"}]}
     path = kit.put(kit.log(kit.sample(1), solver=None, plan=steps))
     assert kit.imported(path).comparison.arms[0].info.arm == "chain_of_thought+generate/openai/gpt-4o-mini"
+
+
+params = st.dictionaries(
+    st.sampled_from(["attempts", "prompt", "tools", "nested"]),
+    st.integers(0, 3)
+    | st.text("ab", max_size=3)
+    | st.text("c", min_size=79, max_size=82)
+    | st.lists(st.integers(0, 2), min_size=1),
+)
+
+
+@pytest.mark.parametrize("key", ["params", "params_passed"])
+@given(one=params, other=params)
+def test_arms_have_one_name_if_and_only_if_their_steps_have_the_same_arguments(kit, key, one, other):
+    def named(arguments):
+        plan = {"steps": [{"solver": "react", key: arguments}, {"solver": "generate", "params": {"attempts": 3}}]}
+        return kit.imported(kit.put(kit.log(kit.sample(1), solver=None, plan=plan))).comparison.arms[0].info.arm
+
+    assert (named(one) == named(other)) == (one == other)
+
+
+def test_a_place_in_memory_is_no_argument(kit):
+    def named(place):
+        plan = {"steps": [{"solver": "react", "params": {"tools": [f"<function look at {place}>"]}}]}
+        return kit.imported(kit.put(kit.log(kit.sample(1), solver=None, plan=plan))).comparison.arms[0].info.arm
+
+    assert named("0x7f00deadbeef") == named("0x7f11deadbeef")
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 5000)] * 4), min_size=1, max_size=4), st.booleans())
+def test_cached_tokens_are_counted_once_whatever_the_version(kit, calls, is_early):
+    def usage(fresh, read, written, output):
+        return {
+            "input_tokens": fresh + (read + written) * is_early,
+            "input_tokens_cache_read": read,
+            "input_tokens_cache_write": written,
+            "output_tokens": output,
+            "total_tokens": fresh + read + written + output,
+        }
+
+    events = [{"event": "model", "output": {"usage": usage(*call)}} for call in calls]
+    record = only(kit.imported(kit.put(kit.log(kit.sample(1, events=events)))))
+    assert record.input_tokens == sum(fresh + read + written for fresh, read, written, _ in calls)
+    assert (record.cached_tokens, record.output_tokens) == (sum(call[1] for call in calls), sum(call[3] for call in calls))
 
 
 def test_the_same_question_is_told_from_another(kit):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ScoreScale
-from loopbench.experiments.import_runs.formats.table import COLUMNS
+from loopbench.experiments.import_runs import ImportRequest, ScoreScale, import_files, parse_map
+from loopbench.experiments.import_runs.columns import COLUMNS
 from loopbench.metrics.summary import METRICS
 
 HEAD = "arm,task,repeat,score\n"
@@ -103,6 +103,52 @@ def test_synonyms_in_any_case_are_understood(kit):
             cells = {"stop": "finished", "status": "ok", "repeat": "3"}
             text = f"{name},{','.join(rest)}\n{cells.get(meaning, '1')}" + ",1" * len(rest)
             assert only(kit.imported(kit.put(text, ".csv"))).accuracy == 1, name
+
+
+def test_columns_are_mapped(kit):
+    text = "trial,agent,who,state,used,success,score\nq1,x,a,success,7,yes,9\nq2,x,a,odd,8,no,8\n"
+    path = kit.put(text, ".csv")
+    columns = parse_map(["task=trial,arm=who", "tokens=used,status=,score=Success"])
+    found = kit.imported(path, columns=columns)
+    assert [(r.arm, r.task, r.repeat, r.input_tokens, r.accuracy) for r in found.records] == [
+        ("a", "q1", 0, 7, 1),
+        ("a", "q2", 0, 8, 0),
+    ]
+    with pytest.raises(ValueError, match=r"line 3: status 'odd' is none of .*; leave the column out: --map status="):
+        kit.imported(path, columns={**columns, "status": "state"})
+    with pytest.raises(ValueError, match=r"--map task: no column 'nowhere'; there are trial, agent"):
+        kit.imported(path, columns={"task": "nowhere"})
+    with pytest.raises(ValueError, match=r"--map arm: column 'trial' is mapped twice"):
+        kit.imported(path, columns={"task": "trial", "arm": "trial"})
+    with pytest.raises(ValueError, match=r"--scorer and --map score=… name the same column twice"):
+        kit.imported(path, columns=columns, scorer="score")
+    with pytest.raises(ValueError, match=r"--map names columns of a table, and this is read as inspect"):
+        kit.imported(kit.put(kit.log(kit.sample(1))), columns=columns)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(COLUMNS)), st.text("ab ,=", max_size=5).map(str.strip), min_size=1))
+def test_a_map_is_read_as_it_is_written(columns):
+    file = io.StringIO()
+    csv.writer(file).writerow([f"{meaning}={column}" for meaning, column in columns.items()])
+    assert parse_map([file.getvalue()]) == columns
+
+
+@pytest.mark.parametrize("text", ["task", "tasks=a", "=a", "task=a,task=b", "task=a,,"])
+def test_a_map_that_is_none_is_refused_with_its_name(text):
+    with pytest.raises(ValueError, match="--map "):
+        parse_map([text])
+
+
+@pytest.mark.parametrize("word", ["ok", "Success", "succeeded", "complete", "completed", "done", "scored"])
+def test_a_status_of_success_is_read(kit, word):
+    assert only(kit.imported(kit.put(f"task,score,status\nt,0,{word}\n", ".csv"))).status == "scored"
+
+
+def test_trials_without_a_score_are_counted_by_reason(kit, tmp_path):
+    path = kit.put("arm,task,score,reason\na,x,1,\na,y,,slow\na,z,,slow\nb,x,,\nb,y,1,\n", ".csv")
+    made = import_files([path], ImportRequest(), tmp_path / "run")
+    assert made.left_out == {"errored: slow": 2, "errored: the score is blank": 1, f"excluded: not in {path.name}": 1}
+    assert (made.trials, made.share_left_out) == (6, 4 / 6)
 
 
 def test_a_row_can_say_everything(kit):
@@ -205,7 +251,7 @@ def test_errored_rows_say_why(kit):
         ("arm,task,score,tokens\na,x,1,1e400\n", "line 2: tokens is not a plausible number"),
         ("arm,task,score,confidence\na,x,1,1.5\n", "line 2: confidence is not within 0 and 1: '1.5'"),
         ("arm,task,score,stop\na,x,1,tired\n", "line 2: stop 'tired' is none of finished, forced"),
-        ("arm,task,score,status\na,x,1,fine\n", "line 2: status 'fine' is none of scored, ok, errored"),
+        ("arm,task,score,status\na,x,1,fine\n", "line 2: status 'fine' is none of scored, ok, .*, errored"),
         ("arm,task,score,status\na,x,,ok\n", "line 2: status 'ok', and the score is blank"),
         ("task,score,question\nx,1,why?\nx,0,who?\n", "line 3: task 'x' asks something else than in an earlier line"),
         ("task,score,suite\nx,1,s\ny,1,t\n", "suites s, t in one table"),

@@ -13,7 +13,7 @@ from loopbench.protocol.values import cap, error_text
 
 from .reference_agents import Passed
 from .running import CALLED, GOLD, GUESSING
-from .static import FILES, JSON, OPENED, SET_ASIDE
+from .static import CONSTRUCTED, FILES, JSON, OPENED, SET_ASIDE
 from .subject import MAX_CHARS, MAX_RUN, LeftOut, Progress, Status, Subject, SuiteCheck, SuiteFinding, sampled, sound, unwatched
 
 MAX_READ = 100_000
@@ -21,7 +21,7 @@ MAX_READ = 100_000
 MAX_KEPT = 20
 """Maximum number of stored problems per check; the others are only counted."""
 
-CHECKS: tuple[SuiteCheck, ...] = (JSON, *FILES, *OPENED, *CALLED, GOLD, GUESSING, SET_ASIDE)
+CHECKS: tuple[SuiteCheck, ...] = (JSON, *FILES, *OPENED, *CALLED, GOLD, GUESSING, CONSTRUCTED, SET_ASIDE)
 
 _TASK_CHECKS = frozenset({"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"})
 """Names of the checks that cover tasks one by one and replay their plans."""

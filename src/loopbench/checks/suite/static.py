@@ -10,6 +10,7 @@ from loopbench.datasets.task import Task
 from loopbench.datasets.validity.checks import (
     Problem,
     argument_problems,
+    constructed,
     copy_problems,
     goal_problems,
     likeness_problems,
@@ -114,6 +115,11 @@ FILES: tuple[SuiteCheck, ...] = (
 OPENED: tuple[SuiteCheck, ...] = (
     SuiteCheck("arguments", "planned arguments match the tools' schemas", _arguments),
     SuiteCheck("tools", "each tool is used by a plan, or declared a distractor", _tools),
+)
+CONSTRUCTED = SuiteCheck(
+    "by construction",
+    "a call of the plan yields the answer, so that a scripted model cannot be right without it",
+    lambda subject: constructed(subject.suite.tasks),
 )
 SET_ASIDE = SuiteCheck(
     "set aside", "every task has a plan, and none is quarantined", lambda subject: set_aside(subject.suite.tasks)

@@ -20,7 +20,7 @@ from referencing.exceptions import Unresolvable
 from loopbench.protocol import PlannedCall, ToolSpec, refs
 from loopbench.protocol.digest import digest
 
-from ..task import Task
+from ..task import BY_CONSTRUCTION, Task, is_by_construction
 from .likeness import alike, wording
 
 MAX_UNANSWERABLE = 0.10
@@ -285,6 +285,15 @@ def _stands_in(answer: Any, kind: str, text: str) -> bool:
     if isinstance(answer, bool) or not isinstance(answer, int | float) or (abs(answer) < 10 and answer == int(answer)):
         return False
     return any(float(number) == abs(answer) for number in _NUMBER.findall(text.replace(",", "")))
+
+
+def constructed(tasks: Iterable[Task]) -> Iterator[Problem]:
+    """Count the tasks that a scripted model solves by construction, by the reasons that their label gives."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for task in filter(is_by_construction, tasks):
+        reasons[str(task.labels[BY_CONSTRUCTION])].append(task.id)
+    for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        yield Problem(f"{len(ids)} × {_short(reason)} ({_some(ids)})", False)
 
 
 def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:

@@ -126,6 +126,9 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
 
 def _remarks(manifest: Manifest) -> Iterator[str]:
     """Yield other remarks for the reader."""
+    if manifest.suite.by_construction and any(arm.model == "scripted" for arm in manifest.arms):
+        count = f"{manifest.suite.by_construction} of {manifest.suite.tasks} tasks"
+        yield f"{count} are right by construction under the scripted model: it gives the answer, which no planned call yields."
     for note in manifest.rescored:
         yield f"Judged again on {note.when}: the scores of {note.trials} trials changed."
 

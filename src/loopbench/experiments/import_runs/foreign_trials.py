@@ -37,6 +37,8 @@ class ReadingOptions:
     """The scale of numeric scores; None: 0 to 1."""
     cluster: str | None = None
     """The metadata key or column that names the cluster of tasks."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Meaning → the column of a table that has it; an empty name: none has."""
     errors_as_failures: bool = False
     """Whether trials that end in an error are scored 0, as the agent's own failures instead of the infrastructure's."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from loopbench.protocol.modules import module_in, names_in
@@ -18,6 +19,8 @@ from .foreign_trials import ForeignLog, Format
 from .joining import ImportRequest, join, rename_arms
 from .values import located
 
+TABLE = "csv"
+"""The format whose columns can be mapped."""
 FORMATS_PACKAGE = f"{__package__}.formats"
 
 
@@ -34,6 +37,13 @@ class ImportedRun:
     folder: Path
     notes: tuple[str, ...]
     """Remarks for the user; not in the directory."""
+    trials: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Reason → number of trials that have no score for it, the most frequent first."""
+
+    @property
+    def share_left_out(self) -> float:
+        return sum(self.left_out.values()) / max(self.trials, 1)
 
 
 def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | None = None, runs: Path = RUNS) -> ImportedRun:
@@ -56,7 +66,9 @@ def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | N
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return ImportedRun(folder, tuple(f"{log.path}: {note}" for log in logs for note in log.notes))
+    left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
+    notes = tuple(f"{log.path}: {note}" for log in logs for note in log.notes)
+    return ImportedRun(folder, notes, len(joined.records), dict(left_out.most_common()))
 
 
 def read_file(path: Path, request: ImportRequest) -> ForeignLog:
@@ -66,6 +78,8 @@ def read_file(path: Path, request: ImportRequest) -> ForeignLog:
             with open_file(path) as stream:
                 file = ForeignFile(path, stream)
                 selected = _format_of(file, request.format)
+                if request.reading.columns and selected.name != TABLE:
+                    raise ValueError(f"--map names columns of a table, and this is read as {selected.name}")
                 log = selected.read(file, request.reading)
                 return replace(log, path=path, format=selected.name, sha256=file.sha256)
         except RecursionError:

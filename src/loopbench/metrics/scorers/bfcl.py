@@ -1,25 +1,69 @@
-"""1 iff the calls in the end state are those expected (`loopbench.metrics.calls`) and an answer was given, whatever it says."""
+"""1 iff the calls in the end state are those expected (`checker`: official or strict) and an answer was given, whatever it says."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.datasets.bfcl.files import ANY_CALL, language_of
+from loopbench.datasets.bfcl.literals import Language, read_literal
+from loopbench.datasets.bfcl.official import officially_right
+from loopbench.datasets.bfcl.strict import same_calls
 from loopbench.protocol import render_value
 
 from ..abstention import is_abstention
-from ..calls import same_calls
 from ..judgement import Judgement, Scorer
 
 READS_STATE = True
 
 
-def bfcl() -> Scorer:
-    return _score
+def bfcl(checker: str = "strict") -> Scorer:
+    """Return the scorer. `checker`: `strict`, or `official`, for tasks of the suite `bfcl`, whose functions it has to know."""
+    if checker not in ("official", "strict"):
+        raise ValueError(f"scorer 'bfcl': checker is {checker!r}, and must be one of official, strict")
+
+    def score(judgement: Judgement) -> float:
+        if judgement.task.expected is None:
+            return float(is_abstention(judgement.answer))
+        said = judgement.answer is not None and render_value(judgement.answer).strip() != ""
+        return float(said and _calls_are_right(judgement, checker == "official"))
+
+    return score
 
 
-def _score(judgement: Judgement) -> float:
-    expected, answer = judgement.task.expected, judgement.answer
-    if expected is None:
-        return float(is_abstention(answer))
-    return float(answer is not None and render_value(answer).strip() != "" and same_calls(expected, judgement.state))
+def _calls_are_right(judgement: Judgement, official: bool) -> bool:
+    expected, state = judgement.task.expected, judgement.state
+    made, refused = (_listed(state, key) for key in ("calls", "refused"))
+    if expected == ANY_CALL:
+        return bool(made or refused)
+    if expected == []:
+        return not made and not refused
+    functions: Any = judgement.task.world.get("functions", ()) if isinstance(judgement.task.world, Mapping) else ()
+    language = language_of(judgement.task.labels.get("category", ""))
+    if official:
+        return officially_right(expected, made, functions, language)
+    if language != "python":
+        made = [_read(call, functions, language) for call in made]
+    return same_calls(expected, {"calls": made, "refused": refused})
+
+
+def _listed(state: Any, key: str) -> list[Any]:
+    calls = state.get(key) if isinstance(state, Mapping) else None
+    return calls if isinstance(calls, list) else []
+
+
+def _read(call: Mapping[str, Any], functions: Any, language: Language) -> dict[str, Any]:
+    """Return a call with the values of its literals."""
+    parameters: Mapping[str, Any] = next(
+        (function["parameters"].get("properties", {}) for function in functions if function["name"] == call["function"]), {}
+    )
+    values = {
+        name: read_literal(value, parameters[name]["type"], parameters[name].get("items", {}).get("type"), language)
+        if isinstance(value, str) and name in parameters
+        else value
+        for name, value in call["arguments"].items()
+    }
+    return {**call, "arguments": values}
 
 
 SCORER = bfcl

@@ -7,6 +7,7 @@ errored, and visible.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,9 +44,12 @@ from ..zip_file import ZipArchive
 HEADER, STARTED = "header.json", "_journal/start.json"
 SAMPLES, SHELL = "samples/", "/sample.json"
 MAX_LABEL_CHARS = 80
-"""Longest solver arguments in an arm's name; longer ones are among its options only."""
+"""Longest arguments in an arm's name; in the place of longer ones, and of lists and objects, it has a digest of all."""
 ATTACHMENT = "attachment://"
 """The prefix of a reference to a long text among the sample's attachments."""
+DIGEST_CHARS = 8
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+"""A place in memory, in the name of a function that Inspect could not write down; it differs in every process."""
 _WHOLE = re.compile(rf"{SAMPLES}.+_epoch_\d+\.json", re.DOTALL)
 _CHUNK = re.compile(rf"({SAMPLES}.+)/(events|messages|attachments)/(\d{{1,15}})\.json", re.DOTALL)
 _STOPS: Mapping[str, StopReason] = {
@@ -149,17 +153,37 @@ def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
     steps = "+".join(_short(step.get("solver")) for step in objects_at(plan, "steps", "a step of the plan"))
     loop = _short(name_of(spec.get("solver") or steps or spec.get("task"), "eval.solver"))
     model = name_of(spec.get("model"), "eval.model")
+    passed = _passed(spec, plan)
     options = {
         cut(name, MAX_LABEL_CHARS): value if isinstance(value, bool | int | float) else cut(redact(str(value)), MAX_LABEL_CHARS)
-        for key in ("task_args_passed", "solver_args_passed")
-        for name, value in object_at(spec, key).items()
+        for name, value in passed.items()
         if isinstance(value, str | bool | int | float)
     }
+    shown_options = {name: answer_of(value) for name, value in options.items()}
+    return ForeignArm(name_of(f"{loop}{_label(passed, options)}/{model}", "the arm"), loop, shown_options, model)
+
+
+def _passed(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of task and solver, and of the plan's steps; earlier versions do not say which of these were defaults.
+
+    A step's argument has its name alone, or after the step's name if another value has that.
+    """
+    passed = {**object_at(spec, "task_args_passed"), **object_at(spec, "solver_args_passed")}
+    for number, step in enumerate(objects_at(plan, "steps", "a step of the plan"), 1):
+        for name, value in object_at(step, "params" if step.get("params_passed") is None else "params_passed").items():
+            if name in passed and passed[name] != value:
+                qualified = f"{_short(step.get('solver'))}.{name}"
+                name = qualified if qualified not in passed else f"{number}.{qualified}"
+            passed[name] = value
+    return {name: value for name, value in passed.items() if value not in (None, [], {})}
+
+
+def _label(passed: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """Return arguments as an arm's name has them: in brackets if they are short, else the digest that tells them apart."""
     inside = ", ".join(f"{name}={value}" for name, value in options.items())
-    label = f"{loop}({inside})" if inside and len(inside) <= MAX_LABEL_CHARS else loop
-    return ForeignArm(
-        name_of(f"{label}/{model}", "the arm"), loop, {name: answer_of(value) for name, value in options.items()}, model
-    )
+    if len(inside) <= MAX_LABEL_CHARS and options == passed:
+        return f"({inside})" if inside else ""
+    return f"(#{digest(_ADDRESS.sub('', redact(json.dumps(passed, sort_keys=True))))[:DIGEST_CHARS]})"
 
 
 def _short(name: Any) -> str:
@@ -324,7 +348,7 @@ def _usage(sample: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> _U
 
 
 def _sum(usages: Sequence[Mapping[str, Any]]) -> _Usage:
-    """Add up usages. Inspect's input tokens exclude those served or stored by a cache; ours include them."""
+    """Add up usages; our input tokens include those served or stored by a cache."""
 
     def total(name: str) -> int:
         return sum(count(usage.get(name), name) or 0 for usage in usages)
@@ -333,11 +357,24 @@ def _sum(usages: Sequence[Mapping[str, Any]]) -> _Usage:
     costs = [amount(usage.get("total_cost"), "total_cost") for usage in usages]
     known_costs = [cost for cost in costs if cost is not None]
     return _Usage(
-        input_tokens=total("input_tokens") + cached + total("input_tokens_cache_write"),
+        input_tokens=sum(map(_input_tokens, usages)),
         output_tokens=total("output_tokens"),
         cached_tokens=cached,
         cost_usd=math.fsum(known_costs) if len(known_costs) == len(costs) else None,
     )
+
+
+def _input_tokens(usage: Mapping[str, Any]) -> int:
+    """Return the input tokens of a usage with those served or stored by a cache.
+
+    `input_tokens` excludes these today and included them in earlier logs of some providers: their `total_tokens` is less than the
+    sum of all parts.
+    """
+    parts = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
+    fresh, read, written, output = (count(usage.get(name), name) or 0 for name in parts)
+    total = count(usage.get("total_tokens"), "total_tokens")
+    apart = fresh + read + written
+    return fresh if total and total < apart + output else apart
 
 
 def _steps(sample: Mapping[str, Any], usage: _Usage) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
+from ..columns import columns_of
 from ..foreign_file import ROWS, ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..values import (
@@ -30,38 +31,11 @@ from ..values import (
     shown,
 )
 
-_NAMES = """
-arm            arm agent loop design variant system solver
-task           task task_id sample sample_id case case_id example example_id item instance_id question_id id
-repeat         repeat epoch run trial replicate iteration
-score          score accuracy correct is_correct success solved passed pass reward
-steps          steps n_steps num_steps turns n_turns num_turns
-lm_calls       lm_calls llm_calls model_calls n_calls requests calls
-tool_calls     tool_calls n_tool_calls
-tokens         tokens total_tokens n_tokens
-input_tokens   input_tokens prompt_tokens tokens_in
-output_tokens  output_tokens completion_tokens tokens_out
-cost_usd       cost_usd cost usd dollars price total_cost
-seconds        seconds duration duration_s latency latency_s time time_s elapsed elapsed_s runtime
-confidence     confidence
-status         status
-stop           stop stop_reason
-reason         reason error error_message
-cluster        cluster template
-model          model model_name
-answer         answer output prediction response
-asked          question input prompt
-suite          suite dataset benchmark
-"""
-COLUMNS: Mapping[str, tuple[str, ...]] = {meaning: tuple(names) for meaning, *names in map(str.split, _NAMES.strip().splitlines())}
-"""Meaning of a column → its accepted names, the preferred ones first."""
-NEEDED = ("task", "score")
 _STATUSES: Mapping[str, Status] = {
     "scored": "scored",
-    "ok": "scored",
-    "errored": "errored",
-    "error": "errored",
-    "excluded": "excluded",
+    **dict.fromkeys(("ok", "success", "succeeded", "complete", "completed", "done"), "scored"),
+    **dict.fromkeys(("errored", "error"), "errored"),
+    **dict.fromkeys(("excluded", "skipped"), "excluded"),
 }
 COUNTS = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens")
 AMOUNTS = ("cost_usd", "seconds")
@@ -87,7 +61,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read a table. Raises ValueError with a one-line message that names the line and the error."""
     text, default_arm = _decoded(file.content()), file.path.stem
     names, table = _json_lines(text) if file.suffix in (".jsonl", ".ndjson") else _csv(text)
-    columns = _columns(names, reading)
+    columns = columns_of(names, reading)
     rows = [_Row(row.line, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
     trials, questions = list[ForeignTrial](), dict[str, str]()
     for row, key in zip(rows, _keys(rows, default_arm), strict=True):
@@ -161,39 +135,6 @@ def _json_lines(text: str) -> tuple[Sequence[str], list[_Row]]:
     return list(dict.fromkeys(name for row in rows for name in row.cells)), rows
 
 
-# --- columns ---
-
-
-def _columns(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
-    """Return the name of the column for each meaning."""
-    if not names:
-        raise ValueError("the table is empty")
-    by_word = {_word(name): name for name in reversed(names)}
-    found = {meaning: by_word[word] for meaning, words in COLUMNS.items() for word in reversed(words) if word in by_word}
-    for meaning, requested, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
-        if requested is not None:
-            if _word(requested) not in by_word:
-                raise ValueError(f"{option}: no column {shown(requested)}; there are {names_in_a_line(names)}")
-            found[meaning] = by_word[_word(requested)]
-    scores = [by_word[word] for word in COLUMNS["score"] if word in by_word]
-    if reading.scorer is None and len(scores) > 1:
-        raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {scores[0]}")
-    for meaning in NEEDED:
-        if meaning not in found:
-            raise ValueError(f"no column of the {meaning}: {_or(COLUMNS[meaning])}; there are {names_in_a_line(names)}")
-    if "arm" not in found and "model" in found:
-        found["arm"] = found["model"]
-    return found
-
-
-def _word(name: str) -> str:
-    return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
-
-
-def _or(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
-
-
 # --- trials ---
 
 
@@ -264,7 +205,7 @@ def _status(text: Any, value: float | None) -> Status:
         return "errored" if value is None else "scored"
     status = _STATUSES.get(str(text).strip().lower())
     if status is None:
-        raise ValueError(f"status {shown(text)} is none of {', '.join(_STATUSES)}")
+        raise ValueError(f"status {shown(text)} is none of {', '.join(_STATUSES)}; leave the column out: --map status=")
     if status == "scored" and value is None:
         raise ValueError(f"status {shown(text)}, and {BLANK}")
     return status

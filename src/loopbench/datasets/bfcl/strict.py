@@ -1,7 +1,8 @@
-"""Whether the calls that were made are those that were wanted, as the Berkeley Function Calling Leaderboard sees it.
+"""Whether the calls that were made are those that were wanted, by the rule that a paper describes and a real function would follow.
 
 Patil et al., "The Berkeley Function Calling Leaderboard" (ICML 2025), the AST check of its single-turn categories: for each
-parameter there is a set of allowed values, and `""` in the set means that the parameter may be left out. Pure functions.
+parameter there is a set of allowed values, and `""` in the set means that the parameter may be left out. Pure functions. `official`
+does what the published checker does, which is stricter in some places and laxer in others.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _fits(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(value, list) and len(value) == len(wanted) and all(map(_fits, value, wanted))
     if isinstance(wanted, str):
-        return isinstance(value, str) and _loose(value) == _loose(wanted)
+        return isinstance(value, str) and loose_text(value) == loose_text(wanted)
     if isinstance(wanted, bool) or isinstance(value, bool):
         return value is wanted
     if isinstance(wanted, int | float):
@@ -90,5 +91,6 @@ def _fits(value: Any, wanted: Any) -> bool:
     return value is wanted  # null
 
 
-def _loose(text: str) -> str:
-    return text.translate(_NO_MATTER).lower()
+def loose_text(value: Any) -> Any:
+    """Return a text without letter case, spaces and the characters `,./-_*^`, with `"` for `'`; any other value as it is."""
+    return value.translate(_NO_MATTER).lower() if isinstance(value, str) else value

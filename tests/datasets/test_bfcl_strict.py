@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.datasets.bfcl.strict import same_calls
 from loopbench.datasets.task import Task
-from loopbench.metrics.calls import same_calls
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Query

@@ -1,0 +1,76 @@
+"""Importer of BFCL's single-turn categories (Patil et al., ICML 2025) as published: questions, functions, calls that are right.
+
+Read are versions 3 and 4: simple, multiple, parallel, parallel_multiple, irrelevance, java and javascript, and of the live ones
+simple, multiple, parallel, parallel_multiple, irrelevance and relevance. A file holds JSON lines of `id`, `question` and
+`function`, and `possible_answer/` beside it a file of the same name with the calls that are right, each parameter with its allowed
+values. Nothing is ever evaluated.
+
+The functions have no implementation. Stub tools acknowledge a call and note it down; one whose arguments are missing, unknown or of
+a wrong type is refused, as a real function would, and noted down as refused; a value that is allowed is never refused. Scored are
+the calls, not the answer's text: each call that is wanted has been made once, and no other (scorer `bfcl`). A wrong call that was
+accepted cannot be taken back, a repeated one is one too many, a refused one may be made again. In irrelevance no function fits:
+right is an answer without any call, refused ones included, so that a loop which never calls anything gets that category right. In
+relevance any call is right.
+
+`checker`: `official` judges and refuses as the published checker does; `strict` holds calls to the functions' own schemas.
+
+The plan makes each call with the first of its allowed values. A row that has no right calls, or whose right calls contradict its
+own functions, is quarantined with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..importing.json_files import check_limit
+from ..task import Suite, Task
+from .files import CATEGORIES, RowSelection, file_tasks, files_in, language_of
+from .functions import Checker, FunctionRow, StubTools, stub_functions, tool_names
+
+__all__ = ["CATEGORIES", "SUITE", "VERSION", "Checker", "load", "tool_names"]
+
+VERSION = "2"
+_CHECKERS: tuple[Checker, ...] = ("official", "strict")
+
+
+def load(data: Path | None = None, category: str | None = None, limit: int | None = None, checker: Checker = "official") -> Suite:
+    """Read the suite `bfcl` from files as published; the data is not part of this package.
+
+    `data`: a file of questions, or a folder of which the supported ones are read, `--data PATH`. `category`: only that one.
+    `limit`: how many rows to take from the start of each file; all where left out. `checker`: how calls are judged.
+
+    Task ids are the rows' own. Raises OSError where a file cannot be read, and ValueError that names file, line and field for a row
+    that is none, for a row of another category (multi-turn, web search …) and for answers of other questions.
+    """
+    if data is None:
+        raise ValueError("bfcl: no data file; give a published one, or a folder of them, with --data PATH")
+    check_limit("bfcl", limit)
+    for name, value, known in (("category", category, CATEGORIES), ("checker", checker, _CHECKERS)):
+        if value is not None and value not in known:
+            raise ValueError(f"bfcl: {name} is {value!r}, and must be one of {', '.join(known)}")
+    tasks: dict[str, Task] = {}
+    for path in files_in(Path(data)):
+        for where, task in file_tasks(path, RowSelection(category, limit, checker)):
+            if task.id in tasks:
+                raise ValueError(f"{where}: id {task.id!r} is a duplicate")
+            tasks[task.id] = task
+    if not tasks:
+        of = "" if category is None else f" of category {category!r}"
+        raise ValueError(f"{data}: no row{of}; each line is one object with 'id', 'question' and 'function'")
+    return Suite("bfcl", VERSION, tuple(tasks.values()), _open, distractors=_unused(tasks.values()))
+
+
+def _open(task: Task) -> StubTools:
+    rows = [FunctionRow.model_validate(row) for row in task.world["functions"]]
+    functions = stub_functions(rows, task.expected, language_of(task.labels["category"]), task.world["checker"])
+    return StubTools(functions.values())
+
+
+def _unused(tasks: Iterable[Task]) -> frozenset[str]:
+    """Return the tools that no plan needs."""
+    offered = {tool.name for task in tasks for tool in _open(task).tools}
+    return frozenset(offered - {call.tool for task in tasks if task.plan for call in task.plan.calls})
+
+
+SUITE = load

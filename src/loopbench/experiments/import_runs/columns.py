@@ -1,0 +1,99 @@
+"""Columns of a table of trials: what each means, by its name or by the user's word."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+
+from .foreign_trials import ReadingOptions
+from .values import names_in_a_line, shown
+
+_NAMES = """
+arm            arm agent loop design variant system solver
+task           task task_id sample sample_id case case_id example example_id item instance_id question_id id
+repeat         repeat epoch run trial replicate iteration
+score          score accuracy correct is_correct success solved passed pass reward
+steps          steps n_steps num_steps turns n_turns num_turns
+lm_calls       lm_calls llm_calls model_calls n_calls requests calls
+tool_calls     tool_calls n_tool_calls
+tokens         tokens total_tokens n_tokens
+input_tokens   input_tokens prompt_tokens tokens_in
+output_tokens  output_tokens completion_tokens tokens_out
+cost_usd       cost_usd cost usd dollars price total_cost
+seconds        seconds duration duration_s latency latency_s time time_s elapsed elapsed_s runtime
+confidence     confidence
+status         status
+stop           stop stop_reason
+reason         reason error error_message
+cluster        cluster template
+model          model model_name
+answer         answer output prediction response
+asked          question input prompt
+suite          suite dataset benchmark
+"""
+COLUMNS: Mapping[str, tuple[str, ...]] = {meaning: tuple(names) for meaning, *names in map(str.split, _NAMES.strip().splitlines())}
+"""Meaning of a column → its accepted names, the preferred ones first."""
+NEEDED = ("task", "score")
+
+
+def parse_map(texts: Iterable[str]) -> dict[str, str]:
+    """Read `task=COLUMN,arm=COLUMN`, quoted like a line of CSV where a name holds a comma. Raises ValueError."""
+    columns: dict[str, str] = {}
+    for part in (part for cells in csv.reader(texts) for part in cells):
+        meaning, equals, column = (text.strip() for text in part.partition("="))
+        if not equals or meaning not in COLUMNS:
+            raise ValueError(f"--map {shown(part)}: write MEANING=COLUMN; the meanings are {', '.join(COLUMNS)}")
+        if meaning in columns:
+            raise ValueError(f"--map {meaning}: it is mapped twice")
+        columns[meaning] = column
+    return columns
+
+
+def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
+    """Return the name of the column for each meaning. Raises ValueError if it is missing, unknown or not clear."""
+    if not names:
+        raise ValueError("the table is empty")
+    mapped = _mapped(names, reading.columns)
+    by_word = {_word(name): name for name in reversed(names) if name not in mapped.values()}
+    found = {meaning: by_word[word] for meaning, words in COLUMNS.items() for word in reversed(words) if word in by_word}
+    found = {meaning: name for meaning, name in (found | mapped).items() if name}
+    by_word |= {_word(name): name for name in mapped.values() if name}
+    for meaning, requested, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
+        if requested is not None:
+            if meaning in mapped:
+                raise ValueError(f"{option} and --map {meaning}=… name the same column twice; give one of them")
+            if _word(requested) not in by_word:
+                raise ValueError(f"{option}: no column {shown(requested)}; there are {names_in_a_line(names)}")
+            found[meaning] = by_word[_word(requested)]
+    scores = [by_word[word] for word in COLUMNS["score"] if word in by_word]
+    if reading.scorer is None and "score" not in mapped and len(scores) > 1:
+        raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {scores[0]}")
+    for meaning in NEEDED:
+        if meaning not in found:
+            there = f"{_or(COLUMNS[meaning])}; there are {names_in_a_line(names)}"
+            raise ValueError(f"no column of the {meaning}: {there}; say which it is: --map {meaning}=COLUMN")
+    if "arm" not in found and "model" in found:
+        found["arm"] = found["model"]
+    return found
+
+
+def _mapped(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns that the user named, by meaning; an empty name stays empty."""
+    by_word = {_word(name): name for name in reversed(names)}
+    mapped: dict[str, str] = {}
+    for meaning, column in columns.items():
+        name = "" if not column else column if column in names else by_word.get(_word(column))
+        if name is None:
+            raise ValueError(f"--map {meaning}: no column {shown(column)}; there are {names_in_a_line(names)}")
+        if name and name in mapped.values():
+            raise ValueError(f"--map {meaning}: column {shown(name)} is mapped twice")
+        mapped[meaning] = name
+    return mapped
+
+
+def _word(name: str) -> str:
+    return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
+
+
+def _or(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
