@@ -31,4 +31,6 @@ class ToolSettings:
     def over(self, tools: Toolbox, *, at_once: bool = False) -> Toolbox:
         """Return the same tools under these settings. `at_once`: the design runs several calls at the same time."""
         threads = True if at_once and self.tool_threads is None else self.tool_threads
+        if threads is None and self.tool_timeout_s is None and self.tool_max_chars is None:
+            return tools
         return tools.limited(self.tool_timeout_s, self.tool_max_chars, threads)

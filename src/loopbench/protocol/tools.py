@@ -222,7 +222,7 @@ class Toolbox:
         Cancellation, KeyboardInterrupt and BudgetExceeded pass through; anything else that the tool does is an Observation.
         """
         started = time.perf_counter()
-        limits = self.in_force
+        limits = _LIMITS.get() or self
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools) or "none"
@@ -295,13 +295,14 @@ class Toolbox:
 
     async def _execute(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function itself; raises what it raises, TimeoutError at the time limit."""
-        limit = self.time_limit_of(tool)
-        if self.in_thread(tool):
-            return await _limited(in_thread(tool.function, *args, **kwargs), limit)
-        is_quick = tool.is_async or not tool.blocking
-        value = tool.function(*args, **kwargs) if is_quick else call_here(tool.function, *args, **kwargs)
+        if not tool.blocking or tool.is_async:
+            value = tool.function(*args, **kwargs)
+        elif self.in_thread(tool):
+            return await _limited(in_thread(tool.function, *args, **kwargs), self.time_limit_of(tool))
+        else:
+            value = call_here(tool.function, *args, **kwargs)
         if type(value) not in ATOMS and inspect.isawaitable(value):
-            value = await _limited(value, limit)
+            value = await _limited(value, self.time_limit_of(tool))
         return value
 
     @property
