@@ -46,11 +46,11 @@ def test_what_the_page_reads_from_the_example_stands_there():
     assert len(accuracy) == 8
     seen, unseen = ([value for cell, value in accuracy.items() if cell[0] == word] for word in ("observe", "finish"))
     assert min(seen) > max(unseen)
-    assert "on_parse_error finish → observe: +0.388" in shown
-    assert "with on_parse_error finish -0.077, observe +0.031" in shown
+    assert "on_parse_error finish → observe: +0.342" in shown
+    assert "with on_parse_error finish -0.085, observe +0.023" in shown
     assert "parse_retries 0 → 2" in shown
     assert "with extract true +0.037, false +0.000" in shown
-    assert re.search(r"extract: true → false +\S+ \(in all 120\) +-1\.03 .* -928 ", shown)
+    assert re.search(r"extract: true → false +\S+ \(in all 120\) +-1\.04 .* -891 ", shown)
     assert re.search(r"extract: true → false +-0\.0.* 1\.\d\d \[", shown)  # odds and points disagree
 
 
