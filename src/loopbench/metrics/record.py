@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
+from loopbench.protocol.checksums import seal_line
 from loopbench.protocol.digest import canonical_json
 
 RECORD_VERSION = 1
@@ -122,7 +123,7 @@ class Record:
     attempt: int = 0
     """How many earlier attempts at this trial were errored."""
     trace_at: tuple[int, ...] | None = None
-    """In bytes: offset and length of a frame of `traces.zst`, and of the trace in the frame's text."""
+    """In bytes: offset and length of a frame of `traces.zst`, and of the trace in the frame's text; last, the frame's CRC-32."""
     unknown: tuple[str, ...] = ()
     """Metrics and fields that an imported record's source does not tell: what stands in them, 0 or nothing, was not measured."""
     version: int = RECORD_VERSION
@@ -164,14 +165,14 @@ class Record:
         return made
 
     def line(self, trace_at: tuple[int, ...] | None) -> bytes:
-        """A line of `trials.jsonl`, in ASCII, with `trace_at` in place of its own. Raises ValueError where a number is NaN."""
+        """A line of `trials.jsonl`, checksum included, with `trace_at` in place of its own. Raises ValueError where a number is NaN."""
         made = self._quickly() if self.trace_at is None else None
         if made is None:
-            return f"{_ENCODER.encode(self.to_json() | {'trace_at': trace_at})}\n".encode("ascii")
+            return seal_line(f"{_ENCODER.encode(self.to_json() | {'trace_at': trace_at})}\n".encode("ascii"))
         if trace_at is not None:
             before, _, behind = made.rpartition(_UNTRACED)
             made = b'%b"trace_at":[%b]%b' % (before, ",".join(map(str, trace_at)).encode("ascii"), behind)
-        return made + b"\n"
+        return seal_line(made + b"\n")
 
     def _quickly(self) -> bytes | None:
         """None for what only `json` writes as it should: long numbers, lone surrogates, and text that is not ASCII."""
@@ -203,8 +204,8 @@ class Record:
 
 
 def _place(at: Any) -> tuple[int, ...]:
-    if not (type(at) is list and len(at) == 4 and set(map(type, at)) == {int} and 0 <= min(at) <= max(at) < _PLACES):
-        raise ValueError("trace_at is not four whole numbers from 0")
+    if not (type(at) is list and len(at) == 5 and set(map(type, at)) == {int} and 0 <= min(at) <= max(at) < _PLACES):
+        raise ValueError("trace_at is not five whole numbers from 0")
     return tuple(at)
 
 

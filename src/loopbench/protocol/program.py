@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from .chat import Message, MessageRole, NativeCall, Reply
+from .checksums import CHECKSUM, ChecksumError, open_document
 from .digest import digest
+from .files import read_bounded
 from .names import nearest
 
 Demo = Mapping[str, Any]
@@ -256,7 +258,7 @@ class SavedProgram:
 
 ABOUT = "loopbench"
 """The key of our own notes in a program file; DSPy ignores it."""
-_NO_PREDICTORS = frozenset({ABOUT, "metadata"})
+_NO_PREDICTORS = frozenset({ABOUT, CHECKSUM, "metadata"})
 
 
 def read_program(path: str | Path) -> SavedProgram:
@@ -265,11 +267,14 @@ def read_program(path: str | Path) -> SavedProgram:
     Raises ValueError, in one line that names file and field, and OSError.
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
+        raw = read_bounded(Path(path))
+        data = json.loads(raw.decode("utf-8"), parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: invalid JSON: {error}") from None
     if not isinstance(data, dict):
         raise ValueError(f"{path}: not a program: expected a JSON object of predictors")
+    if ABOUT in data or CHECKSUM in data:
+        _check(raw, path)
     about = data.get(ABOUT, {})
     if not isinstance(about, dict):
         raise ValueError(f"{path}: {ABOUT}: expected a JSON object")
@@ -277,6 +282,14 @@ def read_program(path: str | Path) -> SavedProgram:
     if not state:
         raise ValueError(f"{path}: not a program: it holds no predictor")
     return SavedProgram(state, about)
+
+
+def _check(raw: bytes, path: str | Path) -> None:
+    try:
+        open_document(raw)
+    except ChecksumError as error:
+        hint = f"a program that you edited is read without its notes {ABOUT!r} and {CHECKSUM!r}"
+        raise ValueError(f"{path}: {error}; {hint}") from None
 
 
 def _finite(text: str) -> float:

@@ -25,6 +25,7 @@ from tests.experiments.fit_profile.helpers import (
     read_back,
     run,
 )
+from tests.sealing import reseal
 
 UNIT = st.floats(0, 1)
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -182,5 +183,6 @@ def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
     lines: list[Any] = [[], record | {"arm": []}]
     for line in lines:
         (folder / "trials.jsonl").write_text(json.dumps(line) + "\n")
+        reseal(folder / "trials.jsonl")
         with pytest.raises(RunError, match=r"trials\.jsonl:1: not a record"):
             fit_run(folder)

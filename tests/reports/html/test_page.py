@@ -21,6 +21,7 @@ from loopbench.reports.html.document import Grid
 from loopbench.reports.html.page import report_html, sections
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
+from tests.sealing import reseal
 
 DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", "\x85", "\r", "\u2028", "\ufeff"]
 MARKS = ["<script>", "</script>", "</style>", "<!--", "]]>", "&amp;", '"', "'", "`", "{{ x }}", "{% x %}", "<svg/onload=x>"]
@@ -133,6 +134,7 @@ def test_a_run_is_called_by_its_folder_wherever_the_command_runs(calm, page, mon
 )
 def test_a_damaged_manifest_is_bad_input(calm, tmp_path, name, value):
     (tmp_path / "manifest.json").write_text(json.dumps({**calm.manifest.to_json(), name: value}))
+    reseal(tmp_path / "manifest.json")
     with pytest.raises(RunError, match=rf"manifest\.json: {name}"):
         results(tmp_path)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 import zstandard
@@ -152,10 +153,10 @@ def test_a_trace_that_is_not_there_is_said_to_be_missing(tmp_path, three, record
         (record(task="t0", trace_at=(offset, length, start, 10**15)), "beyond the end of the frame's text"),
         (record(task="t0", trace_at=(offset, 10**15, start, size)), "beyond the end of the file"),
         (record(task="t0", trace_at=(10**30, 5, 0, 5)), "beyond the end of the file"),
-        (record(task="t0", trace_at=(-1, 5, 0, 5)), "no trace at -1: this is not a place in a file"),
-        (record(task="t0", trace_at=(0, 0, 0, 0)), "no trace at 0"),
-        (record(task="t0", trace_at=("x", 5, 0, 5)), "no trace at x: this is not a place in a file"),
-        (record(task="t0", trace_at=(0, True, 0, 5)), "this is not a place in a file"),
+        (record(task="t0", trace_at=(-1, 5, 0, 5, 0)), "no trace at -1: this is not a place in a file"),
+        (record(task="t0", trace_at=(0, 0, 0, 0, 0)), "no trace at 0"),
+        (record(task="t0", trace_at=("x", 5, 0, 5, 0)), "no trace at x: this is not a place in a file"),
+        (record(task="t0", trace_at=(0, True, 0, 5, 0)), "this is not a place in a file"),
         (record(task="t0", trace_at=(0, 5)), "no trace at 0: this is not a place in a file"),
     ]:
         with pytest.raises(RunError, match=said) as caught:
@@ -195,7 +196,7 @@ def test_a_frame_that_is_none_or_would_fill_the_memory_is_one_line(tmp_path, rec
     (tmp_path / TRACES).write_bytes(frame)
     for length in (2, 10_000):
         with pytest.raises(RunError, match="no trace at 0") as caught:
-            read_trace(tmp_path, record(trace_at=(0, len(frame), 0, length)))
+            read_trace(tmp_path, record(trace_at=(0, len(frame), 0, length, crc32(frame))))
         assert "\n" not in str(caught.value)
 
 

@@ -21,7 +21,9 @@ from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from loopbench.metrics.trajectory.trajectory import course
+from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.digest import digest
+from loopbench.protocol.files import read_bounded
 from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.new_manifest import package_version
 from loopbench.runs.store.files import RunError
@@ -32,6 +34,8 @@ OUTCOME_DIGITS = 8
 """Hexadecimal digits of a trial's outcome: two different outcomes collide once in four billion times."""
 DIGITS = 6
 """Significant digits of a number that is not an integer."""
+MAX_BYTES = 1 << 28
+"""Maximum size of the file."""
 MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
 
@@ -254,11 +258,8 @@ def measured(record: Record, metric: str) -> float | None:
 
 
 def _signatures(traces: Traces, record: Record) -> str | None:
-    """Return the step signatures of a trial; None if it has no readable trace."""
-    try:
-        return " ".join(step.signature for step in course(traces.read(record)))
-    except ValueError:
-        return None
+    """Return the step signatures of a trial; None if it has no trace. Raises RunError for a damaged one."""
+    return None if record.trace_at is None else " ".join(step.signature for step in course(traces.read(record)))
 
 
 def _known(value: float | None) -> bool:
@@ -288,11 +289,12 @@ def _task_line(traces: Traces, records: Sequence[Record], metrics: Sequence[str]
 
 
 def to_text(baseline: Baseline) -> str:
-    """Return the file's text, ASCII only."""
+    """Return the file's text, ASCII only, with its checksum as the last field."""
     head = baseline.model_dump(mode="json", exclude={"arms"}, exclude_none=True)
     lines = [f" {_json(name)}: {_json(value)}," for name, value in head.items()]
     arms = ",\n".join(f"  {_json(name)}: {_arm_text(arm)}" for name, arm in baseline.arms.items())
-    return "\n".join(["{", *lines, ' "arms": {', arms, " }", "}", ""])
+    text = "\n".join(["{", *lines, ' "arms": {', arms, " }", "}", ""])
+    return seal_document(text.encode("ascii")).decode("ascii")
 
 
 def _arm_text(arm: BaselineArm) -> str:
@@ -331,9 +333,9 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError."""
-    text = path.read_bytes()
+    text = read_bounded(path, MAX_BYTES)
     try:
-        data = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
+        data = json.loads(open_document(text).decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a baseline: {error}") from None
     if not isinstance(data, dict) or "loopbench_baseline" not in data:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains,
 from loopbench.protocol.digest import digest
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.folders import TEST
-from loopbench.runs.store.files import MANIFEST, RunError
+from loopbench.runs.store.files import MANIFEST, RunError, read_document
 
 from .candidates import SearchCost, SearchEnd
 from .files import ENDED, PROGRAM, ROLLOUTS, saved_digest
@@ -211,7 +210,7 @@ class _DesignFiles:
 
 def _ended(path: Path) -> SearchEnd | None:
     try:
-        return SearchEnd.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return SearchEnd.from_json(read_document(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

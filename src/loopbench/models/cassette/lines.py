@@ -19,6 +19,7 @@ from typing import Any, Literal
 from loopbench.models.tunnel import ReplyEffects
 from loopbench.protocol import Capabilities, ContextOverflow, ModelError, ProviderError, Reply
 from loopbench.protocol.chat import MessageRole
+from loopbench.protocol.checksums import open_line, seal_line
 from loopbench.protocol.digest import digest
 from loopbench.protocol.model import ProviderTrouble
 from loopbench.protocol.wire import from_json
@@ -46,13 +47,13 @@ def escaped(text: str) -> str:
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
-    """Write one line, its end included. Raises ValueError for what JSON cannot express."""
-    return (escaped(_ENCODER.encode(value)) + "\n").encode("utf-8")
+    """Write one line, its checksum and its end included. Raises ValueError for what JSON cannot express."""
+    return seal_line((escaped(_ENCODER.encode(value)) + "\n").encode("utf-8"))
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Read one line. Raises ValueError for what is not a JSON object, or nested too deep."""
-    value = from_json(line.decode("utf-8"))
+    """Read one line. Raises ValueError for a damaged one, and for what is not a JSON object, or nested too deep."""
+    value = from_json(open_line(line).decode("utf-8"))
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     _check_depth(value, MAX_DEPTH + _ENVELOPE)

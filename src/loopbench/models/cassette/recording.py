@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from loopbench.protocol import Capabilities
+from loopbench.protocol.checksums import is_whole_but_for_its_end
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.files import open_regular
 
 from .lines import (
     FULL_ID,
@@ -230,9 +232,9 @@ class Recording:
         for number, line in read_lines(source):
             ends_open = not line.endswith(b"\n")
             try:
-                value = decode(line)
+                value = decode(line + b"\n" if ends_open else line)
             except ValueError as error:
-                if ends_open:
+                if ends_open and not is_whole_but_for_its_end(line):
                     break  # torn by a kill
                 raise _bad(source, number, error) from None
             try:
@@ -327,7 +329,11 @@ def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _opened(source: Path) -> BinaryIO:
-    return gzip.open(source, "rb") if source.suffix == ".gz" else source.open("rb")  # type: ignore[return-value]
+    file = open_regular(source)
+    if source.suffix != ".gz":
+        return file
+    file.close()
+    return gzip.open(source, "rb")  # type: ignore[return-value]
 
 
 def _sync_folder(folder: Path) -> None:

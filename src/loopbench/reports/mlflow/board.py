@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from loopbench.experiments.optimize.files import CANDIDATES
 from loopbench.experiments.optimize.manifest import DesignEntry, OptimizationManifest
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program
+from loopbench.runs.store.files import read_document
 
 MAX_CHILDREN = 200
 """Candidates of a design that get a run of their own as they are tried; later ones get it only when they become best."""
@@ -163,7 +163,7 @@ def _tried(path: Path, like: Program) -> list[Candidate]:
     """Return all candidates of a design that ended in an earlier session. Raises OSError, ValueError and KeyError."""
     return [
         Candidate(item["number"], item["digest"], _program(item["program"], like), item["train"], item["dev"])
-        for item in json.loads(path.read_text(encoding="utf-8"))
+        for item in read_document(path)["candidates"]
     ]
 
 
