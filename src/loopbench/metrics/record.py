@@ -165,7 +165,7 @@ class Record:
         return made
 
     def line(self, trace_at: tuple[int, ...] | None) -> bytes:
-        """A line of `trials.jsonl`, checksum included, with `trace_at` in place of its own. Raises ValueError where a number is NaN."""
+        """A line of `trials.jsonl`, with `trace_at` in place of its own, and its checksum. Raises ValueError for NaN."""
         made = self._quickly() if self.trace_at is None else None
         if made is None:
             return seal_line(f"{_ENCODER.encode(self.to_json() | {'trace_at': trace_at})}\n".encode("ascii"))

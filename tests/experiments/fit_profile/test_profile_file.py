@@ -178,9 +178,8 @@ def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
         journal.append(done.record, done.trace.replace(b'"role":', b'"roll":', 1))
     with pytest.raises(RunError, match="event 0 of the trace: role is missing"):
         fit_run(folder)
-    (folder / "trials.jsonl").write_bytes(b"[]\n")
     record = done.record.to_json()
-    lines: list[Any] = [[], record | {"arm": []}]
+    lines: list[Any] = [{}, record | {"arm": []}]
     for line in lines:
         (folder / "trials.jsonl").write_text(json.dumps(line) + "\n")
         reseal(folder / "trials.jsonl")

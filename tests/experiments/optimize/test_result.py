@@ -102,6 +102,7 @@ def write_design(folder: Path, design: Written) -> None:
     (folder / PROGRAM).write_text(json.dumps(program), encoding="utf-8")
     reseal(folder / PROGRAM)
     (folder / ENDED).write_text(json.dumps(design.ended.to_json()), encoding="utf-8")
+    reseal(folder / ENDED)
 
 
 def record(arm: str, task: int, solved: int, **changes: Any) -> Record:

@@ -19,7 +19,7 @@ from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
 from loopbench.reports.html.document import Grid
 from loopbench.reports.html.page import report_html, sections
-from loopbench.runs.store.files import RunError
+from loopbench.runs.store.files import RunError, read_manifest_json
 from loopbench.text.plain_text import plain
 from tests.sealing import reseal
 
@@ -190,4 +190,4 @@ def test_long_texts_do_not_make_a_long_page(calm, spoiled):
 def test_the_manifest_stands_on_the_page_as_it_is(calm, page):
     found = page(report_html(calm))
     shown = next(element.text for element in found.named("code") if element.text.startswith("{"))
-    assert json.loads(shown) == json.loads((Path(calm.folder) / "manifest.json").read_text())
+    assert json.loads(shown) == read_manifest_json(Path(calm.folder))
