@@ -15,6 +15,8 @@ import orjson
 from loopbench.protocol.checksums import seal_line
 from loopbench.protocol.digest import canonical_json
 
+from .record_fields import check_fault, check_fields
+
 RECORD_VERSION = 1
 RECORDING = "recording"
 """Kind of error: a recording that was to be replayed, or written, failed its trial."""
@@ -185,22 +187,26 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:
-        """Raises ValueError for another version, KeyError or TypeError for a line that is not a record."""
+        """Raises ValueError for another version or a field out of bounds, KeyError or TypeError for what is not a record."""
         if data.get("version") != RECORD_VERSION:
             raise ValueError(f"record version {data.get('version')!r}, this loopbench reads {RECORD_VERSION}")
-        if not (isinstance(data["arm"], str) and isinstance(data["task"], str) and type(data["repeat"]) is int):
-            raise TypeError("arm and task are text, repeat is a whole number")
         values = {name: value for name, value in data.items() if name in _KNOWN}
-        values["faults"] = tuple([FaultRecord(**fault) for fault in data["faults"]])
+        values["faults"] = tuple(map(_fault, data["faults"]))
         at = data.get("trace_at")
         values["trace_at"] = None if at is None else _place(at)
         values["unknown"] = tuple(data.get("unknown", ()))
+        check_fields(values)
         if len(values) < len(_SLOTS):
             return cls(**values)
         made = object.__new__(cls)  # the constructor of a frozen class sets each field through the class: four times as long
         for name, put in _SLOTS:
             put(made, values[name])
         return made
+
+
+def _fault(data: Mapping[str, Any]) -> FaultRecord:
+    check_fault(data)
+    return FaultRecord(**data)
 
 
 def _place(at: Any) -> tuple[int, ...]:

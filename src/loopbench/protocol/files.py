@@ -9,26 +9,26 @@ from collections.abc import Iterator
 from io import BufferedReader, FileIO
 from pathlib import Path
 
-MAX_DOCUMENT = 1 << 26
-"""Maximum size in bytes of a file that is read whole, such as a manifest, a baseline or a program."""
-MAX_LINE = 1 << 26
+MAX_DOCUMENT = 1 << 24
+"""Maximum size in bytes of a file that is read whole, such as a manifest. What Python makes of JSON may take 24 times as much."""
+MAX_LINE = 1 << 24
 """Maximum length in bytes of a line of a file that is read line by line."""
 
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading, never a pipe or a device, which may have no end. Raises OSError."""
-    opened = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         check_regular(opened, path)
     except OSError:
-        opened.close()
+        os.close(opened)
         raise
-    return BufferedReader(opened)
+    return BufferedReader(FileIO(opened))
 
 
-def check_regular(file: FileIO, path: Path) -> None:
-    """Raise OSError unless this is a regular file."""
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+def check_regular(opened: int, path: Path) -> None:
+    """Raise OSError unless this descriptor is that of a regular file."""
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 

@@ -24,6 +24,7 @@ from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.digest import digest
 from loopbench.protocol.files import read_bounded
+from loopbench.runs.config import MAX_REPEATS, Positive, Seed
 from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.new_manifest import package_version
 from loopbench.runs.store.files import RunError
@@ -34,8 +35,6 @@ OUTCOME_DIGITS = 8
 """Hexadecimal digits of a trial's outcome: two different outcomes collide once in four billion times."""
 DIGITS = 6
 """Significant digits of a number that is not an integer."""
-MAX_BYTES = 1 << 28
-"""Maximum size of the file."""
 MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
 
@@ -111,8 +110,8 @@ class BaselineSuite(_Part):
     name: str
     version: str
     digest: str
-    tasks: Annotated[int, Field(ge=1)]
-    max_tool_steps: int | None = None
+    tasks: Positive
+    max_tool_steps: Positive | None = None
     code: str = ""
     """The sha256 of user code that creates or scores tasks; empty if there is none."""
 
@@ -128,8 +127,8 @@ class Baseline(_Part):
     """Fault profile → its digest."""
     config: dict[str, Any]
     """The configuration in the run's manifest, which the gate runs again if RUN is not given."""
-    seed: int
-    repeats: Annotated[int, Field(ge=1)]
+    seed: Seed
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)]
     metrics: tuple[str, ...]
     """The metrics known in at least one arm."""
     arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
@@ -333,7 +332,7 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError."""
-    text = read_bounded(path, MAX_BYTES)
+    text = read_bounded(path)
     try:
         data = json.loads(open_document(text).decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     except (ValueError, RecursionError) as error:

@@ -28,7 +28,7 @@ from .canonical import MAX_DEPTH
 from .fields import as_json, read_as
 
 VERSION = 1
-MAX_LINE = 1 << 26
+MAX_LINE = 1 << 24
 """The longest line, in bytes."""
 SHORT_ID, FULL_ID = 12, 64
 """Hex digits of a part's id; all of them where the first twelve stand for another part."""

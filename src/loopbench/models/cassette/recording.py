@@ -40,6 +40,9 @@ from .lines import (
 
 MAX_BYTES = 1 << 31
 """The largest recording, in bytes, unpacked."""
+MIN_PACKED_BYTES = 1 << 26
+MAX_RATIO = 200
+"""A packed recording may expand to MIN_PACKED_BYTES, or to this many times its size; real ones expand to 20 times at most."""
 MAX_SLUG = 100
 MAX_REASON_CHARS = 200
 
@@ -317,6 +320,8 @@ def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines, numbered from 1, with their ends. Raises ValueError for a file that cannot be read, or is too large."""
     left, number = MAX_BYTES, 0
     try:
+        if source.suffix == ".gz":
+            left = max(MIN_PACKED_BYTES, MAX_RATIO * source.stat().st_size)
         with _opened(source) as file:
             while line := file.readline(MAX_LINE + 1):
                 number += 1

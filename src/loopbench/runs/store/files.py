@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from loopbench.protocol.checksums import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
 from loopbench.protocol.files import MAX_LINE, check_regular, each_line, read_bounded
+from loopbench.protocol.wire import from_json
 
 MANIFEST = "manifest.json"
 
@@ -43,13 +44,11 @@ def write_document(path: Path, data: Mapping[str, Any]) -> None:
 
 def read_document(path: Path) -> Any:
     """Read a JSON object that `write_document` wrote. Raises OSError, and ValueError for anything else."""
-    try:
-        return json.loads(open_document(read_bounded(path)), parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
+    return from_json(open_document(read_bounded(path)).decode("utf-8"))
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Raise ValueError for NaN and Infinity, which Python reads as JSON."""
     raise ValueError(f"{name} is not a number in JSON")
 
 
@@ -91,7 +90,7 @@ def own_file(path: Path, flags: int) -> FileIO:
             raise
         raise RunError(f"{path}: a symbolic link; nothing is written through one") from None
     try:
-        check_regular(file, path)
+        check_regular(file.fileno(), path)
     except OSError as error:
         file.close()
         raise RunError(f"{path}: {error.strerror}") from None

@@ -7,11 +7,11 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from loopbench.metrics.record import Record, Shared
 from loopbench.runs.store.files import (
     RunError,
+    refuse_constant,
     sealed_lines,
 )
 
@@ -40,17 +40,13 @@ def each_record(folder: Path) -> Iterator[Record]:
 def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
     """Read one line of `trials.jsonl`, without its checksum. RunError, which names `where`, is raised if it is not a record."""
     try:
-        data = json.loads(line, parse_constant=_refuse_constant)
+        data = json.loads(line, parse_constant=refuse_constant)
         record = Record.from_json(data if shared is None else shared.of(data))
         hash(record.key)  # TypeError where a name is a list
         return record
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         hint = "without this line the run is whole but for that trial, which `loopbench resume` runs again"
         raise RunError(f"{where}: not a record of a trial: {type(error).__name__}: {error}; {hint}") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
 
 
 def find_trial(folder: Path, trial: str) -> Record:

@@ -27,16 +27,16 @@ from loopbench.models.draws import unit
 from loopbench.protocol.checksums import ChecksumError
 from loopbench.protocol.files import open_regular
 
-from .files import RunError, append_whole, own_file, read_manifest_json, sealed_lines
+from .files import RunError, append_whole, own_file, read_manifest_json, refuse_constant, sealed_lines
 
 TRACES = "traces.zst"
 
 FRAME_TRACES = 64
 FRAME_BYTES = 256 * 1024
 """Maximum number of bytes of a frame's text; a longer trace gets its own frame."""
-MAX_TEXT = 64 * 1024 * 1024
+MAX_TEXT = 16 * 1024 * 1024
 """Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened. Read as JSON it may
-take twenty times as much memory."""
+take 24 times as much memory."""
 HELD_BYTES = 16 * 1024 * 1024
 """Bytes of the frames that a reader holds: trials are read one after the other, in several strands if there are repeats."""
 LEVEL = 3
@@ -220,7 +220,7 @@ class Traces:
             raise RunError(f"{self.folder}: trial {name} has no trace: {why_untraced(self.folder, record)}")
         path, place = self.folder / TRACES, record.trace_at[0]
         try:
-            trace = Trace.from_json(json.loads(self._line(path, record.trace_at)))
+            trace = Trace.from_json(json.loads(self._line(path, record.trace_at), parse_constant=refuse_constant))
         except TraceError as error:
             raise RunError(f"{path}: trial {record.name}: {error}") from None
         except (OSError, ValueError, RecursionError, zstandard.ZstdError) as error:
