@@ -114,12 +114,10 @@ def test_a_setting_out_of_bounds_is_refused_by_every_reader_of_the_run(copied: P
     refused(MANIFEST, copied)
 
 
-@pytest.mark.parametrize("value", [10**400, -(10**400), -1, math.inf, math.nan, "1", True, [1]])
+@pytest.mark.parametrize("value", [10**400, -(10**400), -(10**20), math.inf, math.nan, "1", True, [1]])
 @pytest.mark.parametrize("name", ["input_tokens", "steps", "tool_calls", "cost_usd", "started_at", "attempt", "seed", "confidence"])
 def test_a_number_out_of_bounds_is_refused_with_its_line(copied: Path, name: str, value: Any):
     line = json.loads((copied / TRIALS).read_bytes().splitlines()[0]) | {name: value}
-    if name in ("started_at", "seed") and value == -1:
-        pytest.skip("a clock may be set, and a seed may be negative")
     (copied / TRIALS).write_text(json.dumps(line) + "\n")
     reseal(copied / TRIALS)
     assert f"{TRIALS}:1: " in refused(TRIALS, copied)

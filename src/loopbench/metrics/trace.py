@@ -338,7 +338,7 @@ def _get(data: Mapping[str, Any], name: str, kind: Any, default: Any = None) -> 
     value = data.get(name, default)
     if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
         raise ValueError(f"{name} is {f'not {_KINDS[kind]}' if name in data else 'missing'}")
-    if isinstance(value, int) and not 0 <= value <= MAX_COUNT:
+    if kind is int and not 0 <= value <= MAX_COUNT:
         raise ValueError(f"{name} is not a whole number from 0 to {MAX_COUNT:.0e}")
     return value
 
