@@ -93,7 +93,7 @@ def test_a_damaged_line_is_noticed_when_another_trial_is_looked_for_and_before_t
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_ten_thousand_random_bits_of_a_large_run_are_all_noticed(tmp_path: Path):
-    config = CompareConfig(loops=("bare",), suite="arithmetic(size=600)", profiles=("breeze",), runs=tmp_path, mlflow=False)
+    config = CompareConfig(loops=("bare",), suite="arithmetic(size=600)", profiles=("flaky-tools",), runs=tmp_path, mlflow=False)
     experiment = prepare(config)
     assert not run(experiment, Unwatched())
     names = (MANIFEST, TRIALS, TRACES)
