@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +99,16 @@ def test_ten_thousand_random_bits_of_a_large_run_are_all_noticed(tmp_path: Path)
     assert not run(experiment, Unwatched())
     names = (MANIFEST, TRIALS, TRACES)
     whole = {name: (experiment.folder / name).read_bytes() for name in names}
+    frames = {record.trace_at[:2]: record for record in read_records(experiment.folder) if record.trace_at is not None}
     draw = random.Random(19)
     for name in draw.choices(names, [len(whole[name]) for name in names], k=FLIPS):
         damaged = bytearray(whole[name])
-        damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+        place = draw.randrange(len(damaged))
+        damaged[place] ^= 1 << draw.randrange(8)
         (experiment.folder / name).write_bytes(damaged)
+        # Of all frames only the damaged one is read.
+        hit = [record for (start, length), record in frames.items() if name == TRACES and start <= place < start + length]
+        reader = partial(Traces(experiment.folder).read, *hit) if hit else partial(READERS[name], experiment.folder)
         with pytest.raises(RunError, match=name):
-            READERS[name](experiment.folder)
+            reader()
         (experiment.folder / name).write_bytes(whole[name])
