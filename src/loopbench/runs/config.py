@@ -21,7 +21,7 @@ from loopbench.protocol.redact import USERINFO, public_address
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 
 Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
-Limit = Annotated[float, Field(gt=0, le=MAX_COUNT)]
+Limit = Annotated[float, Field(gt=0, le=MAX_COUNT, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=-MAX_SEED, le=MAX_SEED)]
 MAX_REPEATS = 10_000
 Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
