@@ -28,7 +28,10 @@ def open_regular(path: Path) -> BufferedReader:
 
 def check_regular(opened: int, path: Path) -> None:
     """Raise OSError unless this descriptor is that of a regular file."""
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
+    mode = os.fstat(opened).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
