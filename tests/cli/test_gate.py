@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from loopbench.experiments.gate import read_baseline
+from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
 LOOP = """
@@ -212,6 +213,7 @@ def edit(path: Path, **config: object) -> None:
     """Changes the configuration that a baseline runs again."""
     value = json.loads(path.read_text())
     path.write_text(json.dumps(value | {"config": {**value["config"], **config} if config else {}}))
+    reseal(path)
 
 
 def test_a_new_run_that_stops_early_is_invalid(loopbench, blessed, here):

@@ -18,6 +18,7 @@ import pytest
 import loopbench as package
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.prepare import prepare
+from tests.sealing import reseal
 
 SOURCE = Path(package.__file__).parents[1]
 SMALL = ["--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "6", "--dev", "6", "--test", "10", "--repeats", "1"]
@@ -252,6 +253,7 @@ def own_optimization(here: Path, **compare: Any) -> Path:
     manifest["config"]["search"]["optimizer"] = "some.module:Own"
     manifest["config"]["compare"] |= compare
     (made.folder / "manifest.json").write_text(json.dumps(manifest))
+    reseal(made.folder / "manifest.json")
     return made.folder
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import loopbench as package
+from tests.sealing import reseal
 
 SOURCE = Path(package.__file__).parents[1]
 BRIEF = ["--no-mlflow", "--suite", "arithmetic(size=6)", "--quiet"]
@@ -174,6 +175,7 @@ def test_results_are_logged_only_to_a_store_that_was_typed(loopbench, here):
     path, store = only_run(here) / "manifest.json", f"sqlite:///{here}/theirs.db"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"config": manifest["config"] | {"mlflow": True, "tracking_uri": store}}))
+    reseal(path)
     for command in (["resume", "latest", "-q"], ["extend", "latest", "--repeats", "2", "-q"]):
         refused = loopbench(*command)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
@@ -189,6 +191,7 @@ def test_trials_that_are_tried_again_are_left_too(loopbench, here):
     trials = only_run(here) / "trials.jsonl"
     rows = [json.loads(line) | {"status": "errored", "reason": "down"} for line in trials.read_text().splitlines()]
     trials.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reseal(trials)
     ended = loopbench("resume", "latest", "--budget-calls", "1", "-q")
     assert ended.code == 130
     assert "used up: 6 trials are left; go on with\n" in ended.err
@@ -249,6 +252,7 @@ def test_changed_code_is_refused(here):
 def test_flags_of_comparisons_are_refused_for_an_optimization(loopbench, here):
     (here / "runs" / "o").mkdir(parents=True)
     (here / "runs" / "o" / "manifest.json").write_text('{"kind": "optimization", "config": {}}')
+    reseal(here / "runs" / "o" / "manifest.json")
     for flags in (["--workers", "2"], ["--retry", "errors"], ["--budget-calls", "3"]):
         ended = loopbench("resume", "o", *flags)
         assert (ended.code, ended.err.count("\n")) == (2, 1)

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.sealing import reseal
+
 EVIL = "Do \x1b[2J\x1b]0;owned\x07 \u202e[bold]this[/bold]\r<b>"
 
 
 def saved(path: Path, instructions: str = "Do it.", demos: list[dict[str, Any]] | None = None, **about: Any) -> str:
     state = {"decide": {"signature": {"instructions": instructions, "fields": []}, "demos": demos or []}}
     path.write_text(json.dumps({**state, "metadata": {}, "loopbench": {"loop": "bare", **about}}), encoding="utf-8")
+    reseal(path)
     return path.name
 
 
@@ -91,6 +94,7 @@ def test_bad_input_is_one_line(loopbench, here, arguments, said):
     (here / "empty.json").write_text("{}")
     (here / "broken.json").write_text("{")
     (here / "other.json").write_text(json.dumps({"other": {"signature": {"instructions": "x"}, "demos": []}}))
+    reseal(here / "other.json")
     ended = loopbench(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err

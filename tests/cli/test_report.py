@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sealing import reseal
+
 pytestmark = pytest.mark.thorough
 
 QUICK = ["--no-mlflow", "-q", "--json", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format"]
@@ -87,6 +89,7 @@ def test_an_invalid_run_makes_several_invalid(loopbench, here):
         for fault in line["faults"]:
             fault["landed"] = False
     (broken / "trials.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    reseal(broken / "trials.jsonl")
     found = loopbench("report", whole.name, broken.name)
     assert found.code == 4
     assert f"{broken.name} is invalid: none of its verdicts holds." in found.out

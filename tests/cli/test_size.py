@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.sealing import reseal
+
 pytestmark = pytest.mark.thorough
 
 QUIET = ("--no-mlflow", "--quiet")
@@ -105,6 +107,7 @@ def test_an_optimization_is_no_pilot_before_its_test(loopbench, here):
     folder = here / "runs" / "o"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": {}}))
+    reseal(folder / "manifest.json")
     ended = loopbench("size", "o")
     assert ended.code == 2
     assert "no trial of the test split was run yet" in ended.err

@@ -14,6 +14,7 @@ import pytest
 from loopbench.cli.render_why import kind_in_words
 from loopbench.runs.store.records import TRIALS, read_records
 from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
+from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
 
@@ -126,6 +127,7 @@ def test_a_trial_that_was_solved_has_no_loss_to_explain(compared):
 def test_a_run_without_traces_still_tells_about_its_tasks(compared):
     lines = [json.loads(line) | {"trace_at": None} for line in (run_folder() / TRIALS).read_text().splitlines()]
     (run_folder() / TRIALS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    reseal(run_folder() / TRIALS)
     out = compared("why", "latest").out
     assert re.search(r"^\d+ lost trials have no trace: why they were lost is not known$", out, re.MULTILINE)
     assert "Tasks of arithmetic under flaky-format: 12" in out
@@ -161,6 +163,7 @@ def rewrite(change: Callable[[bytes], bytes]) -> None:
     places = writer.append(traces)
     writer.close()
     (folder / TRIALS).write_bytes(b"".join(record.line(place) for record, place in zip(records, places, strict=True)))
+    reseal(folder / TRIALS)
 
 
 def test_a_damaged_trace_is_one_line(compared):

@@ -30,6 +30,7 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
+from tests.sealing import reseal
 
 from .cassettes import EITHER, LANE, RECORD, REFRESH, REPLAY, ask, heard, lines_of, use
 
@@ -280,6 +281,7 @@ def test_latency_is_recorded_and_added_up_not_slept(tmp_path: Path) -> None:
     use(tmp_path, RECORD, [ask("a"), ask("b")], FakeModel(then=slowly))
     path = tmp_path / "m.jsonl"
     path.write_text(path.read_text().replace('"seconds": 0', '"seconds": 1000'))
+    reseal(path)
     cassette = Cassette.open(tmp_path, REPLAY)
     model = cassette.model("m", LANE, None)
     run_sync(heard(model, ask("a")))

@@ -32,6 +32,7 @@ from loopbench.protocol import (
     ToolSpec,
     run_sync,
 )
+from tests.sealing import reseal
 
 from .cassettes import EITHER, RECORD, REPLAY, ask, heard, lines_of, use
 
@@ -105,6 +106,7 @@ def test_two_parts_of_one_short_id_are_kept_apart(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     taken, wanted = (part_id("message", {"role": "user", "content": text}) for text in ("first", "second"))
     path.write_text(path.read_text().replace(taken, wanted))  # as if the two began with the same digits
+    reseal(path)
     use(tmp_path, EITHER, [ask("second")], FakeModel("two"))
     assert [reply.text for reply in use(tmp_path, REPLAY, [ask("first"), ask("second")])] == ["one", "two"]
     ids = [line["message"] for line in lines_of(path) if "message" in line and "role" in line]
@@ -152,6 +154,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     use(tmp_path, RECORD, [ask()], FakeModel("one"))
     path = tmp_path / "m.jsonl"
     path.write_text(path.read_text().replace('"cassette": 1', '"cassette": 2'))
+    reseal(path)
     with pytest.raises(ValueError, match=r"m\.jsonl:1: a recording of version 2, this loopbench reads 1"):
         use(tmp_path, REPLAY, [ask()])
 

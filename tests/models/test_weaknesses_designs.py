@@ -28,6 +28,7 @@ from loopbench.runs.registry import make_loop, make_suite
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
+from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
 
@@ -103,6 +104,7 @@ def test_all_designs_fall_alike_and_instructions_lift_them_again(tmp_path: Path,
             for name, p in program.items()
         }
         file.write_text(json.dumps(state), encoding="utf-8")
+        reseal(file)
         files.append(f"{design}@{file}")
     found = compared(tmp_path, suite, profile, *designs, *files)
     before, after = found[:5], found[5:]
@@ -121,6 +123,7 @@ def test_the_same_over_http(over_http: Callable[[], AbstractContextManager[None]
     }
     file = tmp_path / "shown.json"
     file.write_text(json.dumps(state), encoding="utf-8")
+    reseal(file)
     loops = ("bare", "finish", f"react_extract@{file}")
     here = compared(tmp_path / "here", "arithmetic", "teachable", *loops, tasks=12)
     with over_http():
@@ -190,7 +193,7 @@ def heard(design: str, spec: str, profile: str, slipped: str | None = None, coun
         if slipped is None or slipped in {fault.kind for fault in record.faults}:
             for name, found in each.demos.items():
                 demos.setdefault(name, []).extend(found)
-    return {name: tuple(found[:count + 4]) for name, found in demos.items()}
+    return {name: tuple(found[: count + 4]) for name, found in demos.items()}
 
 
 @pytest.mark.parametrize("design", [*DESIGNS, *FORMATS])

@@ -27,6 +27,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.protocol.program import CONVERSATION, EXAMPLES, SavedProgram, conversation_text, merged, reply_text
+from tests.sealing import reseal
 
 texts = st.text(max_size=30)
 ids = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6)
@@ -145,6 +146,7 @@ def test_a_file_is_read_as_it_was_written(
 ) -> None:
     path = tmp_path_factory.mktemp("program") / "p.json"
     path.write_text(json.dumps({"react": _state(said, list(demos)), "metadata": {}, "loopbench": {"loop": "x"}}), encoding="utf-8")
+    reseal(path)
     saved = read_program(path)
     assert saved == SavedProgram({"react": (said, demos)}, {"loop": "x"})
     changed = merged(PROGRAM, saved.on(_Loop()))
@@ -234,5 +236,6 @@ def test_a_loop_gets_the_prompts_of_a_file(tmp_path: Path) -> None:
 def test_a_program_of_another_design_is_refused_though_the_names_fit(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps({"decide": _state("Call __finish__.", []), "loopbench": {"design": "finish"}}), encoding="utf-8")
+    reseal(path)
     with pytest.raises(ValueError, match=r"p\.json: it was saved for the design 'finish', .*; this one is 'bare'"):
         with_program(Bare(), path)

@@ -33,6 +33,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
+from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
 
@@ -96,7 +97,9 @@ def write_run(folder: Path, arms: Sequence[Mapping[str, Any]], found: Sequence[R
         "platform": "Linux",
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
+    reseal(folder / "manifest.json")
     (folder / "trials.jsonl").write_text("".join(json.dumps(record.to_json()) + "\n" for record in found))
+    reseal(folder / "trials.jsonl")
     return folder
 
 
@@ -323,6 +326,7 @@ def test_an_optimization_gives_its_test(folder, tmp_path):
     whole = tmp_path / "optimized"
     whole.mkdir()
     (whole / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": {}}))
+    reseal(whole / "manifest.json")
     with pytest.raises(RunError, match="no trial of the test split was run yet"):
         loopbench.load(whole)
     shutil.copytree(folder, whole / "test")
@@ -382,6 +386,7 @@ def test_a_value_of_another_type_is_one_line(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "run")
     text = (folder / "trials.jsonl").read_text()
     (tmp_path / "run" / "trials.jsonl").write_text(text.replace('"attempt":0', '"attempt":"many"', 1))
+    reseal(tmp_path / "run" / "trials.jsonl")
     run = loopbench.load(tmp_path / "run")
     assert len(run.arms) == 2
     with pytest.raises(RunError, match="holds a value of another type"):

@@ -12,11 +12,13 @@ import pytest
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import SessionSettings, reopen
 from loopbench.experiments.compare.run import run
+from loopbench.protocol.checksums import open_document
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import Manifest, RunNote, read_manifest, write_manifest
 from loopbench.runs.run_state import Spent
 from loopbench.runs.store.files import MANIFEST, RunError
+from tests.sealing import reseal
 
 MakeManifest = Callable[..., dict[str, Any]]
 NOTE = {"when": "2026-01-02T00:00:00+00:00", "trials": 2}
@@ -41,8 +43,11 @@ def same_text(data: Mapping[str, Any], folder: Path) -> None:
     """Assert that a manifest which is read and written again has the same bytes, keys in the same order."""
     text = json.dumps(data, indent=2) + "\n"
     (folder / MANIFEST).write_text(text)
+    reseal(folder / MANIFEST)
+    sealed = (folder / MANIFEST).read_bytes()
+    assert open_document(sealed).decode() == text
     write_manifest(folder, read_manifest(folder))
-    assert (folder / MANIFEST).read_text() == text
+    assert (folder / MANIFEST).read_bytes() == sealed
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_a_manifest_of_a_real_run_is_written_as_it_was_read(tmp_path: Path):
     )
     experiment = prepare(config.model_copy(update={"budget": config.budget.model_copy(update={"calls": 9})}))
     assert run(experiment, Unwatched())
-    begun = (experiment.folder / MANIFEST).read_text()
+    begun = open_document((experiment.folder / MANIFEST).read_bytes()).decode()
     assert "cut_short" in begun
     same_text(json.loads(begun), experiment.folder)
     assert reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 90}})).manifest.cut_short.calls > 0
@@ -105,6 +110,7 @@ def test_what_is_added_to_a_manifest_is_written(manifest_json: MakeManifest, tmp
 )
 def test_damage_is_named_by_file_and_field(manifest_json: MakeManifest, tmp_path: Path, parts: dict[str, Any], said: str):
     (tmp_path / MANIFEST).write_text(json.dumps(manifest_json(**parts)))
+    reseal(tmp_path / MANIFEST)
     with pytest.raises(RunError, match=rf"{MANIFEST}: {said}") as caught:
         read_manifest(tmp_path)
     assert "\n" not in str(caught.value)

@@ -12,7 +12,10 @@ from typing import Any, Literal
 
 import orjson
 
+from loopbench.protocol.checksums import seal_line
 from loopbench.protocol.digest import canonical_json
+
+from .record_fields import check_fault, check_fields
 
 RECORD_VERSION = 1
 RECORDING = "recording"
@@ -122,7 +125,7 @@ class Record:
     attempt: int = 0
     """How many earlier attempts at this trial were errored."""
     trace_at: tuple[int, ...] | None = None
-    """In bytes: offset and length of a frame of `traces.zst`, and of the trace in the frame's text."""
+    """In bytes: offset and length of a frame of `traces.zst`, and of the trace in the frame's text; last, the frame's CRC-32."""
     unknown: tuple[str, ...] = ()
     """Metrics and fields that an imported record's source does not tell: what stands in them, 0 or nothing, was not measured."""
     version: int = RECORD_VERSION
@@ -164,14 +167,14 @@ class Record:
         return made
 
     def line(self, trace_at: tuple[int, ...] | None) -> bytes:
-        """A line of `trials.jsonl`, in ASCII, with `trace_at` in place of its own. Raises ValueError where a number is NaN."""
+        """A line of `trials.jsonl`, with `trace_at` in place of its own, and its checksum. Raises ValueError for NaN."""
         made = self._quickly() if self.trace_at is None else None
         if made is None:
-            return f"{_ENCODER.encode(self.to_json() | {'trace_at': trace_at})}\n".encode("ascii")
+            return seal_line(f"{_ENCODER.encode(self.to_json() | {'trace_at': trace_at})}\n".encode("ascii"))
         if trace_at is not None:
             before, _, behind = made.rpartition(_UNTRACED)
             made = b'%b"trace_at":[%b]%b' % (before, ",".join(map(str, trace_at)).encode("ascii"), behind)
-        return made + b"\n"
+        return seal_line(made + b"\n")
 
     def _quickly(self) -> bytes | None:
         """None for what only `json` writes as it should: long numbers, lone surrogates, and text that is not ASCII."""
@@ -184,16 +187,15 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:
-        """Raises ValueError for another version, KeyError or TypeError for a line that is not a record."""
+        """Raises ValueError for another version or a field out of bounds, KeyError or TypeError for what is not a record."""
         if data.get("version") != RECORD_VERSION:
             raise ValueError(f"record version {data.get('version')!r}, this loopbench reads {RECORD_VERSION}")
-        if not (isinstance(data["arm"], str) and isinstance(data["task"], str) and type(data["repeat"]) is int):
-            raise TypeError("arm and task are text, repeat is a whole number")
         values = {name: value for name, value in data.items() if name in _KNOWN}
-        values["faults"] = tuple([FaultRecord(**fault) for fault in data["faults"]])
+        values["faults"] = tuple(map(_fault, data["faults"]))
         at = data.get("trace_at")
         values["trace_at"] = None if at is None else _place(at)
         values["unknown"] = tuple(data.get("unknown", ()))
+        check_fields(values)
         if len(values) < len(_SLOTS):
             return cls(**values)
         made = object.__new__(cls)  # the constructor of a frozen class sets each field through the class: four times as long
@@ -202,9 +204,14 @@ class Record:
         return made
 
 
+def _fault(data: Mapping[str, Any]) -> FaultRecord:
+    check_fault(data)
+    return FaultRecord(**data)
+
+
 def _place(at: Any) -> tuple[int, ...]:
-    if not (type(at) is list and len(at) == 4 and set(map(type, at)) == {int} and 0 <= min(at) <= max(at) < _PLACES):
-        raise ValueError("trace_at is not four whole numbers from 0")
+    if not (type(at) is list and len(at) == 5 and set(map(type, at)) == {int} and 0 <= min(at) <= max(at) < _PLACES):
+        raise ValueError("trace_at is not five whole numbers from 0")
     return tuple(at)
 
 

@@ -42,6 +42,8 @@ class Looks:
     def from_json(cls, data: Mapping[str, Any]) -> Looks:
         """Raises KeyError, TypeError or ValueError for what is no such plan."""
         made = cls(tuple(data["order"]), tuple(data["ends"]))
+        if not all(type(end) is int for end in made.ends):
+            raise TypeError("the ends of looks are whole numbers")
         rising = all(before < after for before, after in pairwise((0, *made.ends, len(set(made.order)) + 1)))
         if not (rising and made.ends[-1:] == (len(made.order),)):
             raise ValueError("the plan of looks does not fit its tasks")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,8 @@ from loopbench.protocol import Message, render_value
 from loopbench.protocol.chat import MessageRole, NativeCall
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.receipts import strip_receipts
+
+from .record_fields import MAX_COUNT
 
 NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 """Types of errors that a tool's run ends with when no tool has run."""
@@ -335,6 +336,8 @@ def _get(data: Mapping[str, Any], name: str, kind: Any, default: Any = None) -> 
     value = data.get(name, default)
     if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
         raise ValueError(f"{name} is {f'not {_KINDS[kind]}' if name in data else 'missing'}")
+    if kind is int and not 0 <= value <= MAX_COUNT:
+        raise ValueError(f"{name} is not a whole number from 0 to {MAX_COUNT:.0e}")
     return value
 
 
@@ -358,14 +361,14 @@ def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 def _seconds(event: Mapping[str, Any]) -> float:
     value: float = _get(event, "seconds", float, 0.0)
-    if not 0 <= value <= sys.float_info.max:
+    if not 0 <= value <= MAX_COUNT:
         raise ValueError("seconds is not a number from 0 on")
     return value
 
 
 def _tokens(event: Mapping[str, Any]) -> tuple[int, int] | None:
     listed = _optional(event, "tokens", list)
-    if listed is not None and ([type(count) for count in listed] != [int, int] or min(listed) < 0):
+    if listed is not None and ([type(count) for count in listed] != [int, int] or min(listed) < 0 or max(listed) > MAX_COUNT):
         raise ValueError("tokens are not two whole numbers from 0 on")
     return None if listed is None else (listed[0], listed[1])
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from loopbench.protocol import Usage
+from loopbench.protocol.files import read_bounded
 
 PER = 1_000_000
 """The number of tokens that a price is for."""
@@ -57,8 +58,8 @@ def read_prices(path: Path) -> dict[str, Price]:
     Raises ValueError, in one line.
     """
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        tables = tomllib.loads(read_bounded(path).decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ValueError(f"prices {path}: {' '.join(reason.split())}") from None
     return {name: _price(f"prices {path}: {name!r}", table) for name, table in tables.items()}

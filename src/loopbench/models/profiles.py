@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from loopbench.protocol.digest import digest
+from loopbench.protocol.files import read_bounded
 
 PROFILES_VERSION = 6
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
@@ -115,7 +116,7 @@ class Clears(_Section):
 class Abilities(_Section):
     """What the simulated model can do; no coin flips, so that no retry cures them."""
 
-    context_tokens: Annotated[int, Field(ge=1)] | None = None
+    context_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Longest request in estimated tokens."""
     tool_choice: bool = True
     """False: a request that forces a tool is refused."""
@@ -220,7 +221,7 @@ def load_profile(name: str) -> Profile:
     Raises ValueError, in one line that names file and field, or OSError.
     """
     if name.endswith(".toml"):
-        own = _parse(Path(name).read_bytes(), name)
+        own = _parse(read_bounded(Path(name)), name)
         check_own_name(own, name)
         return own
     if name not in built_in_profiles():
@@ -246,7 +247,7 @@ def _folder() -> Any:
 def _parse(raw: bytes, source: str) -> Profile:
     try:
         data = tomllib.loads(raw.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{source}: not valid TOML: {error}") from None
     try:
         return Profile.model_validate(data)

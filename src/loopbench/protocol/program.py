@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from .chat import Message, MessageRole, NativeCall, Reply
+from .checksums import CHECKSUM, ChecksumError, open_document
 from .digest import digest
 from .file_json import DuplicateKeyError, load_json
+from .files import read_bounded
 from .names import nearest
 
 Demo = Mapping[str, Any]
@@ -256,7 +258,7 @@ class SavedProgram:
 
 ABOUT = "loopbench"
 """The key of our own notes in a program file; DSPy ignores it."""
-_NO_PREDICTORS = frozenset({ABOUT, "metadata"})
+_NO_PREDICTORS = frozenset({ABOUT, CHECKSUM, "metadata"})
 
 
 def read_program(path: str | Path) -> SavedProgram:
@@ -265,13 +267,16 @@ def read_program(path: str | Path) -> SavedProgram:
     Raises ValueError, in one line that names file and field, and OSError.
     """
     try:
-        data = load_json(Path(path).read_text(encoding="utf-8"), finite=True)
+        raw = read_bounded(Path(path))
+        data = load_json(raw.decode("utf-8"), finite=True)
     except DuplicateKeyError as error:
         raise ValueError(f"{path}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: invalid JSON: {error}") from None
     if not isinstance(data, dict):
         raise ValueError(f"{path}: not a program: expected a JSON object of predictors")
+    if ABOUT in data or CHECKSUM in data:
+        _check(raw, path)
     about = data.get(ABOUT, {})
     if not isinstance(about, dict):
         raise ValueError(f"{path}: {ABOUT}: expected a JSON object")
@@ -279,6 +284,14 @@ def read_program(path: str | Path) -> SavedProgram:
     if not state:
         raise ValueError(f"{path}: not a program: it holds no predictor")
     return SavedProgram(state, about)
+
+
+def _check(raw: bytes, path: str | Path) -> None:
+    try:
+        open_document(raw)
+    except ChecksumError as error:
+        hint = f"a program that you edited is read without its notes {ABOUT!r} and {CHECKSUM!r}"
+        raise ValueError(f"{path}: {error}; {hint}") from None
 
 
 def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:

@@ -14,12 +14,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from loopbench.metrics.record_fields import MAX_COUNT, MAX_SEED
+from loopbench.protocol.files import read_bounded
 from loopbench.protocol.names import nearest
 from loopbench.protocol.redact import USERINFO, public_address
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 
-Positive = Annotated[int, Field(ge=1)]
-Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Limit = Annotated[float, Field(gt=0, le=MAX_COUNT, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=-MAX_SEED, le=MAX_SEED)]
+MAX_REPEATS = 10_000
+Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Capability = Literal["tool_choice", "response_schema", "streaming"]
 CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
@@ -84,7 +89,7 @@ class ProviderConfig(BaseModel):
     """Probability mass for nucleus sampling of a real model; a loop that sets one overrides it."""
     max_tokens: Annotated[Positive | None, IfAbsent("the provider's own")] = None
     """Maximum length of a reply of a real model, in tokens."""
-    seed: Annotated[int | None, IfAbsent("none is sent")] = None
+    seed: Annotated[Seed | None, IfAbsent("none is sent")] = None
     """Sampling seed that is sent to a real model."""
 
 
@@ -127,11 +132,11 @@ class CompareConfig(BaseModel):
     """Maximum number of tasks; the first ones of the suite are used."""
     skip_unplanned: bool = False
     """Exclude tasks without a plan, which the scripted model cannot solve, instead of refusing to run."""
-    repeats: Positive = 1
+    repeats: Repeats = 1
     """Number of trials for each arm and task."""
     looks: Annotated[int | None, Field(ge=2, le=MAX_LOOKS)] = None
     """Number of times to look at the verdicts, after equal shares of the tasks; the run ends early once every pair is decided."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of every random draw."""
     max_tool_steps: Annotated[Positive | None, IfAbsent("the suite's own limit")] = None
     """Maximum number of tool steps in each trial."""
@@ -260,7 +265,7 @@ def read_toml(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(read_bounded(file).decode("utf-8"))
     except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number or nesting beyond what Python reads
         raise ValueError(f"{file}: not valid TOML: {error}") from None
 

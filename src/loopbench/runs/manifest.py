@@ -9,10 +9,13 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.record_fields import MAX_COUNT
 from loopbench.metrics.sequential import Looks
-from loopbench.runs.config import BudgetConfig
+from loopbench.runs.config import BudgetConfig, Fraction, Positive, Repeats, Seed
 from loopbench.runs.run_state import Spent
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
+
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 
 class ManifestPart(BaseModel):
@@ -39,11 +42,11 @@ class SuiteEntry(ManifestPart):
     name: str
     version: str
     digest: str
-    tasks: int
+    tasks: Count
     """Number of tasks in the run, which may be fewer than the suite has."""
-    by_construction: int = 0
+    by_construction: Count = 0
     """Number of them that a scripted model solves by construction."""
-    max_tool_steps: int | None = None
+    max_tool_steps: Count | None = None
     """Maximum number of tool steps of a loop; unknown for an imported run."""
     code: str = ""
     """Digest of the user's own code that makes tasks, provides tools and scores answers."""
@@ -109,9 +112,9 @@ class RunNote(ManifestPart):
     """Which trials were run again."""
     suite: str = ""
     """Digest of the suite that the answers had been judged by before."""
-    trials: int
+    trials: Count
     """Trials that were run again, whose scores changed, or that the schedule had before it was extended."""
-    to: int | None = None
+    to: Count | None = None
     """Trials of the extended schedule."""
 
     @classmethod
@@ -130,19 +133,19 @@ class Settings(BaseModel):
     loops: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
-    repeats: int
-    alpha: float
-    margin: float
-    tasks: int | None = None
+    repeats: Repeats
+    alpha: Fraction
+    margin: Fraction
+    tasks: Positive | None = None
     """Maximum number of tasks, the first ones; all of them if absent."""
     split: str | None = None
     """Split of the suite whose tasks are used; all of them if absent."""
     cassette: str | None = None
     cassette_mode: str | None = None
     real_time: bool = False
-    concurrency: int | None = None
+    concurrency: Positive | None = None
     engine: str = "local"
-    workers: int | None = None
+    workers: Positive | None = None
     budget: BudgetConfig = BudgetConfig()
     mlflow: bool = True
 
@@ -182,7 +185,7 @@ class Manifest(ManifestPart):
     """Where the run comes from, if another tool made it."""
     config: Annotated[dict[str, Any], fitting(Settings)]
     """The configuration that the run began with, without secrets."""
-    seed: int
+    seed: Seed
     versions: dict[str, int | str | None]
     suite: SuiteEntry
     profiles: dict[str, str]

@@ -8,9 +8,12 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from loopbench.metrics.record import Record
+from loopbench.metrics.record_fields import MAX_COUNT
 from loopbench.runs.store.records import TRIALS, each_record
 
 from .config import BudgetConfig
@@ -20,6 +23,7 @@ MAX_ATTEMPTS = 3
 
 Key = tuple[str, str, int]
 """Arm, task, repeat."""
+WITHIN_BOUNDS = Field(ge=0, le=MAX_COUNT)
 Retry = Literal["infrastructure", "errors"]
 """Trials to run again on request: `infrastructure` means every errored trial, `errors` also those in `FAVOURED`."""
 
@@ -40,10 +44,10 @@ class TrialState:
 class Spent:
     """What a run has spent."""
 
-    calls: int = 0
-    tokens: int = 0
-    dollars: float = 0.0
-    seconds: float = 0.0
+    calls: Annotated[int, WITHIN_BOUNDS] = 0
+    tokens: Annotated[int, WITHIN_BOUNDS] = 0
+    dollars: Annotated[float, WITHIN_BOUNDS] = 0.0
+    seconds: Annotated[float, WITHIN_BOUNDS] = 0.0
     """Wall time in which a trial was under way."""
 
     def __add__(self, other: Spent) -> Spent:

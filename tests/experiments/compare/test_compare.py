@@ -21,6 +21,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.folders import new_folder, run_folder
 from loopbench.runs.store.files import MANIFEST, RunError, write_manifest_json
+from tests.sealing import reseal
 
 BLIND = "loopbench.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
@@ -170,6 +171,7 @@ def copy(breeze, tmp_path: Path) -> Any:
         for name in ("trials.jsonl", "traces.zst"):
             (tmp_path / name).write_bytes((breeze.folder / name).read_bytes())
         (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+        reseal(tmp_path / "manifest.json")
         return tmp_path
 
     return write
@@ -182,6 +184,7 @@ def test_reading_a_run_imports_no_code_that_it_names(breeze, copy, tmp_path, mon
     records = (breeze.folder / "trials.jsonl").read_text().replace(BLIND, "own_evil:Blind")
     folder = copy(json.loads(text))
     (folder / "trials.jsonl").write_text(records)
+    reseal(folder / "trials.jsonl")
     assert len(results(folder).to_json()["arms"]) == 6
 
 
@@ -202,6 +205,7 @@ def test_a_manifest_without_any_one_of_its_parts_is_read_or_refused_in_one_line(
     (folder / "trials.jsonl").write_bytes(b"".join(head))
     for manifest in holes({**breeze.manifest.to_json(), "packages": {}}):
         (folder / "manifest.json").write_text(json.dumps(manifest))
+        reseal(folder / "manifest.json")
         try:
             found = results(folder)
         except RunError as error:

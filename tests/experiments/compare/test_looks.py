@@ -21,6 +21,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import TRIALS
+from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
 
@@ -163,6 +164,7 @@ def test_a_damaged_plan_is_told_in_one_line(configured, damage):
     manifest = json.loads(path.read_text())
     manifest["looks"] = manifest["looks"] | damage if isinstance(damage, dict) else damage
     path.write_text(json.dumps(manifest))
+    reseal(path)
     if damage is None:  # a run like any other
         assert results(found.folder).looked is None
         return
@@ -178,6 +180,7 @@ def test_a_plan_of_other_tasks_is_refused(configured):
     text = path.read_text()
     first = json.loads(text)["looks"]["order"][0]
     path.write_text(text.replace(f'"{first}"', '"another"'))
+    reseal(path)
     with pytest.raises(RunError, match="other tasks than the suite's"):
         again(found.folder)
 

@@ -28,6 +28,7 @@ from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
 from loopbench.runs.store.files import RunError, read_manifest_json
 from loopbench.runs.store.records import TRIALS, read_records
+from tests.sealing import reseal
 
 SUITES = """
 from dataclasses import replace
@@ -176,6 +177,7 @@ def test_a_plan_that_was_never_seen_makes_a_wrong_answer_a_false_success(own, ra
     folder = ran(loops=("own_judged:Stubborn",), profiles=("clean",))
     rows = [json.loads(line) for line in (folder / TRIALS).read_bytes().splitlines()]
     (folder / TRIALS).write_text("".join(json.dumps({**row, "gave_up": False}) + "\n" for row in rows))
+    reseal(folder / TRIALS)
     assert rescore(folder, ALLOWED).changed == 6
     own.changed = {"all": {"expected": 8}}
     assert rescore(folder, ALLOWED).changed == 6

@@ -25,6 +25,7 @@ from tests.experiments.fit_profile.helpers import (
     read_back,
     run,
 )
+from tests.sealing import reseal
 
 UNIT = st.floats(0, 1)
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -177,10 +178,10 @@ def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
         journal.append(done.record, done.trace.replace(b'"role":', b'"roll":', 1))
     with pytest.raises(RunError, match="event 0 of the trace: role is missing"):
         fit_run(folder)
-    (folder / "trials.jsonl").write_bytes(b"[]\n")
     record = done.record.to_json()
-    lines: list[Any] = [[], record | {"arm": []}]
+    lines: list[Any] = [{}, record | {"arm": []}]
     for line in lines:
         (folder / "trials.jsonl").write_text(json.dumps(line) + "\n")
+        reseal(folder / "trials.jsonl")
         with pytest.raises(RunError, match=r"trials\.jsonl:1: not a record"):
             fit_run(folder)

@@ -18,6 +18,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import write_manifest_json
 from loopbench.runs.store.records import TRIALS
+from tests.sealing import reseal
 
 TASKS = 12
 
@@ -59,3 +60,4 @@ def altered(wind, tmp_path) -> Callable[..., Results]:
 def write_records(folder: Path, records: Sequence[Record]) -> None:
     lines = (json.dumps(record.to_json()) + "\n" for record in records)
     (folder / TRIALS).write_text("".join(lines), encoding="ascii")
+    reseal(folder / TRIALS)

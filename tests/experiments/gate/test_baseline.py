@@ -19,6 +19,7 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.runs.config import config_from
 from loopbench.runs.store.files import RunError, write_manifest_json
+from tests.sealing import reseal
 
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -177,6 +178,7 @@ def test_it_is_written_whole_or_not_at_all(blessed, tmp_path, monkeypatch):
 
 def read(path: Path, content: str | bytes) -> Baseline:
     path.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
+    reseal(path)
     return read_baseline(path)
 
 

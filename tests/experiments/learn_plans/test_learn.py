@@ -26,6 +26,7 @@ from tests.experiments.learn_plans.helpers import (
     replanned,
     without_plans,
 )
+from tests.sealing import reseal
 
 # --- from a run ---
 
@@ -203,6 +204,7 @@ def joined(folder: Path, *runs: Path) -> Path:
             lines.append(json.dumps(replace(found, arm=arm, trace_at=place).to_json()))
     writer.close()
     (folder / TRIALS).write_text("\n".join(lines) + "\n")
+    reseal(folder / TRIALS)
     return folder
 
 

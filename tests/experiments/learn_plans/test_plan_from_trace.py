@@ -30,6 +30,7 @@ from tests.experiments.learn_plans.helpers import (
     slow,
     suite_of,
 )
+from tests.sealing import reseal
 
 # --- traces of any kind ---
 
@@ -100,6 +101,7 @@ def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, 
     writer.close()
     line = record(task="t0", answer=answer, trace_at=place, tool_calls=1).to_json()
     (folder / TRIALS).write_text(f"{json.dumps(line)}\n")
+    reseal(folder / TRIALS)
     suite = suite_of([(Plan((), 1), answer), (Plan((), 1), 1)])
     found = learned(folder, suite, check=check)
     assert set(found.not_learned) | {lesson.task for lesson in found.lessons} == {"t0", "t1"}

@@ -19,6 +19,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
+from tests.sealing import reseal
 
 # --- the suite of a run, opened again ---
 
@@ -53,6 +54,7 @@ def test_code_of_the_users_own_is_imported_only_if_its_name_is_typed_again(own_r
 def test_a_suite_that_has_changed_since_is_refused(own_run):
     manifest = own_run / "manifest.json"
     manifest.write_text(manifest.read_text().replace(results(own_run).manifest.suite.digest, "0" * 64))
+    reseal(manifest)
     with pytest.raises(RunError, match="has changed since this run"):
         learn_run(own_run, ["own_learned:load"])
 

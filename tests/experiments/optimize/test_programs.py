@@ -24,6 +24,7 @@ from loopbench.experiments.optimize.program_text import (
 )
 from loopbench.protocol import Message, Prompt, Reply
 from loopbench.protocol.program import conversation_text, reply_text
+from tests.sealing import reseal
 
 LINES = st.lists(st.sampled_from(["", "a", "b", "+a", "-b", "@@", "\r", "\u2028x"]), max_size=6).map("\n".join)
 DEMOS = st.lists(
@@ -42,6 +43,7 @@ def state(instructions: str, demos: list[dict[str, Any]] | None = None) -> dict[
 
 def saved(path: Path, **predictors: Any) -> str:
     path.write_text(json.dumps({**predictors, "metadata": {}}), encoding="utf-8")
+    reseal(path)
     return str(path)
 
 

@@ -21,6 +21,7 @@ from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Message, Model, ProviderError, Reply, Request, WrappedModel, run_sync
 from loopbench.protocol.model import ProviderTrouble
 from loopbench.runs.store.files import RunError
+from tests.sealing import reseal
 
 ASKS = "Your output fields are:\n1. `proposed_instruction` (str):\n[[ ## proposed_instruction ## ]]\n"
 Make = Callable[..., Proposals]
@@ -122,5 +123,6 @@ def test_its_own_requests_have_a_budget_of_their_own(proposals_of: Make) -> None
 
 def test_a_log_that_is_none_is_named(proposals_of: Make, tmp_path: Path) -> None:
     (tmp_path / "proposals.jsonl").write_text('{"request": "a"}\n', "utf-8")
+    reseal(tmp_path / "proposals.jsonl")
     with pytest.raises(RunError, match=r"proposals\.jsonl:1: not a proposal: KeyError"):
         proposals_of()

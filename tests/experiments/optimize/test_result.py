@@ -23,6 +23,7 @@ from loopbench.protocol import Prompt, program_digest
 from loopbench.runs.folders import TEST, is_optimization, trials_folder
 from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
+from tests.sealing import reseal
 
 OWN = program_digest({"decide": Prompt("Own.", {}, {})})
 TASKS = 60
@@ -99,7 +100,9 @@ def write_design(folder: Path, design: Written) -> None:
     log.close()
     program = {"decide": {"signature": {"instructions": design.instructions}, "demos": []}, "loopbench": {"loop": design.design}}
     (folder / PROGRAM).write_text(json.dumps(program), encoding="utf-8")
+    reseal(folder / PROGRAM)
     (folder / ENDED).write_text(json.dumps(design.ended.to_json()), encoding="utf-8")
+    reseal(folder / ENDED)
 
 
 def record(arm: str, task: int, solved: int, **changes: Any) -> Record:
@@ -294,11 +297,13 @@ def breach_manifest(folder: Path) -> None:
 def breach_program(folder: Path) -> None:
     path = folder / "designs/1-bare" / PROGRAM
     path.write_text(path.read_text(encoding="utf-8").replace("Better", "Changed"), encoding="utf-8")
+    reseal(path)
 
 
 def breach_ended(folder: Path) -> None:
     path = folder / "designs/1-bare" / ENDED
     path.write_text(path.read_text(encoding="utf-8").replace(A.digest, "0" * 64), encoding="utf-8")
+    reseal(path)
 
 
 def breach_not_ended(folder: Path) -> None:

@@ -37,6 +37,7 @@ from loopbench.runs.run_state import MAX_ATTEMPTS
 from loopbench.runs.store.files import RunError
 from loopbench.runs.trial import trial
 from loopbench.runs.trial_models import TrialModel, model_for_trial
+from tests.sealing import reseal
 
 Make = Callable[..., Rollouts]
 
@@ -327,6 +328,7 @@ def test_leaving_ends_what_still_runs(rollouts_of: Make) -> None:
 
 def test_a_log_that_is_none_is_named(rollouts_of: Make, tmp_path: Path) -> None:
     (tmp_path / "bare.jsonl").write_text('{"key": ["a", "b", 0, null]}\n', encoding="utf-8")
+    reseal(tmp_path / "bare.jsonl")
     with pytest.raises(RunError, match=r"bare\.jsonl:1: not a rollout: KeyError"):
         rollouts_of()
 

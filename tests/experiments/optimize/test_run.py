@@ -20,6 +20,7 @@ from loopbench.runs.manifest import write_manifest
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 from loopbench.runs.store.lock import locked
+from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
 
@@ -131,6 +132,7 @@ def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_fo
     program = json.loads(path.read_text("utf-8"))
     program["decide"]["signature"]["instructions"] += " And cheat."
     path.write_text(json.dumps(program), "utf-8")
+    reseal(path)
     with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
         run(reopen(made.folder), watcher, watcher)
 
@@ -316,5 +318,6 @@ def test_a_manifest_is_written_as_it_was_read(configured: Configured) -> None:
 def test_a_damaged_split_is_named(configured: Configured) -> None:
     folder = prepare(configured()).folder
     (folder / MANIFEST).write_text((folder / MANIFEST).read_text().replace('"tasks":', '"taks":'))
+    reseal(folder / MANIFEST)
     with pytest.raises(RunError, match=r"manifest\.json: splits\.\w+\.tasks: Field required"):
         read_optimization_manifest(folder)

@@ -15,6 +15,7 @@ from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import write_manifest_json
 from loopbench.runs.store.records import TRIALS
+from tests.sealing import reseal
 
 Draw = Callable[[random.Random, int], float]
 
@@ -61,6 +62,7 @@ def pilots_in(root: Path) -> Callable[..., Results]:
                     if record is not None:
                         lines.append(json.dumps(record.to_json()))
         (folder / TRIALS).write_text("".join(f"{line}\n" for line in lines))
+        reseal(folder / TRIALS)
         return results(folder)
 
     return make

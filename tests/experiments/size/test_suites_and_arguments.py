@@ -14,6 +14,7 @@ from loopbench.experiments.size import tables as report
 from loopbench.metrics.record import Record
 from loopbench.runs.store.files import RunError
 from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, replaced, sized, solves
+from tests.sealing import reseal
 
 # --- the tasks that there are ---
 
@@ -53,9 +54,11 @@ def test_the_first_tasks_of_a_suite_are_not_all_of_it(pilot):
     manifest = json.loads(path.read_text())
     manifest["config"]["tasks"] = 40
     path.write_text(json.dumps(manifest))
+    reseal(path)
     assert sized(results(few.folder)).suite_tasks == 400
     manifest["config"]["suite"] = "my.module:Suite"  # never imported, though it is named
     path.write_text(json.dumps(manifest))
+    reseal(path)
     made = sized(results(few.folder))
     assert made.suite_tasks is None
     assert any("How many tasks the suite has is not known" in doubt for doubt in made.caveats)

@@ -22,6 +22,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import MANIFEST
 from loopbench.runs.store.records import TRIALS
 from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
+from tests.sealing import reseal
 
 VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})
 TAGS = {
@@ -95,6 +96,7 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Results, str]
         folder.mkdir()
         manifest = with_text(json.loads((found.folder / MANIFEST).read_text()), text)
         (folder / MANIFEST).write_text(json.dumps(manifest))
+        reseal(folder / MANIFEST)
         lines, writer = [], TraceWriter(folder / TRACES, 0)
         for record in found.records:
             line = with_text(record.to_json(), text, kept=("suite_digest", "status"))
@@ -105,6 +107,7 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Results, str]
             lines.append(json.dumps(line) + "\n")
         writer.close()
         (folder / TRIALS).write_text("".join(lines))
+        reseal(folder / TRIALS)
         return results(folder)
 
     return spoil

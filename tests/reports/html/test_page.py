@@ -19,8 +19,9 @@ from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
 from loopbench.reports.html.document import Grid
 from loopbench.reports.html.page import report_html, sections
-from loopbench.runs.store.files import RunError
+from loopbench.runs.store.files import RunError, read_manifest_json
 from loopbench.text.plain_text import plain
+from tests.sealing import reseal
 
 DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", "\x85", "\r", "\u2028", "\ufeff"]
 MARKS = ["<script>", "</script>", "</style>", "<!--", "]]>", "&amp;", '"', "'", "`", "{{ x }}", "{% x %}", "<svg/onload=x>"]
@@ -133,6 +134,7 @@ def test_a_run_is_called_by_its_folder_wherever_the_command_runs(calm, page, mon
 )
 def test_a_damaged_manifest_is_bad_input(calm, tmp_path, name, value):
     (tmp_path / "manifest.json").write_text(json.dumps({**calm.manifest.to_json(), name: value}))
+    reseal(tmp_path / "manifest.json")
     with pytest.raises(RunError, match=rf"manifest\.json: {name}"):
         results(tmp_path)
 
@@ -188,4 +190,4 @@ def test_long_texts_do_not_make_a_long_page(calm, spoiled):
 def test_the_manifest_stands_on_the_page_as_it_is(calm, page):
     found = page(report_html(calm))
     shown = next(element.text for element in found.named("code") if element.text.startswith("{"))
-    assert json.loads(shown) == json.loads((Path(calm.folder) / "manifest.json").read_text())
+    assert json.loads(shown) == read_manifest_json(Path(calm.folder))

@@ -44,6 +44,7 @@ from loopbench.reports.html.verdict import compared_groups, verdict_section
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.traces import TRACES, read_trace
 from loopbench.text.numbers import interval
+from tests.sealing import reseal
 
 
 def of(found: Results, name: str, **options: Any) -> PageSection:
@@ -325,6 +326,7 @@ def test_an_optimization_without_its_test_has_a_page(optimized, safe, tmp_path):
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     manifest["splits"]["test"]["opened"] = None
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    reseal(tmp_path / "run" / "manifest.json")
     found = safe(optimization_html(optimization_result(tmp_path / "run")))
     assert "no trial of the test split was run yet" in found.named("main")[0].text
 

@@ -34,6 +34,7 @@ from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import TRIALS, read_records
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
+from tests.sealing import reseal
 
 
 class Count(Unwatched):
@@ -314,6 +315,7 @@ def test_a_run_whose_ground_has_changed_is_not_continued(configured, path, value
         inner = inner[part]
     inner[path[-1]] = value
     file.write_text(json.dumps(manifest))
+    reseal(file)
     with pytest.raises(ValueError, match=said) as caught:
         reopen(experiment.folder)
     assert "\n" not in str(caught.value)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 import zstandard
@@ -140,22 +141,22 @@ def three(tmp_path, record) -> list[Record]:
 
 def test_a_trace_that_is_not_there_is_said_to_be_missing(tmp_path, three, record):
     first, second, _ = three
-    offset, length, start, size = first.trace_at
+    offset, length, start, size, checksum = first.trace_at
     for damaged, said in [
         (record(task="t0", status="excluded", reason="no plan"), "trial a/t0/0 has no trace: no plan"),
         (record(task="t0"), "has no trace: none was recorded"),
         (record(task="t0", trace_at=second.trace_at), "is that of another trial"),
-        (record(task="t0", trace_at=(offset + 1, length, start, size)), "no trace at 1"),
-        (record(task="t0", trace_at=(offset, length - 1, start, size)), "no trace at 0"),
-        (record(task="t0", trace_at=(offset, length + 1, start, size)), "no trace at 0"),
-        (record(task="t0", trace_at=(offset, length, start + 1, size)), "no trace at 0"),
-        (record(task="t0", trace_at=(offset, length, start, 10**15)), "beyond the end of the frame's text"),
-        (record(task="t0", trace_at=(offset, 10**15, start, size)), "beyond the end of the file"),
-        (record(task="t0", trace_at=(10**30, 5, 0, 5)), "beyond the end of the file"),
-        (record(task="t0", trace_at=(-1, 5, 0, 5)), "no trace at -1: this is not a place in a file"),
-        (record(task="t0", trace_at=(0, 0, 0, 0)), "no trace at 0"),
-        (record(task="t0", trace_at=("x", 5, 0, 5)), "no trace at x: this is not a place in a file"),
-        (record(task="t0", trace_at=(0, True, 0, 5)), "this is not a place in a file"),
+        (record(task="t0", trace_at=(offset + 1, length, start, size, checksum)), "no trace at 1"),
+        (record(task="t0", trace_at=(offset, length - 1, start, size, checksum)), "no trace at 0"),
+        (record(task="t0", trace_at=(offset, length + 1, start, size, checksum)), "no trace at 0"),
+        (record(task="t0", trace_at=(offset, length, start + 1, size, checksum)), "no trace at 0"),
+        (record(task="t0", trace_at=(offset, length, start, 10**15, checksum)), "beyond the end of the frame's text"),
+        (record(task="t0", trace_at=(offset, 10**15, start, size, checksum)), "beyond the end of the file"),
+        (record(task="t0", trace_at=(10**30, 5, 0, 5, 0)), "beyond the end of the file"),
+        (record(task="t0", trace_at=(-1, 5, 0, 5, 0)), "no trace at -1: this is not a place in a file"),
+        (record(task="t0", trace_at=(0, 0, 0, 0, 0)), "no trace at 0"),
+        (record(task="t0", trace_at=("x", 5, 0, 5, 0)), "no trace at x: this is not a place in a file"),
+        (record(task="t0", trace_at=(0, True, 0, 5, 0)), "this is not a place in a file"),
         (record(task="t0", trace_at=(0, 5)), "no trace at 0: this is not a place in a file"),
     ]:
         with pytest.raises(RunError, match=said) as caught:
@@ -195,7 +196,7 @@ def test_a_frame_that_is_none_or_would_fill_the_memory_is_one_line(tmp_path, rec
     (tmp_path / TRACES).write_bytes(frame)
     for length in (2, 10_000):
         with pytest.raises(RunError, match="no trace at 0") as caught:
-            read_trace(tmp_path, record(trace_at=(0, len(frame), 0, length)))
+            read_trace(tmp_path, record(trace_at=(0, len(frame), 0, length, crc32(frame))))
         assert "\n" not in str(caught.value)
 
 
@@ -229,7 +230,7 @@ def test_damaged_files_give_what_was_written_or_one_line(tmp_path_factory, recor
         assert trace is None or trace == trace_of(record(task=trace.head.task), noise(200))
     told(lambda: find_trial(folder, "t1"))
     told(lambda: results(folder))
-    Journal(folder).close()
+    told(lambda: Journal(folder).close())
     assert not any("\n" in line for line in refused)
 
 

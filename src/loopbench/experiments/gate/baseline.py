@@ -21,8 +21,11 @@ from loopbench.metrics.comparison import MAX_ERRORED, most_frequent
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from loopbench.metrics.trajectory.trajectory import course
+from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.digest import digest
 from loopbench.protocol.file_json import load_json
+from loopbench.protocol.files import read_bounded
+from loopbench.runs.config import MAX_REPEATS, Positive, Seed
 from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.new_manifest import package_version
 from loopbench.runs.store.files import RunError
@@ -108,8 +111,8 @@ class BaselineSuite(_Part):
     name: str
     version: str
     digest: str
-    tasks: Annotated[int, Field(ge=1)]
-    max_tool_steps: int | None = None
+    tasks: Positive
+    max_tool_steps: Positive | None = None
     code: str = ""
     """The sha256 of user code that creates or scores tasks; empty if there is none."""
 
@@ -125,8 +128,8 @@ class Baseline(_Part):
     """Fault profile → its digest."""
     config: dict[str, Any]
     """The configuration in the run's manifest, which the gate runs again if RUN is not given."""
-    seed: int
-    repeats: Annotated[int, Field(ge=1)]
+    seed: Seed
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)]
     metrics: tuple[str, ...]
     """The metrics known in at least one arm."""
     arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
@@ -256,11 +259,8 @@ def measured(record: Record, metric: str) -> float | None:
 
 
 def _signatures(traces: Traces, record: Record) -> str | None:
-    """Return the step signatures of a trial; None if it has no readable trace."""
-    try:
-        return " ".join(step.signature for step in course(traces.read(record)))
-    except ValueError:
-        return None
+    """Return the step signatures of a trial; None if it has no trace. Raises RunError for a damaged one."""
+    return None if record.trace_at is None else " ".join(step.signature for step in course(traces.read(record)))
 
 
 def _known(value: float | None) -> bool:
@@ -290,11 +290,12 @@ def _task_line(traces: Traces, records: Sequence[Record], metrics: Sequence[str]
 
 
 def to_text(baseline: Baseline) -> str:
-    """Return the file's text, ASCII only."""
+    """Return the file's text, ASCII only, with its checksum as the last field."""
     head = baseline.model_dump(mode="json", exclude={"arms"}, exclude_none=True)
     lines = [f" {_json(name)}: {_json(value)}," for name, value in head.items()]
     arms = ",\n".join(f"  {_json(name)}: {_arm_text(arm)}" for name, arm in baseline.arms.items())
-    return "\n".join(["{", *lines, ' "arms": {', arms, " }", "}", ""])
+    text = "\n".join(["{", *lines, ' "arms": {', arms, " }", "}", ""])
+    return seal_document(text.encode("ascii")).decode("ascii")
 
 
 def _arm_text(arm: BaselineArm) -> str:
@@ -333,9 +334,9 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError."""
-    text = path.read_bytes()
+    text = read_bounded(path)
     try:
-        data = load_json(text.decode("utf-8"), finite=True)
+        data = load_json(open_document(text).decode("utf-8"), finite=True)
     except ValueError as error:
         raise ValueError(f"{path}: not a baseline: {error}") from None
     if not isinstance(data, dict) or "loopbench_baseline" not in data:

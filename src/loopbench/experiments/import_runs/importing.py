@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -60,8 +59,8 @@ def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | N
     else:
         folder.mkdir(parents=True)
     try:
-        with (folder / TRIALS).open("x", encoding="ascii") as file:
-            file.writelines(json.dumps(record.to_json(), allow_nan=False) + "\n" for record in joined.records)
+        with (folder / TRIALS).open("xb") as file:
+            file.writelines(record.line(None) for record in joined.records)
         write_manifest(folder, joined.manifest)  # last: a directory without one is not a run
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

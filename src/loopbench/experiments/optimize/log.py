@@ -9,9 +9,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from loopbench.protocol.checksums import seal_line
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.file_json import load_json
-from loopbench.runs.store.files import RunError, append_whole, open_repaired
+from loopbench.runs.store.files import RunError, append_whole, open_repaired, sealed_lines
 from loopbench.runs.store.journal import MAX_UNSYNCED, MAX_UNSYNCED_S
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
@@ -30,7 +31,7 @@ class JsonLinesLog:
     def append(self, line: dict[str, Any]) -> None:
         """Append a line, synced within 256 lines or with the first one after a second. Raises RunError if the disk is full."""
         with self._lock:
-            self._pending.append(_ENCODER.encode(line).encode("ascii") + b"\n")
+            self._pending.append(seal_line(_ENCODER.encode(line).encode("ascii") + b"\n"))
             if len(self._pending) >= MAX_UNSYNCED or time.monotonic() - self._synced_at >= MAX_UNSYNCED_S:
                 self._sync()
 
@@ -50,13 +51,7 @@ class JsonLinesLog:
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the complete lines of a log; none without a file. Raises RunError for a line that is not a JSON object."""
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
-    for number, line in enumerate(raw[: raw.rfind(b"\n") + 1].splitlines(), 1):
+    for number, line in enumerate(sealed_lines(path), 1):
         try:
             data = load_json(line)
         except ValueError as error:

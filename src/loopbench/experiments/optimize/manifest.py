@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from loopbench.runs.config import BudgetConfig
+from loopbench.runs.config import BudgetConfig, Positive, Repeats, Seed
 from loopbench.runs.folders import is_optimization
-from loopbench.runs.manifest import ManifestPart, fitting
+from loopbench.runs.manifest import Count, ManifestPart, fitting
 from loopbench.runs.store.files import RunError
 
 SplitName = Literal["train", "dev", "test"]
@@ -21,7 +21,7 @@ class SearchedSuite(ManifestPart):
     name: str
     version: str
     digest: str
-    max_tool_steps: int | None = None
+    max_tool_steps: Count | None = None
     code: str = ""
     """The digest of user code that creates, solves or scores tasks."""
 
@@ -62,7 +62,7 @@ class SplitOpening(ManifestPart):
 class SplitEntry(ManifestPart):
     """A split of the suite."""
 
-    tasks: int
+    tasks: Count
     digest: str
     opened: SplitOpening | None = None
     """The opening of the test split; None before it."""
@@ -74,7 +74,7 @@ class SearchSettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     budget: BudgetConfig
-    amortize: int
+    amortize: Positive
     proposer: str | None = None
 
 
@@ -86,7 +86,7 @@ class CompareSettings(BaseModel):
     suite: str = ""
     models: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
-    repeats: int
+    repeats: Repeats
 
 
 class OptimizationSettings(BaseModel):
@@ -105,7 +105,7 @@ class OptimizationManifest(ManifestPart):
     created: str = ""
     config: Annotated[dict[str, Any], fitting(OptimizationSettings)]
     """The initial configuration, without secrets."""
-    seed: int
+    seed: Seed
     versions: dict[str, int | str | None]
     suite: SearchedSuite
     profiles: dict[str, str]

@@ -25,7 +25,6 @@ from loopbench.experiments.optimize.optimizer import Optimizer, optimizer_named
 from loopbench.experiments.optimize.splits import Splits, split
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Model, Optimizable
-from loopbench.protocol.file_json import load_json
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
@@ -43,7 +42,7 @@ from loopbench.runs.new_manifest import (
 )
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, own_code
 from loopbench.runs.schedule import Arm, make_arms
-from loopbench.runs.store.files import RunError
+from loopbench.runs.store.files import RunError, read_document
 from loopbench.runs.trial_models import open_models
 
 
@@ -67,7 +66,7 @@ class DesignSearch:
         """Read the end of the search. Raises RunError if it has not ended, or its file is unreadable."""
         path = self.folder / ENDED
         try:
-            return SearchEnd.from_json(load_json(path.read_text(encoding="utf-8")))
+            return SearchEnd.from_json(read_document(path))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 

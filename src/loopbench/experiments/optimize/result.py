@@ -10,10 +10,9 @@ from typing import Any
 from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
 from loopbench.protocol.digest import digest
-from loopbench.protocol.file_json import load_json
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.folders import TEST
-from loopbench.runs.store.files import MANIFEST, RunError
+from loopbench.runs.store.files import MANIFEST, RunError, read_document
 
 from .candidates import SearchCost, SearchEnd
 from .files import ENDED, PROGRAM, ROLLOUTS, saved_digest
@@ -211,7 +210,7 @@ class _DesignFiles:
 
 def _ended(path: Path) -> SearchEnd | None:
     try:
-        return SearchEnd.from_json(load_json(path.read_text(encoding="utf-8")))
+        return SearchEnd.from_json(read_document(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,12 +23,12 @@ from loopbench.experiments.optimize.prepare import DesignSearch, Optimization, d
 from loopbench.models.metering import Meter
 from loopbench.models.real import RealModel
 from loopbench.protocol import Program
-from loopbench.protocol.file_json import load_json
+from loopbench.protocol.checksums import seal_document
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
 from loopbench.runs.engine.job import budget_of
 from loopbench.runs.engine.runner import Progress
-from loopbench.runs.store.files import RunError, write_whole
+from loopbench.runs.store.files import RunError, read_document, write_whole
 from loopbench.runs.store.lock import locked
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial_models import TrialModels, open_models
@@ -209,7 +209,7 @@ def _save(setup: Optimization, design: DesignSearch, rollouts: Rollouts, ended: 
     }
     state = LoopProgram(loop_with(arm.loop, final.program)).dump_state()
     write_json(design.folder / PROGRAM, {**state, "metadata": {"dependency_versions": dependency_versions()}, ABOUT: about})
-    write_json(design.folder / CANDIDATES, [_candidate(item) for item in rollouts.candidates.values()])
+    write_json(design.folder / CANDIDATES, {"candidates": [_candidate(item) for item in rollouts.candidates.values()]})
     write_json(design.folder / ENDED, ended.to_json())
 
 
@@ -225,7 +225,7 @@ def _final_candidate(design: DesignSearch) -> Candidate:
     """Read the final candidate of a design. Raises RunError."""
     path = design.folder / CANDIDATES
     try:
-        items = load_json(path.read_text(encoding="utf-8"))
+        items = read_document(path)["candidates"]
         item = items[design.ended().chosen]
         own = design.arm.loop.predictors  # type: ignore[attr-defined]  # checked when it was looked up
         program: Program = {
@@ -239,8 +239,10 @@ def _final_candidate(design: DesignSearch) -> Candidate:
         raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 
 
-def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write an object with its checksum, atomically."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(path, seal_document(text.encode("utf-8", "backslashreplace")))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from loopbench.models.tunnel import ReplyEffects
 from loopbench.protocol import Capabilities, ContextOverflow, ModelError, ProviderError, Reply
 from loopbench.protocol.chat import MessageRole
+from loopbench.protocol.checksums import open_line, seal_line
 from loopbench.protocol.digest import digest
 from loopbench.protocol.file_json import load_json
 from loopbench.protocol.model import ProviderTrouble
@@ -27,7 +28,7 @@ from .canonical import MAX_DEPTH
 from .fields import as_json, read_as
 
 VERSION = 1
-MAX_LINE = 1 << 26
+MAX_LINE = 1 << 24
 """The longest line, in bytes."""
 SHORT_ID, FULL_ID = 12, 64
 """Hex digits of a part's id; all of them where the first twelve stand for another part."""
@@ -46,13 +47,13 @@ def escaped(text: str) -> str:
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
-    """Write one line, its end included. Raises ValueError for what JSON cannot express."""
-    return (escaped(_ENCODER.encode(value)) + "\n").encode("utf-8")
+    """Write one line, its checksum and its end included. Raises ValueError for what JSON cannot express."""
+    return seal_line((escaped(_ENCODER.encode(value)) + "\n").encode("utf-8"))
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Read one line. Raises ValueError for what is not a JSON object, or nested too deep."""
-    value = load_json(line.decode("utf-8"), finite=True)
+    """Read one line. Raises ValueError for a damaged one, and for what is not a JSON object, or nested too deep."""
+    value = load_json(open_line(line).decode("utf-8"), finite=True)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     _check_depth(value, MAX_DEPTH + _ENVELOPE)

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from loopbench.protocol import Capabilities
+from loopbench.protocol.checksums import is_whole_but_for_its_end
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.files import open_regular
 
 from .lines import (
     FULL_ID,
@@ -38,6 +40,9 @@ from .lines import (
 
 MAX_BYTES = 1 << 31
 """The largest recording, in bytes, unpacked."""
+MIN_PACKED_BYTES = 1 << 26
+MAX_RATIO = 200
+"""A packed recording may expand to MIN_PACKED_BYTES, or to this many times its size; real ones expand to 20 times at most."""
 MAX_SLUG = 100
 MAX_REASON_CHARS = 200
 
@@ -230,9 +235,9 @@ class Recording:
         for number, line in read_lines(source):
             ends_open = not line.endswith(b"\n")
             try:
-                value = decode(line)
+                value = decode(line + b"\n" if ends_open else line)
             except ValueError as error:
-                if ends_open:
+                if ends_open and not is_whole_but_for_its_end(line):
                     break  # torn by a kill
                 raise _bad(source, number, error) from None
             try:
@@ -315,6 +320,8 @@ def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines, numbered from 1, with their ends. Raises ValueError for a file that cannot be read, or is too large."""
     left, number = MAX_BYTES, 0
     try:
+        if source.suffix == ".gz":
+            left = max(MIN_PACKED_BYTES, MAX_RATIO * source.stat().st_size)
         with _opened(source) as file:
             while line := file.readline(MAX_LINE + 1):
                 number += 1
@@ -327,7 +334,11 @@ def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _opened(source: Path) -> BinaryIO:
-    return gzip.open(source, "rb") if source.suffix == ".gz" else source.open("rb")  # type: ignore[return-value]
+    file = open_regular(source)
+    if source.suffix != ".gz":
+        return file
+    file.close()
+    return gzip.open(source, "rb")  # type: ignore[return-value]
 
 
 def _sync_folder(folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from loopbench.experiments.optimize.candidates import Candidate
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol import render_value
+from loopbench.protocol.checksums import seal_document
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
 
@@ -28,7 +29,7 @@ def program_file(design: DesignRow, candidate: Candidate) -> str:
         for name, prompt in candidate.program.items()
     }
     about = {"loop": design.about.loop, "options": design.about.options, "candidate": candidate.number}
-    return as_json({**state, ABOUT: about})
+    return seal_document(as_json({**state, ABOUT: about}).encode("utf-8")).decode("utf-8")
 
 
 def interval(found: Mapping[str, Any] | None) -> Interval | None:

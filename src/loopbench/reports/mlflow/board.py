@@ -12,7 +12,7 @@ from loopbench.experiments.optimize.files import CANDIDATES
 from loopbench.experiments.optimize.manifest import DesignEntry, OptimizationManifest
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program
-from loopbench.protocol.file_json import load_json
+from loopbench.runs.store.files import read_document
 
 MAX_CHILDREN = 200
 """Candidates of a design that get a run of their own as they are tried; later ones get it only when they become best."""
@@ -163,7 +163,7 @@ def _tried(path: Path, like: Program) -> list[Candidate]:
     """Return all candidates of a design that ended in an earlier session. Raises OSError, ValueError and KeyError."""
     return [
         Candidate(item["number"], item["digest"], _program(item["program"], like), item["train"], item["dev"])
-        for item in load_json(path.read_text(encoding="utf-8"))
+        for item in read_document(path)["candidates"]
     ]
 
 

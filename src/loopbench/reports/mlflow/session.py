@@ -19,6 +19,8 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.optimize.candidates import Candidate
 from loopbench.experiments.optimize.files import CANDIDATES, PROGRAM
 from loopbench.protocol import render_value
+from loopbench.protocol.checksums import open_document, seal_document
+from loopbench.protocol.files import read_bounded
 from loopbench.protocol.names import parse_spec
 from loopbench.protocol.redact import redact
 from loopbench.runs.folders import KIND, TEST
@@ -157,7 +159,8 @@ class Session:
         for name in (PROGRAM, CANDIDATES):
             path = self.board.folder / design.about.folder / name
             if path.is_file():
-                self.client.log_text(run.run_id, redact(path.read_text(encoding="utf-8")), name)
+                text = redact(open_document(read_bounded(path)).decode("utf-8"))
+                self.client.log_text(run.run_id, seal_document(text.encode("utf-8")).decode("utf-8"), name)
         metrics = {
             "dev_before": _mean(ended.before),
             "dev_after": _mean(ended.after),

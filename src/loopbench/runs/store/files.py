@@ -8,9 +8,11 @@ import os
 from collections.abc import Iterator, Mapping
 from io import BufferedWriter, FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from loopbench.protocol.checksums import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
 from loopbench.protocol.file_json import load_json
+from loopbench.protocol.files import MAX_LINE, check_regular, each_line, read_bounded
 
 MANIFEST = "manifest.json"
 
@@ -31,7 +33,23 @@ class DiskError(CutShort):
 
 def write_manifest_json(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Write a manifest, whole or not at all."""
-    write_whole(folder / MANIFEST, (json.dumps(manifest, indent=2, allow_nan=False) + "\n").encode("ascii"))
+    write_document(folder / MANIFEST, manifest)
+
+
+def write_document(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a JSON object with its checksum, whole or not at all. Raises OSError."""
+    text = json.dumps({name: value for name, value in data.items() if name != CHECKSUM}, indent=2, allow_nan=False)
+    write_whole(path, seal_document(f"{text}\n".encode("ascii")))
+
+
+def read_document(path: Path) -> Any:
+    """Read a JSON object that `write_document` wrote. Raises OSError, and ValueError for anything else."""
+    return load_json(open_document(read_bounded(path)).decode("utf-8"), finite=True)
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Raise ValueError for NaN and Infinity, which Python reads as JSON."""
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -48,10 +66,12 @@ def read_manifest_json(folder: Path) -> dict[str, Any]:
     """Read a manifest of any kind. Raises RunError where there is none, or for what is not an object with a configuration."""
     path = folder / MANIFEST
     try:
-        manifest = load_json(path.read_text(encoding="utf-8"))
+        manifest = read_document(path)
     except FileNotFoundError:
         raise RunError(f"{folder}: not a run directory (it has no {MANIFEST})") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
         raise RunError(f"{path}: {error}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
         raise RunError(f"{path}: not the manifest of a run")
@@ -64,11 +84,17 @@ def own_file(path: Path, flags: int) -> FileIO:
     A directory may come from anywhere: a symbolic link in it, which may lead anywhere, raises RunError.
     """
     try:
-        return FileIO(os.open(path, flags | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "r+b")
+        file = FileIO(os.open(path, flags | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), "r+b")
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
         raise RunError(f"{path}: a symbolic link; nothing is written through one") from None
+    try:
+        check_regular(file.fileno(), path)
+    except OSError as error:
+        file.close()
+        raise RunError(f"{path}: {error.strerror}") from None
+    return file
 
 
 def new_file(path: Path) -> FileIO:
@@ -82,17 +108,44 @@ def whole_lines(raw: bytes) -> int:
     return raw.rfind(b"\n") + 1
 
 
+def sealed_lines(path: Path) -> Iterator[bytes]:
+    """Yield the whole lines of a file without their checksums; none if the file does not exist.
+
+    A torn last line, left by a kill, is skipped. Raises RunError, which names file and line, for one that was damaged.
+    """
+    try:
+        for number, line in enumerate(each_line(path), 1):
+            if not line.endswith(b"\n") and not is_whole_but_for_its_end(line):
+                return
+            try:
+                yield open_line(line)
+            except ChecksumError as error:
+                raise RunError(f"{path}:{number}: {error}") from None
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+
+
 def open_repaired(path: Path) -> FileIO:
-    """Open a file for appending, and cut off a torn last line."""
+    """Open a file of sealed lines for appending, and cut off a torn last line. Raises RunError if that is damage, not a tear."""
     file = own_file(path, os.O_CREAT)
     size = file.seek(0, os.SEEK_END)
     for start in _blocks(size):
         file.seek(start)
         whole = whole_lines(file.read(min(_BLOCK, size - start)))
         if whole or start == 0:
-            file.truncate(start + whole)
+            _cut(file, start + whole, size, path)
             break
     return file
+
+
+def _cut(file: FileIO, end: int, size: int, path: Path) -> None:
+    file.seek(end)
+    if 0 < size - end <= MAX_LINE and is_whole_but_for_its_end(file.read(size - end)):
+        file.close()
+        raise RunError(f"{path}: the end of its last line was damaged")
+    file.truncate(end)
 
 
 def _blocks(size: int) -> Iterator[int]:

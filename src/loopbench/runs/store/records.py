@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from loopbench.metrics.record import Record, Shared
 from loopbench.protocol.file_json import load_json
 from loopbench.runs.store.files import (
     RunError,
+    sealed_lines,
 )
 
 TRIALS = "trials.jsonl"
@@ -30,28 +32,14 @@ def each_record(folder: Path) -> Iterator[Record]:
     """Yield every record as it was written, also those that a later one of the same trial replaces. Raises as `read_records`."""
     path = folder / TRIALS
     shared = Shared()
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(sealed_lines(path), 1):
         yield record_of(line, f"{path}:{number}", shared)
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the whole lines of a file; none if the file does not exist."""
-    try:
-        with path.open("rb") as lines:
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    return  # torn by a kill
-                yield line
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
-
-
 def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
-    """Read one line of `trials.jsonl`. `where` is named by the RunError that is raised if it is not a record."""
+    """Read one line of `trials.jsonl`, without its checksum. RunError, which names `where`, is raised if it is not a record."""
     try:
-        data = load_json(line)
+        data = load_json(line, finite=True)
         record = Record.from_json(data if shared is None else shared.of(data))
         hash(record.key)  # TypeError where a name is a list
         return record
@@ -66,15 +54,10 @@ def find_trial(folder: Path, trial: str) -> Record:
     Raises RunError if none or several match.
     """
     path = folder / TRIALS
-    places: dict[str, tuple[int, int]] = {}
-    start = 0
-    for number, line in enumerate(_lines(path), 1):
-        places[_name(line, f"{path}:{number}")] = (number, start)
-        start += len(line)
-    number, start = places[one_of(places, trial, folder)]
-    with path.open("rb") as file:
-        file.seek(start)
-        return record_of(file.readline(), f"{path}:{number}")
+    places = {_name(line, f"{path}:{number}"): number for number, line in enumerate(sealed_lines(path), 1)}
+    number = places[one_of(places, trial, folder)]
+    line = next(itertools.islice(sealed_lines(path), number - 1, None))
+    return record_of(line, f"{path}:{number}")
 
 
 def one_of(names: Collection[str], trial: str, folder: Path) -> str:

@@ -2,11 +2,11 @@
 
 traces.zst holds frames of Zstandard (RFC 8878), one after the other, so that `zstdcat` prints them all: a line of JSON per trial. A
 record's `trace_at` says where its own is: the frame's offset and length in the file, then offset and length in the frame's text.
+Last comes the CRC-32 of the frame as it is in the file, which notices every changed bit of it.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 from collections import OrderedDict
@@ -16,30 +16,33 @@ from heapq import nsmallest
 from io import FileIO
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import zstandard
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace, TraceError
 from loopbench.models.draws import unit
+from loopbench.protocol.checksums import ChecksumError
 from loopbench.protocol.file_json import load_json
+from loopbench.protocol.files import open_regular
 
-from .files import RunError, append_whole, own_file, read_manifest_json
+from .files import RunError, append_whole, own_file, read_manifest_json, sealed_lines
 
 TRACES = "traces.zst"
 
 FRAME_TRACES = 64
 FRAME_BYTES = 256 * 1024
 """Maximum number of bytes of a frame's text; a longer trace gets its own frame."""
-MAX_TEXT = 64 * 1024 * 1024
+MAX_TEXT = 16 * 1024 * 1024
 """Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened. Read as JSON it may
-take twenty times as much memory."""
+take 24 times as much memory."""
 HELD_BYTES = 16 * 1024 * 1024
 """Bytes of the frames that a reader holds: trials are read one after the other, in several strands if there are repeats."""
 LEVEL = 3
 """Level of compression. Higher ones save a quarter, and take three times as long."""
 
-_REFERENCE = re.compile(rb'"trace_at": ?\[(\d{1,18}), ?(\d{1,18}), ?\d+, ?\d+\]')
+_REFERENCE = re.compile(rb'"trace_at": ?\[(\d{1,18}), ?(\d{1,18}), ?\d+, ?\d+, ?\d+\]')
 
 
 # --- which are kept ---
@@ -121,7 +124,7 @@ def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:
     """Return how much room the traces of these trials take."""
     places = [record.trace_at for record in records if record.trace_at is not None]
     path = folder / TRACES
-    return TracesSize(len(places), path.stat().st_size if path.exists() else 0, sum(at[-1] for at in places))
+    return TracesSize(len(places), path.stat().st_size if path.exists() else 0, sum(at[3] for at in places))
 
 
 def _size(count: float) -> str:
@@ -150,7 +153,7 @@ class TraceWriter:
             if self._file.seek(0, 2) > end:
                 self._file.truncate(end)
 
-    def append(self, traces: Sequence[bytes]) -> list[tuple[int, int, int, int]]:
+    def append(self, traces: Sequence[bytes]) -> list[tuple[int, int, int, int, int]]:
         """Write and fsync traces, each a line; return where each is. Raises RunError, and then nothing was written."""
         if not traces:
             return []
@@ -160,9 +163,9 @@ class TraceWriter:
         frames, places = [], []
         for lines in _framed(traces):
             frame = self._compressor.compress(b"".join(lines))
-            start = 0
+            start, checksum = 0, crc32(frame)
             for line in lines:
-                places.append((offset, len(frame), start, len(line)))
+                places.append((offset, len(frame), start, len(line), checksum))
                 start += len(line)
             frames.append(frame)
             offset += len(frame)
@@ -189,10 +192,8 @@ def _framed(traces: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 def referenced_end(trials: Path) -> int:
     """Return where the last frame ends that a record of `trials.jsonl` points at; 0 if none does."""
-    if not trials.exists() or trials.stat().st_size == 0:
-        return 0
-    with trials.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-        return max((int(found[1]) + int(found[2]) for found in _REFERENCE.finditer(raw)), default=0)
+    found = (found for line in sealed_lines(trials) for found in _REFERENCE.finditer(line))
+    return max((int(place[1]) + int(place[2]) for place in found), default=0)
 
 
 # --- reading ---
@@ -208,7 +209,7 @@ class Traces:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._held: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._held: OrderedDict[tuple[int, int, int], bytes] = OrderedDict()
         self._held_bytes = 0
         self._decompressor = zstandard.ZstdDecompressor()
 
@@ -219,7 +220,7 @@ class Traces:
             raise RunError(f"{self.folder}: trial {name} has no trace: {why_untraced(self.folder, record)}")
         path, place = self.folder / TRACES, record.trace_at[0]
         try:
-            trace = Trace.from_json(load_json(self._line(path, record.trace_at)))
+            trace = Trace.from_json(load_json(self._line(path, record.trace_at), finite=True))
         except TraceError as error:
             raise RunError(f"{path}: trial {record.name}: {error}") from None
         except (OSError, ValueError, RecursionError, zstandard.ZstdError) as error:
@@ -229,20 +230,24 @@ class Traces:
         return trace
 
     def _line(self, path: Path, at: Sequence[int]) -> bytes:
-        if len(at) != 4 or not all(type(number) is int and number >= 0 for number in at):
+        if len(at) != 5 or not all(type(number) is int and number >= 0 for number in at):
             raise ValueError("this is not a place in a file")
-        text, start, length = self._frame(path, at[0], at[1]), at[2], at[3]
+        text, start, length = self._frame(path, at[0], at[1], at[4]), at[2], at[3]
         if start + length > len(text):
             raise ValueError("beyond the end of the frame's text")
         return text[start : start + length]
 
-    def _frame(self, path: Path, offset: int, length: int) -> bytes:
+    def _frame(self, path: Path, offset: int, length: int, checksum: int) -> bytes:
         """Return the text of a frame."""
-        text = self._held.pop((offset, length), None)
+        key = (offset, length, checksum)
+        text = self._held.pop(key, None)
         if text is None:
-            text = self._expanded(_part(path, offset, length))
+            frame = _part(path, offset, length)
+            if crc32(frame) != checksum:
+                raise ChecksumError
+            text = self._expanded(frame)
             self._held_bytes += len(text)
-        self._held[offset, length] = text
+        self._held[key] = text
         while self._held_bytes > HELD_BYTES and len(self._held) > 1:
             _, oldest = self._held.popitem(last=False)
             self._held_bytes -= len(oldest)
@@ -256,7 +261,7 @@ class Traces:
 
 
 def _part(path: Path, offset: int, length: int) -> bytes:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if offset + length > file.seek(0, 2):
             raise ValueError("beyond the end of the file")
         file.seek(offset)

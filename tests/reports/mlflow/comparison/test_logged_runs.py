@@ -22,6 +22,7 @@ from loopbench.reports.mlflow.notes import arm_note, files
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, children, models, traces
+from tests.sealing import reseal
 
 # MLflow's own, at its first store
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
@@ -48,7 +49,8 @@ def test_the_parent_run_holds_the_comparison(run, client, tracked):
 def test_artifacts_are_the_run_s_own_files(run, client, tracked, tmp_path):
     for name, known in (("manifest.json", run.manifest.to_json()), ("comparison.json", run.to_json())):
         got = client.download_artifacts(tracked.parent_run_id, name, str(tmp_path))
-        assert json.loads(Path(got).read_text(encoding="utf-8")) == json.loads(json.dumps(known))
+        found = json.loads(Path(got).read_text(encoding="utf-8"))
+        assert {name: value for name, value in found.items() if name != "checksum"} == json.loads(json.dumps(known))
     page = client.download_artifacts(tracked.parent_run_id, "report.html", str(tmp_path))
     assert Path(page).read_text(encoding="utf-8") == report_html(run)
     assert (run.folder.parent / "mlartifacts").is_dir()
@@ -204,6 +206,7 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
         gone = {"errors": {"provider.gone": 1}, "retries": {"provider.gone": 2}}
         half.append(json.dumps(json.loads(line) | gone | {"attempt": 0, "trace_digest": "old"}) + "\n")
     (folder / "trials.jsonl").write_text("".join(half))
+    reseal(folder / "trials.jsonl")
     part = tracking.log_run(results(folder), uri, "resumed")
     first = {trace.info.trace_id for trace in client.search_traces(locations=[part.experiment_id])}
     assert client.get_run(part.parent_run_id).info.status == "KILLED"
@@ -211,8 +214,10 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
     ids = {name: child.info.run_id for name, child in children(client, part).items()}
 
     (folder / "trials.jsonl").write_text("".join(lines))
+    reseal(folder / "trials.jsonl")
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"python": "another"}))
+    reseal(folder / "manifest.json")
     whole = tracking.log_run(results(folder), uri, "resumed")
     assert whole == part
     parent = client.get_run(whole.parent_run_id)

@@ -1,0 +1,53 @@
+"""Files that may come from anywhere, opened and read within bounds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from io import BufferedReader, FileIO
+from pathlib import Path
+
+MAX_DOCUMENT = 1 << 24
+"""Maximum size in bytes of a file that is read whole, such as a manifest. What Python makes of JSON may take 24 times as much."""
+MAX_LINE = 1 << 24
+"""Maximum length in bytes of a line of a file that is read line by line."""
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading, never a pipe or a device, which may have no end. Raises OSError."""
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        check_regular(opened, path)
+    except OSError:
+        os.close(opened)
+        raise
+    return BufferedReader(FileIO(opened))
+
+
+def check_regular(opened: int, path: Path) -> None:
+    """Raise OSError unless this descriptor is that of a regular file."""
+    mode = os.fstat(opened).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def read_bounded(path: Path, most: int = MAX_DOCUMENT) -> bytes:
+    """Return all bytes of a regular file. Raises OSError, also if there are more than `most`."""
+    with open_regular(path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most >> 20} MiB", str(path))
+    return data
+
+
+def each_line(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a regular file, with their ends. Raises OSError, also for a line that is longer than MAX_LINE."""
+    with open_regular(path) as file:
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
+            if len(line) > MAX_LINE:
+                raise OSError(errno.EFBIG, f"line {number} is longer than {MAX_LINE >> 20} MiB", str(path))
+            yield line

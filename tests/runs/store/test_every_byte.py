@@ -1,0 +1,114 @@
+"""A changed byte of an artefact is noticed, named by its file and, where it has lines, by its line; it never counts in silence."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.gate import bless, read_baseline, read_run, write_baseline
+from loopbench.models.cassette import Recording
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import read_program
+from loopbench.protocol.checksums import seal_document
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import read_manifest
+from loopbench.runs.store.files import MANIFEST, RunError
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.records import TRIALS, find_trial, read_records
+from loopbench.runs.store.traces import TRACES, Traces
+from tests.models.cassettes import RECORD, ask, use
+
+BASELINE, PROGRAM, RECORDING = "baseline.json", "optimized.json", "m.jsonl"
+FLIPS = 10_000
+
+
+def all_traces(folder: Path) -> list[Any]:
+    traces = Traces(folder)
+    return [traces.read(record) for record in read_records(folder)]
+
+
+READERS: Mapping[str, Callable[[Path], Any]] = {
+    MANIFEST: read_manifest,
+    TRIALS: read_records,
+    TRACES: all_traces,
+    BASELINE: lambda folder: read_baseline(folder / BASELINE),
+    PROGRAM: lambda folder: read_program(folder / PROGRAM),
+    RECORDING: lambda folder: list(Recording(folder, "m")),
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two trials, and beside it one artefact of each other kind."""
+    runs = tmp_path_factory.mktemp("runs")
+    config = CompareConfig(loops=("bare",), suite="arithmetic", tasks=2, runs=runs, mlflow=False)
+    experiment = prepare(config)
+    assert not run(experiment, Unwatched())
+    folder = experiment.folder
+    write_baseline(folder / BASELINE, bless(read_run(folder)))
+    program = {"decide": {"signature": {"instructions": "Guess."}, "demos": [{"a": 1.5}]}, "loopbench": {"loop": "bare"}}
+    (folder / PROGRAM).write_bytes(seal_document((json.dumps(program, indent=2) + "\n").encode()))
+    use(folder, RECORD, [ask("one"), ask("two")], FakeModel("first", "second"))
+    return folder
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_changed_byte_is_noticed_and_named(small: Path, tmp_path: Path, name: str):
+    for each in (MANIFEST, TRIALS, TRACES, name):
+        (tmp_path / each).write_bytes((small / each).read_bytes())
+    READERS[name](tmp_path)
+    raw = (small / name).read_bytes()
+    for place in range(len(raw)):
+        damaged = bytearray(raw)
+        damaged[place] ^= 1 << place % 8
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(ValueError, match=name) as caught:
+            READERS[name](tmp_path)
+        assert "\n" not in str(caught.value)
+        if name.endswith(".jsonl"):
+            line = raw.count(b"\n", 0, place) + 1
+            assert f"{name}:{line}: " in str(caught.value)
+
+
+def test_a_damaged_line_is_noticed_when_another_trial_is_looked_for_and_before_the_run_goes_on(small: Path, tmp_path: Path):
+    raw = bytearray((small / TRIALS).read_bytes())
+    wanted = read_records(small)[0].name
+    raw[-1] ^= 1
+    (tmp_path / TRIALS).write_bytes(raw)
+    with pytest.raises(RunError, match=TRIALS):
+        find_trial(tmp_path, wanted)
+    with pytest.raises(RunError, match=TRIALS):
+        Journal(tmp_path)
+    assert (tmp_path / TRIALS).read_bytes() == raw
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_ten_thousand_random_bits_of_a_large_run_are_all_noticed(tmp_path: Path):
+    config = CompareConfig(loops=("bare",), suite="arithmetic(size=600)", profiles=("flaky-tools",), runs=tmp_path, mlflow=False)
+    experiment = prepare(config)
+    assert not run(experiment, Unwatched())
+    names = (MANIFEST, TRIALS, TRACES)
+    whole = {name: (experiment.folder / name).read_bytes() for name in names}
+    frames = {record.trace_at[:2]: record for record in read_records(experiment.folder) if record.trace_at is not None}
+    draw = random.Random(19)
+    for name in draw.choices(names, [len(whole[name]) for name in names], k=FLIPS):
+        damaged = bytearray(whole[name])
+        place = draw.randrange(len(damaged))
+        damaged[place] ^= 1 << draw.randrange(8)
+        (experiment.folder / name).write_bytes(damaged)
+        # Of all frames only the damaged one is read.
+        hit = [record for (start, length), record in frames.items() if name == TRACES and start <= place < start + length]
+        reader = partial(Traces(experiment.folder).read, *hit) if hit else partial(READERS[name], experiment.folder)
+        with pytest.raises(RunError, match=name):
+            reader()
+        (experiment.folder / name).write_bytes(whole[name])
