@@ -190,7 +190,7 @@ def heard(design: str, spec: str, profile: str, slipped: str | None = None, coun
         if slipped is None or slipped in {fault.kind for fault in record.faults}:
             for name, found in each.demos.items():
                 demos.setdefault(name, []).extend(found)
-    return {name: tuple(found[:count + 4]) for name, found in demos.items()}
+    return {name: tuple(found[: count + 4]) for name, found in demos.items()}
 
 
 @pytest.mark.parametrize("design", [*DESIGNS, *FORMATS])
