@@ -14,12 +14,14 @@ from pydantic import AfterValidator, Field, StrictBool
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
 from ..importing.json_files import JsonRow, check_limit, checked, json_file
-from ..importing.reader import MAX_ID_CHARS
+
 from ..task import Suite, Task
 from . import mock, telecom
 from .domain import Database, Domain, NotFound, RefusedCall, Side
 
 VERSION = "2"
+MAX_TASK_ID_CHARS = 400
+"""Published ids, which list all that is wrong, have up to 215."""
 INSTRUCTION = "Solve this ticket with the tools, by the policy. Nobody can be asked. When it is done, answer with what was done."
 SOLVED = "The ticket is solved."
 DOMAINS = {domain.name: domain for domain in (mock.DOMAIN, telecom.DOMAIN)}
@@ -82,7 +84,7 @@ def _printable(text: str) -> str:
 
 
 class _TaskRow(JsonRow):
-    id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS), AfterValidator(_printable)]
+    id: Annotated[str, Field(min_length=1, max_length=MAX_TASK_ID_CHARS), AfterValidator(_printable)]
     ticket: str | None = None
     initial_state: _InitialState | None = None
     evaluation_criteria: _Criteria | None = None
