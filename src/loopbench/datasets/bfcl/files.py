@@ -186,7 +186,7 @@ def file_tasks(path: Path, selection: RowSelection) -> Iterator[tuple[str, Task]
 
 
 def files_in(data: Path) -> list[Path]:
-    """Return the files that are read: the one named, or those of a folder that are supported. Raises ValueError if there is none."""
+    """Return the files that are read: the one named, or the supported ones of a folder. Raises ValueError if there is none."""
     if not data.is_dir():
         return [data]
     found = sorted(path for path in data.iterdir() if _FILE.fullmatch(path.name))

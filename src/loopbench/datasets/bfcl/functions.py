@@ -168,7 +168,7 @@ def _legal(name: str) -> str:
 
 
 def stub_functions(rows: Sequence[FunctionRow], calls: Any, language: Language, checker: Checker) -> dict[str, StubFunction]:
-    """Return functions by published name, in the row's order. `calls`: those that are right, `[{function: {parameter: [value, …]}}]`."""
+    """Return functions by published name, in the row's order. `calls`: the right ones, `[{function: {parameter: [value, …]}}]`."""
     names = tool_names(list(dict.fromkeys(row.name for row in rows)))
     made = {}
     for row in rows:
@@ -197,7 +197,7 @@ def _taken(schema: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]], chec
 
 
 def _strict(schema: Mapping[str, Any], allowed: Sequence[Any]) -> Mapping[str, Any]:
-    """Add the allowed values that the schema does not take; objects are left to it, for theirs are fields with values of their own."""
+    """Add the allowed values that the schema does not take; objects are left to it, whose fields have values of their own."""
     others = [value for value in allowed if value != "" and not isinstance(value, dict) and not _Strict(schema).is_valid(value)]
     return {"anyOf": [schema, {"enum": others}]} if others else schema
 

@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Field, StrictBool
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
 from ..importing.json_files import JsonRow, check_limit, checked, json_file
-
 from ..task import Suite, Task
 from . import mock, telecom
 from .domain import Database, Domain, NotFound, RefusedCall, Side
