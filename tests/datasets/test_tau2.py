@@ -333,7 +333,7 @@ def test_two_equal_actions_are_no_plan(tmp_path: Path) -> None:
             {"tasks__json": [row("a\x1b[2J\n", CREATE)]},
             r"tasks.json, task 1 ('a\x1b[2J\n'): field 'id': an id is one line of printable characters",
         ),
-        ({"tasks__json": [row("a" * 201, CREATE)]}, "field 'id': String should have at most 200 characters"),
+        ({"tasks__json": [row("a" * 401, CREATE)]}, "field 'id': String should have at most 400 characters"),
         (
             {"tasks__json": [row("a", {"action_id": "x", "arguments": {}})]},
             "tasks.json, task 1 ('a'): field 'evaluation_criteria.actions.0.name': Field required",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -13,16 +13,18 @@ from pydantic import AfterValidator, Field, StrictBool
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
-from ..importing.json_files import JsonRow, check_limit, checked, json_file, text_file
-from ..importing.reader import MAX_ID_CHARS
+from ..importing.json_files import JsonRow, check_limit, checked, json_file
 from ..task import Suite, Task
-from . import mock
+from . import mock, telecom
+from .domain import Database, Domain, NotFound, RefusedCall, Side
 
-VERSION = "1"
+VERSION = "2"
+MAX_TASK_ID_CHARS = 400
+"""Published ids, which list all that is wrong, have up to 215."""
 INSTRUCTION = "Solve this ticket with the tools, by the policy. Nobody can be asked. When it is done, answer with what was done."
 SOLVED = "The ticket is solved."
+DOMAINS = {domain.name: domain for domain in (mock.DOMAIN, telecom.DOMAIN)}
 
-Side = Literal["assistant", "user"]
 Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
 
 
@@ -81,7 +83,7 @@ def _printable(text: str) -> str:
 
 
 class _TaskRow(JsonRow):
-    id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS), AfterValidator(_printable)]
+    id: Annotated[str, Field(min_length=1, max_length=MAX_TASK_ID_CHARS), AfterValidator(_printable)]
     ticket: str | None = None
     initial_state: _InitialState | None = None
     evaluation_criteria: _Criteria | None = None
@@ -102,7 +104,8 @@ class Unusable(ValueError):
 class _World:
     """A database of its own, the calls that were made, and what of them counts."""
 
-    db: mock.Database
+    domain: Domain
+    db: Database
     scored: Sequence[str]
     actions: Sequence[Mapping[str, Any]]
     assertions: Sequence[Mapping[str, Any]]
@@ -110,7 +113,7 @@ class _World:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        return tuple(replace(tool, function=_Noted(tool, self.made)) for tool in mock.TOOLS.over(self.db))
+        return tuple(replace(tool, function=_Noted(tool, self)) for tool in self.domain.tools.over(self.db))
 
     def state(self) -> dict[str, Any]:
         """What the task's reward basis asks for: the database, gold actions that were not made, assertions that do not hold."""
@@ -122,7 +125,7 @@ class _World:
                 gold["action_id"] for gold in self.actions if not any(_matches(gold, *m) for m in self.made)
             ]
         if "ENV_ASSERTION" in self.scored:
-            found["assertions_not_met"] = [_words(item) for item in self.assertions if not _holds(item, self.db)]
+            found["assertions_not_met"] = [_words(item) for item in self.assertions if not _holds(item, self.domain, self.db)]
         return found
 
     def close(self) -> None:
@@ -131,14 +134,17 @@ class _World:
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """A tool's function that notes down each call; one that fails was made too, as in tau2."""
+    """A tool's function that notes down each call, and settles the world after it; one that fails was made too, as in tau2."""
 
     tool: Tool
-    made: list[tuple[str, Mapping[str, Any]]]
+    world: _World
 
     def __call__(self, /, **arguments: Any) -> Any:
-        self.made.append((self.tool.name, copy.deepcopy(arguments)))
-        return self.tool.function(**arguments)
+        self.world.made.append((self.tool.name, copy.deepcopy(arguments)))
+        try:
+            return self.tool.function(**arguments)
+        finally:
+            self.world.domain.settle(self.world.db)
 
 
 def _matches(gold: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> bool:
@@ -151,11 +157,12 @@ def _matches(gold: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -
     )
 
 
-def _holds(assertion: Mapping[str, Any], db: mock.Database) -> bool:
+def _holds(assertion: Mapping[str, Any], domain: Domain, db: Database) -> bool:
     """Return whether an assertion holds, in a database that may lack its subject. Raises Unusable for wrong arguments."""
     try:
-        return mock.ASSERTIONS[assertion["func_name"]](db, **assertion["arguments"]) is assertion["assert_value"]
-    except mock.NotFound:
+        check = domain.assertions[assertion["env_type"]][assertion["func_name"]]
+        return check(db, **assertion["arguments"]) is assertion["assert_value"]
+    except NotFound:
         return False
     except TypeError:
         raise Unusable(f"{_words(assertion)}: wrong arguments") from None
@@ -167,7 +174,7 @@ def _words(call: Mapping[str, Any]) -> str:
 
 def _open(task: Task) -> _World:
     world = task.world
-    return _World(copy.deepcopy(world["db"]), world["scored"], world["actions"], world["assertions"])
+    return _World(DOMAINS[world["domain"]], copy.deepcopy(world["db"]), world["scored"], world["actions"], world["assertions"])
 
 
 # Plans and end states.
@@ -179,15 +186,15 @@ def _planned(actions: Sequence[_Action], world: _World, answer: str) -> Plan:
     Whatever may change the database comes after all before it, whatever only reads after the last change. Raises Unusable.
     """
     tools = {tool.name: tool for tool in world.tools}
-    calls = []
+    calls, only_reads = [], world.domain.reads
     change: list[str] = []
     reads: list[str] = []
     for number, action in enumerate(actions, start=1):
         name = f"c{number}"
         fails = not _succeeds(tools[action.name], action.arguments)
-        after = change if action.name in mock.READS else change + reads
+        after = change if action.name in only_reads else change + reads
         calls.append(PlannedCall(name, action.name, action.arguments, f"Step {number}: {action.name}.", (), fails, tuple(after)))
-        if action.name in mock.READS:
+        if action.name in only_reads:
             reads.append(name)
         else:
             change, reads = [name], []
@@ -201,39 +208,50 @@ def _succeeds(tool: Tool, arguments: Mapping[str, Any]) -> bool:
         tool.function(**tool.arguments.bind(arguments)[1])
     except ToolArgumentError as error:
         raise Unusable(str(error)) from None
-    except mock.NotFound:
+    except (NotFound, RefusedCall):
         return False
     return True
 
 
-def _initial(state: _InitialState, db: mock.Database) -> mock.Database:
+def _initial(state: _InitialState, domain: Domain, db: Database) -> Database:
     """A task's start: the folder's database with the task's data merged in, and its first calls made. Raises Unusable."""
     data = state.initialization_data
     try:
-        tables = checked(mock.Tables, _merged(db, (data and data.agent_data) or {}), "initialization_data")
+        made = domain.merge(db, (data and data.agent_data) or {}, (data and data.user_data) or {})
+        domain.settle(made)
     except ValueError as error:
         raise Unusable(str(error)) from None
-    made = tables.model_dump()
-    tools = {tool.name: tool for tool in mock.TOOLS.over(made)}
+    tools = {tool.name: tool for tool in domain.tools.over(made)}
     for call in state.initialization_actions or ():
-        if call.func_name in mock.ASSERTIONS:
+        if call.func_name in domain.assertions[call.env_type]:
             continue  # it changes nothing, and tau2 does not look at what it says
-        if not _succeeds(tools[call.func_name], call.arguments):
+        if not _is_set_up(call, domain.setup[call.env_type].get(call.func_name), tools.get(call.func_name), made):
             raise Unusable(f"initialization_actions: {_words(call.model_dump())} fails")
+        try:
+            domain.settle(made)
+        except NotFound as error:
+            raise Unusable(f"initialization_actions: {_words(call.model_dump())}: {error}") from None
     return made
 
 
-def _merged(old: Any, new: Any) -> Any:
-    """Merge objects at any depth; of everything else, return the new value."""
-    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
-        return new
-    return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+def _is_set_up(call: _FunctionCall, function: Callable[..., Any] | None, tool: Tool | None, db: Database) -> bool:
+    """Make a call of a task's start, of a function or else of a tool. Raises Unusable for arguments that it does not take."""
+    if function is None:
+        assert tool is not None
+        return _succeeds(tool, call.arguments)
+    try:
+        function(db, **call.arguments)
+    except (NotFound, RefusedCall):
+        return False
+    except (TypeError, ValueError):
+        raise Unusable(f"initialization_actions: {_words(call.model_dump())}: wrong arguments") from None
+    return True
 
 
 # Tasks.
 
 
-def _task(row: _TaskRow, db: mock.Database, policy: str, split: str) -> Task:
+def _task(row: _TaskRow, domain: Domain, db: Database, policy: str, split: str) -> Task:
     criteria = row.evaluation_criteria or _Criteria()
     scored = criteria.scored()
     texts = (criteria.communicate_info or []) if "COMMUNICATE" in scored else []
@@ -243,17 +261,23 @@ def _task(row: _TaskRow, db: mock.Database, policy: str, split: str) -> Task:
     if split:
         labels["split"] = split
     query = Query(f"{row.ticket or ''}\n\n{INSTRUCTION}".strip(), policy)
-    world = {"db": db, "scored": [], "actions": [], "assertions": []}  # for a task that is not run too: its tools are looked at
+    world = {
+        "domain": domain.name,
+        "db": db,
+        "scored": [],
+        "actions": [],
+        "assertions": [],
+    }  # for a task that is not run too: its tools are looked at
     task = Task(row.id, query, texts, "contains", labels=labels, world=world)
     try:
-        _check_solo(row, criteria)
-        start = _initial(row.initial_state or _InitialState(), db)
+        _check_solo(row, criteria, domain)
+        start = _initial(row.initial_state or _InitialState(), domain, db)
         return _with_plan(task, criteria, start)
     except Unusable as error:
         return replace(task, no_plan=str(error), quarantined=str(error))
 
 
-def _check_solo(row: _TaskRow, criteria: _Criteria) -> None:
+def _check_solo(row: _TaskRow, criteria: _Criteria, domain: Domain) -> None:
     """Raise Unusable for a task that needs a simulated user, or a judge."""
     state = row.initial_state or _InitialState()
     calls = [*(state.initialization_actions or ()), *(criteria.env_assertions or ())]
@@ -263,22 +287,25 @@ def _check_solo(row: _TaskRow, criteria: _Criteria) -> None:
         raise Unusable("it continues a conversation with a user (message_history)")
     if not (row.ticket or "").strip():
         raise Unusable("it has no ticket, and needs a simulated user")
-    if of_user or (state.initialization_data and state.initialization_data.user_data):
+    has_data = bool(state.initialization_data and state.initialization_data.user_data)
+    if (of_user or has_data) and not domain.has_user_tools:
         raise Unusable(f"it needs a simulated user with tools and data of its own ({', '.join(of_user) or 'user_data'})")
     if not criteria.scored():
         raise Unusable("its criteria leave nothing to score without a judge")
 
 
-def _with_plan(task: Task, criteria: _Criteria, start: mock.Database) -> Task:
+def _with_plan(task: Task, criteria: _Criteria, start: Database) -> Task:
     """Return the task with its world, its plan and the state that the gold actions lead to. Raises Unusable."""
     actions = criteria.actions or []
     scored = criteria.scored()
     world = {
+        "domain": task.world["domain"],
         "db": start,
         "scored": scored,
         "actions": [action.model_dump(include={"action_id", "name", "arguments", "compare_args"}) for action in actions],
         "assertions": [
-            item.model_dump(include={"func_name", "arguments", "assert_value"}) for item in criteria.env_assertions or ()
+            item.model_dump(include={"env_type", "func_name", "arguments", "assert_value"})
+            for item in criteria.env_assertions or ()
         ],
     }
     task = replace(task, world=world)
@@ -325,16 +352,32 @@ def _rows(path: Path) -> Iterator[_TaskRow]:
         yield row
 
 
-def _check_domain(rows: Sequence[_TaskRow], path: Path) -> None:
+def _check_domain(rows: Sequence[_TaskRow], domain: Domain, path: Path) -> None:
     """Raise ValueError for tasks of another domain."""
-    tools = {action.name for row in rows for action in _criteria(row).actions or () if action.requestor == "assistant"}
-    checks = {call.func_name for row in rows for call in _criteria(row).env_assertions or () if call.env_type == "assistant"}
-    first = {call.func_name for row in rows for call in _first_calls(row) if call.env_type == "assistant"}
-    unknown = sorted((tools - set(mock.NAMES)) | (checks - mock.ASSERTIONS.keys()) | (first - {*mock.NAMES, *mock.ASSERTIONS}))
-    if unknown:
-        named = ", ".join(map(repr, unknown[:4])) + (", …" if len(unknown) > 4 else "")
-        known = ", ".join((*mock.NAMES, *mock.ASSERTIONS))
-        raise ValueError(f"{path}: names {named}, which the domain 'mock' lacks; only that domain's tools are here: {known}")
+    unknown = sorted({name for row in rows for name in _unknown(row, domain)})
+    if not unknown:
+        return
+    if not any((row.ticket or "").strip() for row in rows):
+        raise ValueError(
+            f"{path}: no task has a ticket, so that each needs a user who answers the agent, and such a user is missing here; "
+            f"domains that run without one: {', '.join(DOMAINS)}"
+        )
+    named = ", ".join(map(repr, unknown[:4])) + (", …" if len(unknown) > 4 else "")
+    known = ", ".join((*domain.sides, *(name for names in domain.assertions.values() for name in names)))
+    raise ValueError(f"{path}: names {named}, which the domain {domain.name!r} lacks; only that domain's tools are here: {known}")
+
+
+def _unknown(row: _TaskRow, domain: Domain) -> Iterator[str]:
+    """Find what a task calls and the domain does not have; a user's calls count where the domain's user has tools."""
+    sides: tuple[Side, ...] = ("assistant", "user") if domain.has_user_tools else ("assistant",)
+    actions = [action for action in _criteria(row).actions or () if action.requestor in sides]
+    yield from (action.name for action in actions if action.name not in domain.sides)
+    for side in sides:
+        checks, tools = domain.assertions[side], [name for name, whose in domain.sides.items() if whose == side]
+        calls = [call.func_name for call in _criteria(row).env_assertions or () if call.env_type == side]
+        yield from (name for name in calls if name not in checks)
+        first = [call.func_name for call in _first_calls(row) if call.env_type == side]
+        yield from (name for name in first if name not in {*tools, *checks, *domain.setup[side]})
 
 
 def _criteria(row: _TaskRow) -> _Criteria:
@@ -345,11 +388,18 @@ def _first_calls(row: _TaskRow) -> Sequence[_FunctionCall]:
     return (row.initial_state and row.initial_state.initialization_actions) or ()
 
 
-def _policy(folder: Path) -> str:
-    for name in ("policy_solo.md", "policy.md"):
-        if (folder / name).is_file():
-            return text_file(folder / name).strip()
-    raise ValueError(f"{folder}: the folder holds neither policy_solo.md nor policy.md")
+def _domain_of(folder: Path) -> Domain:
+    """Return the domain whose files a folder holds. Raises ValueError for a folder that lacks one."""
+    if not (folder / "tasks.json").is_file():
+        raise ValueError(f"{folder}: no folder that holds tasks.json; a domain's has tasks.json, a database and a policy")
+    if (folder / telecom.COMPANY).is_file():
+        needed = (telecom.PHONE, *(name for _, name in telecom.POLICIES))
+        if missing := [name for name in needed if not (folder / name).is_file()]:
+            raise ValueError(f"{folder}: no folder that holds {missing[0]}; telecom's has {', '.join(needed)}")
+        return telecom.DOMAIN
+    if not (folder / "db.json").is_file():
+        raise ValueError(f"{folder}: no folder that holds db.json (mock) or {telecom.COMPANY} (telecom)")
+    return mock.DOMAIN
 
 
 def _splits(folder: Path) -> Mapping[str, Sequence[str]]:
@@ -373,24 +423,22 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     tasks to take from the start; all where left out.
 
     Task ids are tau2's. Raises OSError where a file cannot be read, and ValueError that names file, task and field for one that is
-    none, for a folder that lacks a file, and for tasks of another domain than `mock`.
+    none, for a folder that lacks a file, and for tasks of another domain than `mock` and `telecom`.
     """
     if data is None:
-        raise ValueError("tau2: no data; give the folder of a domain (tasks.json, db.json, policy.md) with --data FOLDER")
+        raise ValueError("tau2: no data; give the folder of a domain, mock or telecom, with --data FOLDER")
     check_limit("tau2", limit)
     folder = Path(data)
-    for name in ("tasks.json", "db.json"):
-        if not (folder / name).is_file():
-            raise ValueError(f"{folder}: no folder that holds {name}; a domain's has tasks.json, db.json and policy.md")
+    domain = _domain_of(folder)
     rows = list(_rows(folder / "tasks.json"))
-    _check_domain(rows, folder / "tasks.json")
-    db = checked(mock.Tables, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()
+    _check_domain(rows, domain, folder / "tasks.json")
+    db = domain.load(folder)
     splits = _splits(folder)
     names = {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
-    policy = _policy(folder)
+    policy = domain.policy(folder)
     chosen = _chosen(rows, splits, split)
-    tasks = tuple(_task(row, db, policy, names.get(row.id, "")) for row in islice(chosen, limit))
+    tasks = tuple(_task(row, domain, db, policy, names.get(row.id, "")) for row in islice(chosen, limit))
     if not tasks:
         raise ValueError(f"{folder / 'tasks.json'}: no task" + ("" if split is None else f" of split {split!r}"))
     used = {call.tool for task in tasks if task.plan for call in task.plan.calls}
-    return Suite("tau2", VERSION, tasks, _open, distractors=frozenset(mock.NAMES) - used)
+    return Suite("tau2", VERSION, tasks, _open, distractors=frozenset(domain.sides) - used)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from ..importing.json_files import JsonRow
+from ..importing.json_files import JsonRow, checked, json_file, text_file
 from ..worlds import Toolset
+from .domain import Database, Domain, NotFound, RefusedCall, merged
 
 Status = Literal["pending", "completed"]
-Database = dict[str, Any]
-"""`{"tasks": {task id: task}, "users": {user id: user}}`, plain JSON."""
 
 
 class _Task(JsonRow):
@@ -29,20 +29,12 @@ class _User(JsonRow):
 
 
 class Tables(JsonRow):
-    """The shape of `db.json`."""
+    """The shape of `db.json`, tasks by their ids and users by theirs."""
 
     model_config = ConfigDict(extra="forbid")
 
     tasks: dict[str, _Task]
     users: dict[str, _User]
-
-
-class NotFound(ValueError):
-    """An id that the database does not have."""
-
-
-class BadStatus(ValueError):
-    """A status that a task cannot have."""
 
 
 def create_task(db: Database, user_id: str, title: str, description: str | None = None) -> dict[str, Any]:
@@ -81,7 +73,7 @@ def update_task_status(db: Database, task_id: str, status: Status) -> dict[str, 
     """
     task = _found(db, "tasks", task_id)
     if status not in ("pending", "completed"):
-        raise BadStatus(f"Status {status!r} is neither 'pending' nor 'completed'")
+        raise RefusedCall(f"Status {status!r} is neither 'pending' nor 'completed'")
     task["status"] = status
     return dict(task)
 
@@ -122,3 +114,39 @@ ASSERTIONS: Mapping[str, Callable[..., bool]] = {
     "assert_task_status": assert_task_status,
     "assert_number_of_tasks": assert_number_of_tasks,
 }
+
+
+def load(folder: Path) -> Database:
+    """Read the database. Raises ValueError and OSError."""
+    return checked(Tables, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()
+
+
+def policy(folder: Path) -> str:
+    """Read the policy. Raises ValueError and OSError."""
+    for name in ("policy_solo.md", "policy.md"):
+        if (folder / name).is_file():
+            return text_file(folder / name).strip()
+    raise ValueError(f"{folder}: the folder holds neither policy_solo.md nor policy.md")
+
+
+def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Database:
+    """Merge initial data into a copy of the database. Raises ValueError."""
+    return checked(Tables, merged(db, agent), "initialization_data").model_dump()
+
+
+def settle(db: Database) -> None:
+    """Do nothing: there is one side only."""
+
+
+DOMAIN = Domain(
+    name="mock",
+    tools=TOOLS,
+    sides=dict.fromkeys(NAMES, "assistant"),
+    reads=READS,
+    setup={"assistant": {}, "user": {}},
+    assertions={"assistant": ASSERTIONS, "user": {}},
+    load=load,
+    policy=policy,
+    merge=merge,
+    settle=settle,
+)

@@ -1,0 +1,92 @@
+"""tau2-bench's domain `telecom` in solo mode: one agent with the company's tools and the customer's phone in its hands.
+
+A folder holds `tasks.json`, `db.toml` (the company), `user_db.toml` (the phone), `main_policy_solo.md` and
+`tech_support_manual.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..importing.json_files import checked, text_file
+from ..worlds import Toolset
+from . import carrier, phone, phone_tools
+from .domain import Database, Domain, Side, merged
+
+COMPANY, PHONE = "db.toml", "user_db.toml"
+POLICIES = (("main_policy", "main_policy_solo.md"), ("tech_support_policy", "tech_support_manual.md"))
+"""The mark that a part of the policy stands in, as published, and its file."""
+
+
+def _toml(path: Path) -> Any:
+    """Read a TOML file as JSON, dates as text. Raises ValueError and OSError."""
+    try:
+        return json.loads(json.dumps(tomllib.loads(text_file(path)), default=str, allow_nan=False))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: not TOML: {error}") from None
+    except ValueError as error:
+        raise ValueError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
+
+
+def _database(company: Any, customer: Any, where: tuple[str, str]) -> Database:
+    tables = checked(carrier.CompanyTables, company, where[0]).model_dump()
+    return {"carrier": tables, **checked(phone.PhoneTables, customer, where[1]).model_dump()}
+
+
+def load(folder: Path) -> Database:
+    """Read the company and the phone. Raises ValueError and OSError."""
+    return _database(_toml(folder / COMPANY), _toml(folder / PHONE), (str(folder / COMPANY), str(folder / PHONE)))
+
+
+def policy(folder: Path) -> str:
+    """Read the policy with the manual. Raises ValueError and OSError."""
+    return "\n".join(f"<{mark}>\n{text_file(folder / name).strip()}\n</{mark}>" for mark, name in POLICIES)
+
+
+def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Database:
+    """Merge initial data into a copy of the database. Raises ValueError."""
+    customer = {name: db[name] for name in ("device", "surroundings")}
+    where = "initialization_data"
+    return _database(merged(db["carrier"], agent), merged(customer, user), (where, where))
+
+
+def settle(db: Database) -> None:
+    """Let the phone know what the company knows of its line, and the company what was paid. Raises NotFound."""
+    around = db["surroundings"]
+    if around["phone_number"] is None:
+        return
+    line = carrier.line_of_number(db, around["phone_number"])
+    limit = carrier.found(db, "plans", line["plan_id"])["data_limit_gb"] + line["data_refueling_gb"]
+    around["line_active"] = line["status"] == "Active"
+    around["roaming_allowed"] = line["roaming_enabled"]
+    around["mobile_data_usage_exceeded"] = line["data_used_gb"] >= limit
+    asked = around["payment_request"]
+    if asked is not None and asked["paid"]:
+        carrier.found(db, "bills", asked["bill_id"])["status"] = "Paid"
+        asked = around["payment_request"] = None
+    waiting = carrier.bills_awaiting(db, carrier.customer_of_number(db, around["phone_number"]))
+    if asked is None and waiting:
+        around["payment_request"] = {"bill_id": waiting[0]["bill_id"], "amount_due": waiting[0]["total_due"], "paid": False}
+
+
+_SIDES: Mapping[str, Side] = {
+    **{tool.__name__: "assistant" for tool in carrier.TOOLS},
+    **{tool.__name__: "user" for tool in (*phone_tools.CHECKS, *phone_tools.CHANGES)},
+}
+
+DOMAIN = Domain(
+    name="telecom",
+    tools=Toolset(*carrier.TOOLS, *phone_tools.CHECKS, *phone_tools.CHANGES),
+    sides=_SIDES,
+    reads=carrier.READS | {tool.__name__ for tool in phone_tools.CHECKS},
+    setup={"assistant": carrier.SETUP, "user": phone_tools.SETUP},
+    assertions={"assistant": carrier.ASSERTIONS, "user": phone_tools.ASSERTIONS},
+    load=load,
+    policy=policy,
+    merge=merge,
+    settle=settle,
+)

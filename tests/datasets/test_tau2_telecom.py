@@ -1,0 +1,319 @@
+"""tau2's domain telecom: a company and a phone that agree after each call, faults with their cures, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.checks.suite import task_problems
+from loopbench.datasets import tau2
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.tau2 import phone, telecom
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import scores_of
+from loopbench.protocol import Observation, Toolbox, ToolCall, run_sync
+
+COMPANY = """
+[[plans]]
+plan_id = "P1"
+name = "Small"
+data_limit_gb = 4.0
+price_per_month = 30.0
+data_refueling_price_per_gb = 2.5
+
+[[devices]]
+device_id = "D1"
+model = "Brick"
+activation_date = 2025-01-02
+
+[[lines]]
+line_id = "L1"
+phone_number = "555-1"
+status = "Active"
+plan_id = "P1"
+device_id = "D1"
+data_used_gb = 1.0
+roaming_enabled = false
+
+[[bills]]
+bill_id = "B1"
+customer_id = "C1"
+issue_date = "2025-01-01"
+total_due = 30.0
+status = "Paid"
+
+[[customers]]
+customer_id = "C1"
+full_name = "Ida Rhodes"
+date_of_birth = "1900-05-15"
+phone_number = "555-0"
+line_ids = ["L1"]
+bill_ids = ["B1"]
+"""
+PHONE = """
+[device.app_statuses.messaging]
+app_name = "messaging"
+
+[device.app_statuses.messaging.permissions]
+sms = true
+storage = true
+"""
+LINE = {"customer_id": "C1", "line_id": "L1"}
+MESSAGING = {"app_name": "messaging", "permission": "sms"}
+Call = tuple[str, Mapping[str, Any]]
+
+
+def call(name: str, /, side: str = "user", **arguments: Any) -> dict[str, Any]:
+    return {"env_type": side, "func_name": name, "arguments": arguments}
+
+
+ME = call("set_user_info", name="Ida Rhodes", phone_number="555-1")
+ABROAD = call("set_user_location", abroad=True)
+FAST = call("assert_internet_speed", expected_speed=200, expected_desc="excellent")
+ONLINE = call("assert_mobile_data_status", expected_status=True)
+SERVED = call("assert_service_status", expected_status="connected")
+PICTURES = call("assert_can_send_mms", expected_status=True)
+PAID = call("assert_no_overdue_bill", "assistant", overdue_bill_id="B9")
+OVERDUE = call("suspend_line_for_overdue_bill", "assistant", **LINE, new_bill_id="B9", contract_ended=False)
+
+
+def row(starts: Any, actions: Any, asserted: Any, **changed: Any) -> dict[str, Any]:
+    named = [
+        {"action_id": f"a{number}", "requestor": telecom.DOMAIN.sides.get(name, "user"), "name": name, "arguments": arguments}
+        for number, (name, arguments) in enumerate(actions)
+    ]
+    judged = {"actions": named, "env_assertions": asserted, "reward_basis": ["ENV_ASSERTION"]}
+    begun = {"initialization_actions": [ME, *starts]}
+    return {"id": "t", "ticket": "It is broken.", "initial_state": begun, "evaluation_criteria": judged, **changed}
+
+
+def write(folder: Path, *rows: Any, **files: str | None) -> Path:
+    contents = {"tasks.json": json.dumps(rows), "db.toml": COMPANY, "user_db.toml": PHONE}
+    contents |= {"main_policy_solo.md": "Be kind.\n", "tech_support_manual.md": "# Phones\n"}
+    for name, content in {**contents, **{name.replace("__", "."): text for name, text in files.items()}}.items():
+        (folder / name).unlink(missing_ok=True)
+        if content is not None:
+            (folder / name).write_text(content, encoding="utf-8")
+    return folder
+
+
+def only(folder: Path, given: Any) -> tuple[Suite, Task]:
+    suite = tau2.load(data=write(folder, given))
+    return suite, suite.tasks[0]
+
+
+def make(environment: Any, *calls: Call) -> tuple[Observation, ...]:
+    return tuple(run_sync(Toolbox(environment.tools).call(ToolCall(*one))) for one in calls)
+
+
+def accuracy(suite: Suite, task: Task, *calls: Call) -> float:
+    environment = suite.open(task)
+    make(environment, *calls)
+    return scores_of(Judgement(task, "Done.", "finished", environment.state()))["accuracy"]
+
+
+# --- faults and their cures ---
+
+REBOOT: Call = ("reboot_device", {})
+RESET: list[Call] = [("reset_apn_settings", {}), REBOOT]
+FAULTS: Mapping[str, tuple[list[Any], list[Call], list[Any]]] = {
+    "roaming off on the phone": (
+        [ABROAD, call("enable_roaming", "assistant", **LINE), call("turn_roaming_off")], [("toggle_roaming", {})], [FAST],
+    ),
+    "roaming off everywhere": (
+        [ABROAD, call("turn_roaming_off")], [("enable_roaming", LINE), ("toggle_roaming", {})], [ONLINE, FAST],
+    ),
+    "data off": ([call("turn_data_off")], [("toggle_data", {})], [ONLINE]),
+    "data saved": ([call("turn_data_saver_mode_on")], [("toggle_data_saver_mode", {})], [FAST]),
+    "slow network": (
+        [call("set_network_mode_preference", mode="2g_only")], [("set_network_mode_preference", {"mode": "4g_5g_preferred"})],
+        [FAST, PICTURES],
+    ),
+    "slow VPN": ([call("break_vpn")], [("disconnect_vpn", {})], [FAST]),
+    "data used up": (
+        [call("set_data_usage", "assistant", **LINE, data_used_gb=4.5)], [("refuel_data", {**LINE, "gb_amount": 2})],
+        [FAST, call("assert_data_refueling_amount", "assistant", **LINE, expected_amount=2.0)],
+    ),
+    "airplane mode": ([call("turn_airplane_mode_on")], [("toggle_airplane_mode", {})], [SERVED]),
+    "no SIM card": ([call("unseat_sim_card")], [("reseat_sim_card", {})], [SERVED]),
+    "no access point": ([call("break_apn_settings")], RESET, [SERVED]),
+    "no address for pictures": ([call("break_apn_mms_setting")], RESET, [PICTURES]),
+    "pictures over Wi-Fi": (
+        [call("set_wifi_calling", enabled=True, mms_over_wifi=True)], [("toggle_wifi_calling", {})], [PICTURES],
+    ),
+    "no permission": ([call("remove_app_permission", **MESSAGING)], [("grant_app_permission", MESSAGING)], [PICTURES]),
+    "bill unpaid": (
+        [OVERDUE, call("simulate_network_search")],
+        [("send_payment_request", {"customer_id": "C1", "bill_id": "B9"}), ("make_payment", {}), ("resume_line", LINE), REBOOT],
+        [SERVED, PAID],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_cured_by_all_of_its_actions_and_by_no_fewer(tmp_path: Path, name: str) -> None:
+    starts, actions, asserted = FAULTS[name]
+    suite, task = only(tmp_path, row(starts, actions, asserted))
+    assert (task.quarantined, task.no_plan) == ("", "")
+    assert task_problems(suite) == []
+    assert accuracy(suite, task, *actions) == 1.0
+    for left_out in range(len(actions)):
+        assert accuracy(suite, task, *actions[:left_out], *actions[left_out + 1 :]) == 0.0
+
+
+@given(st.permutations(list(FAULTS)).map(lambda names: names[:4]))
+@settings(max_examples=30, deadline=None)
+def test_faults_together_are_cured_by_their_actions_together(tmp_path_factory: Any, names: list[str]) -> None:
+    starts = [start for name in names for start in FAULTS[name][0]]
+    actions = [action for name in names for action in FAULTS[name][1]]
+    once = [action for at, action in enumerate(actions) if action not in actions[:at]]
+    cures = [action for action in once if action != REBOOT] + [REBOOT]  # each setting is turned over once, the phone started last
+    asserted = [item for name in names for item in FAULTS[name][2]]
+    suite, task = only(tmp_path_factory.getbasetemp(), row(starts, cures, asserted))
+    assert task.quarantined == ""
+    assert accuracy(suite, task, *cures) == 1.0
+
+
+# --- the tools ---
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, Task]:
+    return only(tmp_path_factory.mktemp("telecom"), row([OVERDUE, ABROAD, call("break_vpn")], REBOOTED, [PAID]))
+
+
+REBOOTED: list[Call] = [("send_payment_request", {"customer_id": "C1", "bill_id": "B9"}), ("make_payment", {})]
+TOGGLES = ("toggle_airplane_mode", "toggle_data", "toggle_roaming", "toggle_data_saver_mode", "toggle_wifi_calling", "toggle_wifi")
+ARGUMENTS: Mapping[str, Any] = {
+    "phone_number": st.sampled_from(["555-0", "555-1", "555-2"]),
+    "customer_id": st.sampled_from(["C1", "C2"]),
+    "line_id": st.sampled_from(["L1", "L2"]),
+    "bill_id": st.sampled_from(["B1", "B9", "B0"]),
+    "id": st.sampled_from(["C1", "L1", "P1", "D1", "B9", "X", ""]),
+    "mode": st.sampled_from(["4g_5g_preferred", "4g_only", "3g_only", "2g_only", "6g"]),
+    "gb_amount": st.sampled_from([-1, 0, 0.5, 3]),
+    "app_name": st.sampled_from(["messaging", "chess"]),
+    "permission": st.sampled_from(["sms", "STORAGE", "soul"]),
+    "apn_settings": st.sampled_from([{}, {"apn_name": "broken"}, {"mmsc_url": None}, {"speed": 1}]),
+    "limit": st.integers(0, 3),
+}
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_sees_it(broken: Any, data: Any) -> None:
+    suite, task = broken
+    one, other, untouched = (suite.open(task) for _ in range(3))
+    for _ in range(data.draw(st.integers(1, 8))):
+        tool = data.draw(st.sampled_from(one.tools))
+        needed = tool.parameters.get("properties", {})
+        made = (tool.name, {name: data.draw(ARGUMENTS.get(name, st.just("Ida Rhodes"))) for name in needed})
+        (seen,), (again,) = make(one, made), make(other, made)
+        assert (seen.ok, seen.data) == (again.ok, again.data)
+        db = one.db
+        assert db["surroundings"]["line_active"] == (db["carrier"]["lines"][0]["status"] == "Active")
+        assert db["surroundings"]["roaming_allowed"] == db["carrier"]["lines"][0]["roaming_enabled"]
+        waiting = [bill["bill_id"] for bill in db["carrier"]["bills"] if bill["status"] == "Awaiting Payment"]
+        asked = db["surroundings"]["payment_request"]
+        assert waiting == ([] if asked is None else [asked["bill_id"]])
+        if made[0] in telecom.DOMAIN.reads:
+            assert make(one, made)[0].data == seen.data
+    assert one.db == other.db == json.loads(json.dumps(one.db))
+    assert untouched.db == task.world["db"]
+
+
+@pytest.mark.parametrize("name", TOGGLES)
+def test_what_is_turned_over_twice_is_as_it_was(broken: Any, name: str) -> None:
+    environment = broken[0].open(broken[1])
+    make(environment, ("disconnect_vpn", {}), REBOOT)  # airplane mode would cut it
+    before = json.dumps(environment.db)
+    (first, second) = make(environment, (name, {}), (name, {}))
+    assert first.ok
+    assert second.ok
+    assert first.data != second.data
+    assert json.dumps(environment.db) == before
+
+
+def test_the_agent_has_the_tools_of_both_sides(broken: Any) -> None:
+    tools = broken[0].open(broken[1]).tools
+    assert [tool.name for tool in tools] == list(telecom.DOMAIN.sides)
+    assert list(telecom.DOMAIN.sides.values()) == ["assistant"] * 13 + ["user"] * 30
+    assert all(tool.description for tool in tools)
+    assert (
+        broken[1].query.context
+        == "<main_policy>\nBe kind.\n</main_policy>\n<tech_support_policy>\n# Phones\n</tech_support_policy>"
+    )
+
+
+def test_a_speed_is_the_middle_of_its_network_times_what_is_left(broken: Any) -> None:
+    db = broken[0].open(broken[1]).db
+    db["device"].update(vpn_connected=False, data_saver_mode=False, data_enabled=True)
+    db["surroundings"].update(is_abroad=False, line_active=True, mobile_data_usage_exceeded=False)
+    for mode, word in (("4g_5g_preferred", "excellent"), ("4g_only", "good"), ("3g_only", "poor"), ("2g_only", "very poor")):
+        db["device"]["network_mode_preference"] = mode
+        phone.search_network(db)
+        network = db["device"]["network_technology_connected"]
+        low, high = phone.SPEEDS[network]
+        factor = phone.SIGNAL_FACTORS[phone.SIGNALS[network]]
+        assert phone.speed(db) == (round((low + high) / 2 * factor, 2), word)
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (row([call("lock_sim_card", wrong=1)], [], [SERVED]), "initialization_actions: lock_sim_card(wrong=1): wrong arguments"),
+        (row([call("remove_app_permission", app_name="chess", permission="sms")], [], [SERVED]), "initialization_actions: remove_"),
+        (row([call("unseat_sim_card")], [REBOOT], [SERVED]), "its own actions do not lead to assert_service_status("),
+        (row([], [REBOOT], [SERVED], ticket=None), "it has no ticket, and needs a simulated user"),
+        (
+            row([call("set_user_info", name="x", phone_number="555-9")], [REBOOT], [SERVED]),
+            "initialization_actions: set_user_info(",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given: Any, reason: str) -> None:
+    _, task = only(tmp_path, given)
+    assert task.quarantined.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"db__toml": "plans = ["}, "db.toml: not TOML"),
+        ({"db__toml": "flights = 1" + COMPANY}, "db.toml: field 'flights': Extra inputs are not permitted"),
+        ({"user_db__toml": "[device]\nwings = 2"}, "user_db.toml: field 'device.wings': Extra inputs are not permitted"),
+        ({"user_db__toml": None}, "no folder that holds user_db.toml; telecom's has user_db.toml, main_policy_solo.md, tech_"),
+        ({"tech_support_manual__md": None}, "no folder that holds tech_support_manual.md"),
+        ({"db__toml": None}, "no folder that holds db.json (mock) or db.toml (telecom)"),
+    ],
+)
+def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        tau2.load(data=write(tmp_path, row([], [REBOOT], [SERVED]), **files))
+    assert str(caught.value).startswith(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_tool_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"names 'dance', 'sing', which the domain 'telecom' lacks"):
+        only(tmp_path, row([call("sing")], [("dance", {})], [SERVED]))
+
+
+def test_a_domain_without_tickets_says_that_a_user_who_answers_is_missing(tmp_path: Path) -> None:
+    action = {"action_id": "a", "name": "cancel_order", "arguments": {}}
+    rows = [{"id": "1", "evaluation_criteria": {"actions": [action]}}]
+    (tmp_path / "tasks.json").write_text(json.dumps(rows))
+    (tmp_path / "db.json").write_text("{}")
+    with pytest.raises(ValueError, match="each needs a user who answers the agent, and such a user is missing here") as caught:
+        tau2.load(data=tmp_path)
+    assert str(caught.value).endswith("domains that run without one: mock, telecom")
