@@ -7,13 +7,11 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
+from importlib import import_module
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from loopbench.protocol.names import nearest
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 Design = TypeVar("Design", bound=type)
 
@@ -43,7 +41,7 @@ def _check_all(design: type, given: Mapping[str, Any]) -> None:
     hints = _options(design)
     doubtful = {name: value for name, value in given.items() if name in hints and not _has_plain_type(value, hints[name])}
     if doubtful:
-        _check_closely(design, doubtful)
+        import_module("loopbench.loops.option_types").check_types(design, hints, doubtful)
 
 
 def _has_plain_type(value: Any, hint: Any) -> bool:
@@ -55,35 +53,8 @@ def _has_plain_type(value: Any, hint: Any) -> bool:
     return type(value) is hint
 
 
-def _check_closely(design: type, given: Mapping[str, Any]) -> None:
-    from pydantic import ValidationError
-
-    adapters = _adapters(design)
-    for name, value in given.items():
-        try:
-            if name in adapters:
-                adapters[name].validate_python(value, strict=True)
-        except ValidationError as error:
-            said = error.errors(include_url=False)[0]["msg"]
-            raise ValueError(f"{design.__name__}: {name}: {said}, got {value!r}") from None
-
-
 @cache
 def _options(design: type) -> Mapping[str, Any]:
     """Return the types of the options, without those that hold a loop or a function."""
     hints = get_type_hints(design)
     return {item.name: hints[item.name] for item in fields(design) if item.metadata.get("option") is not False}
-
-
-@cache
-def _adapters(design: type) -> Mapping[str, TypeAdapter[Any]]:
-    """Return what checks each option whose type says what fits: not those that hold a loop or a function."""
-    from pydantic import PydanticUserError, TypeAdapter
-
-    found = {}
-    for name, hint in _options(design).items():
-        try:
-            found[name] = TypeAdapter(hint)
-        except PydanticUserError:
-            continue
-    return found
