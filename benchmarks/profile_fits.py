@@ -26,13 +26,13 @@ import numpy as np
 from scipy import stats
 
 from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
 from loopbench.experiments.fit_profile.toml import to_toml
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import read_manifest
 from loopbench.runs.store.records import each_record
 
 PAGE = Path(__file__).parents[1] / "docs" / "tunnel.md"
@@ -101,7 +101,7 @@ def ran(profile: str, tasks: int, seed: int, runs: Path, repeats: int = 2) -> Pa
 
 def scores(folder: Path) -> np.ndarray:
     """Return the mean score of each design on each task, (designs, tasks), in the order of LOOPS."""
-    arms = {arm.info.arm: arm.info.loop for arm in results(folder).comparison.arms}
+    arms = {arm.arm: arm.loop for arm in read_manifest(folder).arms}
     found: dict[str, dict[str, list[float]]] = {loop: defaultdict(list) for loop in LOOPS}
     for record in each_record(folder):
         found[arms[record.arm]][record.task].append(record.accuracy)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import planned_answer, replay
 from loopbench.models.faults import NOT_DETERMINED
-from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
+from loopbench.models.metering import MeteredExchange, Meter, MeteredModel, MeteredToolbox
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.models.prompt_view import PromptView, read
@@ -81,8 +81,8 @@ class Ear:
         self.tool_calls: list[Any] = []
         """(call, observation, fault)"""
 
-    def exchange(self, request: Any, reply: Any, error: Any, seconds: float, fault: Any, illegible: Any = ()) -> None:
-        self.exchanges.append((request, reply, error, fault))
+    def exchange(self, exchange: MeteredExchange) -> None:
+        self.exchanges.append((exchange.request, exchange.reply, exchange.error, exchange.fault))
 
     def tool_call(self, call: Any, seen: Any, fault: Any) -> None:
         self.tool_calls.append((call, seen, fault))

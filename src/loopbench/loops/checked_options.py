@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
-
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from importlib import import_module
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from loopbench.protocol.names import nearest
 
@@ -25,7 +25,7 @@ def checked_options(design: Design) -> Design:
     def checked(self: Any, *args: Any, **options: Any) -> None:
         for name in options:
             if name not in signature.parameters:
-                raise ValueError(f"{design.__name__}: unknown option {name!r}; {nearest(name, [*_adapters(design)])}")
+                raise ValueError(f"{design.__name__}: unknown option {name!r}; {nearest(name, [*_options(design)])}")
         try:
             made(self, *args, **options)  # the loop's own checks come first: they say more
         except TypeError:  # a check that compares values of other types
@@ -38,26 +38,23 @@ def checked_options(design: Design) -> Design:
 
 
 def _check_all(design: type, given: Mapping[str, Any]) -> None:
-    adapters = _adapters(design)
-    for name, value in given.items():
-        try:
-            if name in adapters:
-                adapters[name].validate_python(value, strict=True)
-        except ValidationError as error:
-            said = error.errors(include_url=False)[0]["msg"]
-            raise ValueError(f"{design.__name__}: {name}: {said}, got {value!r}") from None
+    hints = _options(design)
+    doubtful = {name: value for name, value in given.items() if name in hints and not _has_plain_type(value, hints[name])}
+    if doubtful:
+        import_module("loopbench.loops.option_types").check_types(design, hints, doubtful)
+
+
+def _has_plain_type(value: Any, hint: Any) -> bool:
+    """Whether a value plainly fits its type: to tell so takes no library, which a loop by itself does without."""
+    if get_origin(hint) is Literal:
+        return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
+    if get_origin(hint) in (Union, UnionType):
+        return any(_has_plain_type(value, one) for one in get_args(hint))
+    return type(value) is hint
 
 
 @cache
-def _adapters(design: type) -> Mapping[str, TypeAdapter[Any]]:
-    """Return what checks each option whose type says what fits: not those that hold a loop or a function."""
+def _options(design: type) -> Mapping[str, Any]:
+    """Return the types of the options, without those that hold a loop or a function."""
     hints = get_type_hints(design)
-    found = {}
-    for item in fields(design):
-        if item.metadata.get("option") is False:
-            continue
-        try:
-            found[item.name] = TypeAdapter(hints[item.name])
-        except PydanticUserError:
-            continue
-    return found
+    return {item.name: hints[item.name] for item in fields(design) if item.metadata.get("option") is not False}

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from loopbench.protocol import (
     BudgetExceeded,
@@ -115,22 +115,24 @@ Admit = Callable[[], Awaitable[None]]
 """Awaited before each request and each call: a trial that has ended lets nothing through."""
 
 
+class MeteredExchange(NamedTuple):
+    """One request to a model and what came of it; exactly one of `reply` and `error` is given."""
+
+    request: Request
+    reply: Reply | None
+    error: ModelError | None
+    seconds: float
+    fault: str | None = None
+    """Kind of the fault that the reply suffered, if any."""
+    illegible: tuple[str, ...] = ()
+    """Receipts, CALL.CONTENT, that the request showed a scripted model without the values that its plan uses."""
+
+
 class Listener(Protocol):
     """Told of every exchange with the model and every call of a tool."""
 
-    def exchange(
-        self,
-        request: Request,
-        reply: Reply | None,
-        error: ModelError | None,
-        seconds: float,
-        fault: str | None,
-        illegible: tuple[str, ...] = (),
-    ) -> None:
-        """One request and what came of it; exactly one of `reply` and `error` is given.
-
-        `illegible`: receipts, CALL.CONTENT, that the request showed a scripted model without the values that its plan uses.
-        """
+    def exchange(self, exchange: MeteredExchange) -> None:
+        """One request and what came of it."""
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         """One call of a tool as the loop saw it."""
@@ -206,11 +208,10 @@ class MeteredModel(WrappedModel):
         if reply is not None and reply.usage is None:
             reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
         self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
-        fault: str | None = None
-        illegible: tuple[str, ...] = ()
+        exchange = MeteredExchange(request, reply, error, time.perf_counter() - started)
         if self.tunnel is not None:
-            fault, illegible = self.tunnel.struck(request), self.tunnel.illegible(request)
-        self.listener.exchange(request, reply, error, time.perf_counter() - started, fault, illegible)
+            exchange = exchange._replace(fault=self.tunnel.struck(request), illegible=self.tunnel.illegible(request))
+        self.listener.exchange(exchange)
         return reply
 
 

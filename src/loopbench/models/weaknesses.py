@@ -16,7 +16,6 @@ from typing import Any
 
 from loopbench.protocol import Act, Answer, Message, Move, Plan, PlannedCall, Ref, Request, Role, ToolSpec, refs, render_value
 from loopbench.protocol.program import EXAMPLES
-from loopbench.protocol.receipts import sightings
 
 from .demonstrations import DemonstrationContent, is_plain_number, numbers_of, read_demonstrations, rounded, texts_of
 from .draws import unit
@@ -321,8 +320,7 @@ class PlanWithSlips:
 
     def _done(self, concerned: Collection[str], text: str, oracle: Mapping[str, Truth], ledger: Ledger) -> frozenset[str]:
         """Return those of some calls whose right form a text shows the result of: its receipt, and what is used of it."""
-        seen = sightings(text)
-        right = {name: oracle[name].call for name in concerned if name in oracle and oracle[name].call in seen}
+        right = {name: oracle[name].call for name in concerned if name in oracle and oracle[name].call in text}
         if not right:
             return frozenset()
         known = read(self.plan, oracle, ledger, text).known

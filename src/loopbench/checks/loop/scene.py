@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import replay
-from loopbench.models.metering import MeteredToolbox
+from loopbench.models.metering import MeteredExchange, MeteredToolbox
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import load_profile
 from loopbench.models.receipts import Truth, call_digest, content_digest
@@ -258,15 +258,7 @@ class LoggingModel(WrappedModel):
 class _SilentListener:
     """A listener that does nothing."""
 
-    def exchange(
-        self,
-        request: Request,
-        reply: Reply | None,
-        error: ModelError | None,
-        seconds: float,
-        fault: str | None,
-        illegible: tuple[str, ...] = (),
-    ) -> None:
+    def exchange(self, exchange: MeteredExchange) -> None:
         return None
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:

@@ -31,7 +31,7 @@ def one_evening(draw: Draw) -> Draft:
     script = EventScript()
     what = f"the {programme.category} event that is wanted"
     found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
-    code = script.book(what, script.hold(what, found, date, seats), programme.customer)
+    code = script.hold_and_book(what, found, date, seats, programme.customer)
     made = ticket(event, date, seats, programme.customer)
     wish = draw.pick(
         f"On {date} the {programme.category} event at the {event.venue} is wanted, for {AMOUNTS[seats]} people.",
@@ -54,8 +54,7 @@ def cheapest(draw: Draw) -> Draft:
     found = script.search_all(programme)
     prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(programme.main, found, strict=True)]
     what = f"the cheapest of the {programme.category} events"
-    held = script.hold(what, found[programme.main.index(best)], date, seats, after=prices)
-    code = script.book(what, held, name)
+    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=prices)
     made = ticket(best, date, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} friends want to see any {programme.category} event on {date}, whichever costs "
@@ -88,7 +87,7 @@ def longest_within_budget(draw: Draw) -> Draft:
     for event, ref in zip(programme.main, found, strict=True):
         facts += [script.details(event, ref), script.quote(event.title, ref, date, seats)]
     what = "the longest event within the budget"
-    code = script.book(what, script.hold(what, found[programme.main.index(best)], date, seats, after=facts), name)
+    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=facts)
     made = ticket(best, date, seats, name)
     wish = draw.pick(
         f"There are ${budget} for {AMOUNTS[seats]} seats at a {programme.category} event on {date}, and it should last "
@@ -117,7 +116,7 @@ def suitable_for_a_child(draw: Draw) -> Draft:
     found = script.search_all(programme)
     facts = [script.details(event, ref) for event, ref in zip(programme.main, found, strict=True)]
     what = "the event that suits the child"
-    code = script.book(what, script.hold(what, found[programme.main.index(best)], date, seats, after=facts), name)
+    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=facts)
     made = ticket(best, date, seats, name)
     wish = draw.pick(
         f"A {programme.category} event in {best.language} is looked for on {date}, {AMOUNTS[seats]} seats; the youngest "
@@ -142,8 +141,7 @@ def two_parties(draw: Draw) -> Draft:
     rows = []
     searches = [script.search_words(event.title) for event, _ in wanted]
     for (event, date), name, seats, found in zip(wanted, names, counts, searches, strict=True):
-        held = script.hold(event.title, part(found, "events", 0, "event_id"), date, seats)
-        codes.append(script.book(event.title, held, name))
+        codes.append(script.hold_and_book(event.title, part(found, "events", 0, "event_id"), date, seats, name))
         rows.append(ticket(event, date, seats, name))
     lines = [
         draw.pick(

@@ -39,8 +39,7 @@ def second_date(draw: Draw) -> Draft:
     failed: list[Ref] = []
     for date in order[:refused]:
         failed.append(script.hold_refused(event.title, found, date, seats, after=failed[-1:]))
-    held = script.hold(event.title, found, order[refused], seats, after=failed[-1:])
-    code = script.book(event.title, held, name)
+    code = script.hold_and_book(event.title, found, order[refused], seats, name, after=failed[-1:])
     made = ticket(event, order[refused], seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people want to see {event.title} ({programme.category}), together: best on "
@@ -73,7 +72,7 @@ def another_event(draw: Draw) -> Draft:
     pairs = zip(others, found[1:], strict=True)
     prices = [script.quote(event.title, ref, first, seats, after=[late]) for event, ref in pairs]
     what = "the cheaper of the others"
-    code = script.book(what, script.hold(what, found[programme.main.index(best)], first, seats, after=prices), name)
+    code = script.hold_and_book(what, found[programme.main.index(best)], first, seats, name, after=prices)
     made = ticket(best, first, seats, name)
     wish = draw.pick(
         f"{favourite.title} is the dream of a party of {AMOUNTS[seats]}, on {first} or, failing that, on {second}. If both "
@@ -100,8 +99,7 @@ def other_date(draw: Draw) -> Draft:
     seen = script.bookings(name, len(mine))
     found = seen[mine.index(old)]
     script.cancel(f"the old booking for {event.title}", found, after=seen)
-    held = script.hold(event.title, part(found, "event_id"), new, part(found, "seats"), after=seen)
-    code = script.book(event.title, held, name)
+    code = script.hold_and_book(event.title, part(found, "event_id"), new, part(found, "seats"), name, after=seen)
     made = ticket(event, new, old.seats, name)
     wish = draw.pick(
         f"The booking for {event.title} is to be moved to {new}, for as many people: cancel the old one and make a new one.",
@@ -154,8 +152,7 @@ def freed_seats(draw: Draw) -> Draft:
     script = EventScript()
     seen = script.bookings(giver, 2)
     gone = script.cancel(f"the booking of {giver} for {event.title}", seen[1], after=seen)
-    held = script.hold(f"{taker} at {event.title}", part(seen[1], "event_id"), date, seats, after=[gone])
-    code = script.book(f"{taker} at {event.title}", held, taker)
+    code = script.hold_and_book(f"{taker} at {event.title}", part(seen[1], "event_id"), date, seats, taker, after=[gone])
     made = ticket(event, date, seats, taker)
     wish = draw.pick(
         f"{giver} cannot come to {event.title} on {date} and cancels. {taker} takes {AMOUNTS[seats]} of the seats that "

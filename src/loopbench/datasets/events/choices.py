@@ -32,7 +32,7 @@ def earliest_with_room(draw: Draw) -> Draft:
     script = EventScript()
     found = part(script.search_words(event.title), "events", 0, "event_id")
     seen = [script.seats_left(event, found, date) for date in programme.dates[: full + 1]]
-    code = script.book(event.title, script.hold(event.title, found, best, seats, after=seen), name)
+    code = script.hold_and_book(event.title, found, best, seats, name, after=seen)
     made = ticket(event, best, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} seats for {event.title} are wanted on the earliest date that has room for all of them; "
@@ -53,7 +53,7 @@ def booked_on_the_cheapest_date(draw: Draw) -> Draft:
     script = EventScript()
     found = part(script.search_words(event.title), "events", 0, "event_id")
     prices = [script.quote(event.title, found, date, seats) for date in programme.dates]
-    code = script.book(event.title, script.hold(event.title, found, best, seats, after=prices), name)
+    code = script.hold_and_book(event.title, found, best, seats, name, after=prices)
     made = ticket(event, best, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people are free on all of {', '.join(programme.dates)} and would see {event.title} on "
@@ -76,7 +76,7 @@ def split_party(draw: Draw) -> Draft:
     codes = []
     for date, seats in zip(dates, counts, strict=True):
         what = f"the {AMOUNTS[seats]} who go to {event.title}"
-        codes.append(script.book(what, script.hold(what, found, date, seats), name))
+        codes.append(script.hold_and_book(what, found, date, seats, name))
     rows = [ticket(event, date, seats, name) for date, seats in zip(dates, counts, strict=True)]
     wish = draw.pick(
         f"Not everybody can come to {event.title} on the same evening: {AMOUNTS[counts[0]]} come on {dates[0]} and "
@@ -100,7 +100,7 @@ def two_events(draw: Draw) -> Draft:
     codes = []
     for event, date in wanted:
         found = part(page, "events", programme.main.index(event), "event_id")
-        codes.append(script.book(event.title, script.hold(event.title, found, date, seats), name))
+        codes.append(script.hold_and_book(event.title, found, date, seats, name))
     rows = [ticket(event, date, seats, name) for event, date in wanted]
     (first, early), (second, late) = wanted
     wish = draw.pick(
@@ -121,7 +121,7 @@ def in_a_district(draw: Draw) -> Draft:
     script = EventScript()
     found = part(script.search_district(district, programme.category), "events", 0, "event_id")
     what = f"the {programme.category} event of the district"
-    code = script.book(what, script.hold(what, found, date, seats), name)
+    code = script.hold_and_book(what, found, date, seats, name)
     made = ticket(event, date, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people who do not want to leave {district} would like to see the {programme.category} "
@@ -141,7 +141,7 @@ def best_terms(draw: Draw) -> Draft:
     found = script.search_all(programme)
     facts = [script.details(event, ref) for event, ref in zip(programme.main, found, strict=True)]
     what = "the event with the best terms"
-    code = script.book(what, script.hold(what, found[programme.main.index(best)], date, seats, after=facts), name)
+    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=facts)
     made = ticket(best, date, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people may fall ill before {date}: book the {programme.category} event that pays back the "
@@ -165,7 +165,7 @@ def shortest_with_room(draw: Draw) -> Draft:
     for event, ref in zip(programme.main, found, strict=True):
         facts += [script.details(event, ref), script.seats_left(event, ref, date)]
     what = "the shortest event with room"
-    code = script.book(what, script.hold(what, found[programme.main.index(best)], date, seats, after=facts), name)
+    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=facts)
     made = ticket(best, date, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people, some of them tired, look for the shortest {programme.category} event on {date} "
@@ -190,7 +190,7 @@ def largest_discount(draw: Draw) -> Draft:
     found = script.search_all(programme)
     prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(programme.main, found, strict=True)]
     what = "the event with the largest discount"
-    code = script.book(what, script.hold(what, found[programme.main.index(best)], date, seats, after=prices), name)
+    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=prices)
     made = ticket(best, date, seats, name)
     wish = draw.pick(
         f"A club of {AMOUNTS[seats]} insists on the {programme.category} event that gives a group of its size the largest "
@@ -213,7 +213,7 @@ def cheaper_of_two(draw: Draw) -> Draft:
     found = [part(script.search_words(event.title), "events", 0, "event_id") for event in both]
     prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(both, found, strict=True)]
     what = "the cheaper of the two"
-    code = script.book(what, script.hold(what, found[both.index(best)], date, seats, after=prices), name)
+    code = script.hold_and_book(what, found[both.index(best)], date, seats, name, after=prices)
     made = ticket(best, date, seats, name)
     wish = draw.pick(
         f"{both[0].title} or {both[1].title}, on {date}: {AMOUNTS[seats]} people cannot agree, so let the lower price decide.",
@@ -235,7 +235,7 @@ def second_choice(draw: Draw) -> Draft:
     script = EventScript()
     found = [part(script.search_words(event.title), "events", 0, "event_id") for event in (first, second)]
     refused = script.hold_refused(first.title, found[0], date, seats)
-    code = script.book(second.title, script.hold(second.title, found[1], date, seats, after=[refused]), name)
+    code = script.hold_and_book(second.title, found[1], date, seats, name, after=[refused])
     made = ticket(second, date, seats, name)
     wish = draw.pick(
         f"On {date}, {AMOUNTS[seats]} people would most like to see {first.title}; if there are not enough seats, {second.title} "
@@ -257,7 +257,7 @@ def smaller_party(draw: Draw) -> Draft:
     found = part(script.search_words(event.title), "events", 0, "event_id")
     refused = script.hold_refused(f"all at {event.title}", found, date, seats)
     what = f"fewer people at {event.title}"
-    code = script.book(what, script.hold(what, found, date, fewer, after=[refused]), name)
+    code = script.hold_and_book(what, found, date, fewer, name, after=[refused])
     made = ticket(event, date, fewer, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} seats for {event.title} on {date} would be best; if so many cannot be had, the children "

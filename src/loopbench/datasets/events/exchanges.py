@@ -185,8 +185,7 @@ def cheaper_date(draw: Draw) -> Draft:
         for date in later
     ]
     gone = script.cancel(f"the old booking for {event.title}", found, after=[*seen, *prices])
-    held = script.hold(event.title, part(found, "event_id"), best, part(found, "seats"), after=[gone])
-    code = script.book(event.title, held, name)
+    code = script.hold_and_book(event.title, part(found, "event_id"), best, part(found, "seats"), name, after=[gone])
     made = ticket(event, best, event_seats, name)
     wish = draw.pick(
         f"{old_date} has become impossible. Cancel {event.title} and book as many seats for it on {later[0]} or {later[1]}, "

@@ -258,13 +258,15 @@ class EventScript(PlanWriter):
 
     def quote(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
         """Plan to ask for a price; `what`: the event in words."""
-        goal = f"Get the price of {seats} seats for {what} on {date}."
-        return self.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, after=after)
+        return self._quote(what, {"event_id": found, "date": date, "seats": seats}, after, False)
 
     def quote_refused(self, what: str, found: Ref, date: str, seats: int) -> Ref:
         """Plan to ask for a price on a date on which the event is not shown."""
-        goal = f"Get the price of {seats} seats for {what} on {date}."
-        return self.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, fails=True)
+        return self._quote(what, {"event_id": found, "date": date, "seats": seats}, (), True)
+
+    def _quote(self, what: str, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
+        goal = f"Get the price of {asked['seats']} seats for {what} on {asked['date']}."
+        return self.call(goal, "price_quote", asked, after=after, fails=fails)
 
     def hold(self, what: str, found: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = ()) -> Ref:
         return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, False)
@@ -290,6 +292,10 @@ class EventScript(PlanWriter):
         """Plan a booking, and return the reference to its code."""
         made = self.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(held, "hold_id")})
         return part(made, "booking_code")
+
+    def hold_and_book(self, what: str, found: Ref, date: str, seats: int | Ref, name: str, after: Iterable[Ref] = ()) -> Ref:
+        """Plan to hold seats and to book them, and return the reference to the booking's code."""
+        return self.book(what, self.hold(what, found, date, seats, after=after), name)
 
     def bookings(self, name: str, count: int) -> list[Ref]:
         """Plan to look at all `count` bookings of a customer, and return the references to them."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopbench.metrics.trace import NEVER_RAN, TracedCall, canonical
+from loopbench.models.feedback import words_of
 from loopbench.protocol import Message, Reply
 
 from .replies import Hint, provider_fault, wire_damage
@@ -80,9 +81,13 @@ class Attempt:
     """Which call that had worked, and whose result the request showed, is made again: last, earlier; empty for none."""
     distances: tuple[float, ...] = ()
     """How far from the request's end each result stands that it shows, in the order of the calls."""
+    move: str = ""
+    """What the reply was read as, as text; empty if it was not."""
 
-    frame: frozenset[str] = frozenset()
-    """Words of the reply's format: those that the move does not have."""
+    @property
+    def frame(self) -> frozenset[str]:
+        """Words of the reply's format: those that the move does not have."""
+        return frozenset(words_of(self.reply.text)) - frozenset(words_of(self.move))
 
     @property
     def unreadable(self) -> bool:
@@ -125,6 +130,7 @@ class Attempt:
 
 
 def stated_call(call: TracedCall, returned: Sequence[str] = ()) -> StatedCall:
+    """Return a call as a move states it. `returned`: what tools had returned by then."""
     named = call.arguments if isinstance(call.arguments, Mapping) else {}
     shape = tuple(sorted((str(name), GIVEN_TEXT if _is_given(value, returned) else _kind(value)) for name, value in named.items()))
     return StatedCall(call.tool, (call.tool, canonical(call.arguments)), shape)

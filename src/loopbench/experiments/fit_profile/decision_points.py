@@ -9,7 +9,6 @@ from itertools import pairwise
 
 from loopbench.metrics.trace import NEVER_RAN, ModelExchange, ToolRun, Trace, TraceEvent
 from loopbench.models.faults import CALLING
-from loopbench.models.feedback import words_of
 from loopbench.protocol import Message, Reply
 
 from .attempts import DECIDE, REPEATED, TOOL, Attempt, Key, Shape, StatedCall, stands_in, stated_call
@@ -173,7 +172,7 @@ class _Reading:
         attempt.states = event.move_kind
         stated = event.value if event.move_kind == "answer" else event.move.get("text")
         attempt.is_plain = not attempt.reply.calls and isinstance(stated, str) and stated.strip() == attempt.reply.text.strip()
-        attempt.frame = frozenset(words_of(attempt.reply.text)) - frozenset(words_of(repr(event.move)))
+        attempt.move = repr(event.move)
         attempt.calls = [stated_call(call, self.returned) for call in event.calls]
         if attempt.role == DECIDE:
             self._recalled(attempt)

@@ -50,11 +50,14 @@ def _signs(failed: Attempt, forms: RightForms) -> tuple[FaultSigns, str]:
 
 
 def right_forms(attempts: Sequence[Attempt]) -> RightForms:
+    """Return what the first reply of each role that went through looks like, and each tool's arguments."""
     replies: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
     tools: dict[str, tuple[str, ...]] = {}
     for attempt in attempts:
         if attempt.failed or attempt.wire or not attempt.states:
             continue
-        replies.setdefault(attempt.role, (attempt.frame, frozenset(words_of(*(n for c in attempt.calls for n, _ in c.shape)))))
+        if attempt.role not in replies:
+            names = (name for call in attempt.calls for name, _ in call.shape)
+            replies[attempt.role] = attempt.frame, frozenset(words_of(*names))
         tools |= {call.tool: tuple(name for name, _ in call.shape) for call in attempt.calls}
     return RightForms(replies, tools)

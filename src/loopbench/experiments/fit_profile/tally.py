@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from loopbench.models.faults import CALLING
 from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
@@ -13,7 +13,7 @@ from loopbench.protocol import Message
 
 from .attempts import GIVEN_TEXT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Shape
 from .clearing import RetryRun
-from .decision_points import DecisionPoint, ReadTrial
+from .decision_points import DecisionPoint, ReadTrial, ToolTrouble
 from .forgetting import RecallPoint, recall_point
 from .replies import KIND_OF_HINT, Hint, provider_fault
 from .strikes import Strikes, flaky_shares
@@ -64,8 +64,8 @@ class Tally:
         """Task → number of points affected by each kind of fault."""
         self.refused: Counter[tuple[str, str, Shape, Hint, bool, RetryRun | None]] = Counter()
         """Task, tool, arguments, hint, whether it was tried, retries → number of calls that could not run."""
-        self.troubles: Counter[tuple[str, str, Shape, str, int, bool]] = Counter()
-        """Task, tool, arguments, error, failures in a row, whether it worked later → number of calls that ran and failed."""
+        self.troubles: Counter[tuple[str, ToolTrouble]] = Counter()
+        """Task, how a call failed → number of such calls."""
         self.called: dict[str, set[int]] = defaultdict(set)
         """Task → up to two of its trials (repeats if arms are paired) that began with a call."""
         self.silent: dict[str, Counter[int]] = defaultdict(Counter)
@@ -104,8 +104,7 @@ class Tally:
             self.shapes[tool].add(shape)
         self.exists |= course.exists
         for trouble in course.troubles:
-            key = (course.task, trouble.tool, trouble.shape, trouble.error, min(trouble.strikes, _MAX_STRIKES), trouble.worked)
-            self.troubles[key] += 1
+            self.troubles[course.task, replace(trouble, strikes=min(trouble.strikes, _MAX_STRIKES))] += 1
         for kind, count in course.retries.items():
             if fault := provider_fault(kind):
                 struck[fault] += count
@@ -171,39 +170,37 @@ class Tally:
             self.struck[task][kind] += count
             if retried is not None:
                 self.retried[retried] += count
+        passing = {trouble.error for _, trouble in self.troubles if trouble.worked}
+        kinds = {trouble: self._kind_of(trouble, passing) for trouble in {trouble for _, trouble in self.troubles}}
         own = Counter[Strikes]()
-        for trouble, trials in self.troubles.items():
-            if self._kind_of(trouble) == _OWN_FAILURE:
-                own[Strikes(trouble[4], trouble[5])] += trials
+        for (_, trouble), count in self.troubles.items():
+            if kinds[trouble] == _OWN_FAILURE:
+                own[Strikes(trouble.strikes, trouble.worked)] += count
         shares = flaky_shares(own)
-        for trouble, trials in self.troubles.items():
-            task, _, _, error, strikes, worked = trouble
-            kind = self._kind_of(trouble)
+        for (task, trouble), count in self.troubles.items():
+            kind = kinds[trouble]
             if kind == _OWN_FAILURE:
-                flaky = trials * shares[Strikes(strikes, worked)]
+                flaky = count * shares[Strikes(trouble.strikes, trouble.worked)]
                 self.struck[task]["tool.flaky"] += flaky
-                self.struck[task]["tool.raises"] += trials - flaky
+                self.struck[task]["tool.raises"] += count - flaky
             elif kind:
-                self.struck[task][kind] += trials
+                self.struck[task][kind] += count
             else:
-                self.own_errors[error] += trials
+                self.own_errors[trouble.error] += count
         for task in self.points:
             self._sort_silent(task)
 
-    def _kind_of(self, trouble: tuple[str, str, Shape, str, int, bool]) -> str:
-        """Return the kind of fault of a call that failed; empty where the error is the tool's answer to it."""
-        _, tool, shape, error, _, _ = trouble
-        kind = self.mistake(tool, shape, "", tried=True) if tool in self.shapes else ""
+    def _kind_of(self, trouble: ToolTrouble, passing: Collection[str]) -> str:
+        """Return the kind of fault of a call that failed; empty where the error is the tool's answer to it.
+
+        `passing`: the errors after which the same call worked later.
+        """
+        kind = self.mistake(trouble.tool, trouble.shape, "", tried=True) if trouble.tool in self.shapes else ""
         if kind:
             return kind
-        if error == HANGS:
+        if trouble.error == HANGS:
             return "tool.hangs"
-        return _OWN_FAILURE if error in TROUBLES or error in self._passing else ""
-
-    @cached_property
-    def _passing(self) -> set[str]:
-        """The errors after which the same call worked later."""
-        return {error for (_, _, _, error, _, worked) in self.troubles if worked}
+        return _OWN_FAILURE if trouble.error in TROUBLES or trouble.error in passing else ""
 
     def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
         """Return the mistake of a call, by the tool's successful calls, else by the hint; "" if unknown."""

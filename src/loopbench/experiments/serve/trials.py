@@ -12,7 +12,7 @@ from loopbench.datasets.validity import Replayed, replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.models.faults import IMPLICIT
-from loopbench.models.metering import MeteredToolbox
+from loopbench.models.metering import MeteredExchange, MeteredToolbox
 from loopbench.models.profiles import Profile
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Scripted
@@ -83,19 +83,11 @@ class SuiteTrial:
             self.replayed = {digests[call.call_id]: call for call in calls}
         return self.replayed
 
-    def exchange(
-        self,
-        request: Request,
-        reply: Reply | None,
-        error: ModelError | None,
-        seconds: float,
-        fault: str | None,
-        illegible: tuple[str, ...] = (),
-    ) -> None:
+    def exchange(self, exchange: MeteredExchange) -> None:
         self.model_calls += 1
-        self.replies += reply is not None
-        if reply is not None and reply.usage is not None:
-            self.usage += reply.usage
+        self.replies += exchange.reply is not None
+        if exchange.reply is not None and exchange.reply.usage is not None:
+            self.usage += exchange.reply.usage
 
     def recount(self, given: Usage, sent: Usage) -> None:
         self.usage = replace(self.usage, output_tokens=self.usage.output_tokens - given.output_tokens + sent.output_tokens)
@@ -169,7 +161,7 @@ class _TrialModel(WrappedModel):
             failure = error
             raise
         finally:
-            self.trial.exchange(request, reply, failure, 0.0, None)
+            self.trial.exchange(MeteredExchange(request, reply, failure, 0.0))
         if self.trial.key.label.startswith("~"):
             reply = replace(reply, calls=tuple(self._named(call) for call in reply.calls))
         own_tools.add_reply(reply)

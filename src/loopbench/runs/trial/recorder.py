@@ -11,6 +11,7 @@ from typing import Any
 from loopbench.metrics.record import RECORDING
 from loopbench.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent, TraceHead
 from loopbench.models.cassette import RecordingError
+from loopbench.models.metering import MeteredExchange
 from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
     STEP_ROLES,
@@ -68,23 +69,13 @@ class Recorder(Observer):
 
     # --- what the metered model and toolbox tell ---
 
-    def exchange(
-        self,
-        request: Request,
-        reply: Reply | None,
-        error: ModelError | None,
-        seconds: float,
-        fault: str | None,
-        illegible: tuple[str, ...] = (),
-    ) -> None:
-        self.calls[request.role.value] += 1
-        event = self._asked(request, fault or "", round(seconds, 3) if seconds >= 0.001 else 0.0)
-        if illegible:
-            event = replace(event, illegible=illegible)
-        if reply is not None:
-            event = self._replied(event, request, reply)
-        elif error is not None:
-            event = self._failed(event, request, error)
+    def exchange(self, exchange: MeteredExchange) -> None:
+        self.calls[exchange.request.role.value] += 1
+        event = self._asked(exchange)
+        if exchange.reply is not None:
+            event = self._replied(event, exchange.request, exchange.reply)
+        elif exchange.error is not None:
+            event = self._failed(event, exchange.request, exchange.error)
         self.events.append(event)
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
@@ -120,8 +111,9 @@ class Recorder(Observer):
 
     # --- the parts of an exchange ---
 
-    def _asked(self, request: Request, fault: str, seconds: float) -> ModelExchange:
+    def _asked(self, exchange: MeteredExchange) -> ModelExchange:
         """Return the request; messages that the last request of this scope and role showed already are only counted."""
+        request = exchange.request
         role = request.role.value
         key = f"{role}/{request.scope}"
         before = self._shown.get(key, ())
@@ -130,7 +122,14 @@ class Recorder(Observer):
             same = next(n for n, old in enumerate(before) if request.messages[n : n + 1] != (old,))
         self._shown[key] = request.messages
         return ModelExchange(
-            role, same, request.messages[same:], request.scope, tool_choice=request.tool_choice, fault=fault, seconds=seconds
+            role,
+            same,
+            request.messages[same:],
+            request.scope,
+            tool_choice=request.tool_choice,
+            illegible=exchange.illegible,
+            fault=exchange.fault or "",
+            seconds=round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0,
         )
 
     def _replied(self, event: ModelExchange, request: Request, reply: Reply) -> ModelExchange:
