@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import planned_answer, replay
 from loopbench.models.faults import NOT_DETERMINED
-from loopbench.models.metering import MeteredExchange, Meter, MeteredModel, MeteredToolbox
+from loopbench.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.models.prompt_view import PromptView, read
