@@ -100,10 +100,10 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, planne
     assert sorted(path.name for path in here.iterdir() if path.name != "__pycache__") == before
 
 
-def test_what_tools_print_or_raise_neither_ends_a_run_nor_gets_into_its_output(loopbench, here, planned):
+def test_what_tools_print_or_raise_neither_ends_a_run_nor_gets_into_its_output(loopbench, here, planned, machine):
     noisy = "print('imported')\n" + TOOLS.replace("return", "print('asked')\n    return")
     (here / "own_noisy.py").write_text(noisy)
-    made = loopbench(*planned, "--tools", "own_noisy")
+    made = machine.run(*planned, "--tools", "own_noisy")  # a process, because the tools' worker writes to its standard error
     assert made.json["arms"][0]["accuracy"]["value"] == 1.0
     assert "imported\n" in made.err
     assert "asked\n" in made.err

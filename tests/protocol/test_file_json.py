@@ -22,6 +22,7 @@ from loopbench.protocol.file_json import DuplicateKeyError, load_json
 from loopbench.protocol.program import read_program
 from loopbench.runs.store.files import read_manifest_json
 from loopbench.runs.store.records import record_of
+from tests.sealing import reseal
 from tests.syntax import parsed
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "loopbench"
@@ -119,8 +120,11 @@ READERS = {
     "program.json": ('{"react": {"demos": [], "demos": [1]}}', read_program),
     "manifest.json": ('{"config": {"seed": 1, "seed": 2}}', _manifest),
     "trials.jsonl": ('{"arm": "a", "arm": "b"}', lambda path: record_of(path.read_bytes(), str(path))),
-    "cassette.jsonl": ('{"request": "a", "request": "b"}', lambda path: decode(path.read_bytes())),
+    "cassette.jsonl": ('{"request": "a", "request": "b"}\n', lambda path: decode(path.read_bytes())),
 }
+
+SEALED = ("manifest.json", "cassette.jsonl")
+"""Files whose checksum is looked at first."""
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -128,6 +132,8 @@ def test_every_file_with_a_duplicate_key_is_refused_in_one_line(name: str, tmp_p
     text, read = READERS[name]
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
+    if name in SEALED:
+        reseal(path)
     with pytest.raises(ValueError, match="duplicate key") as caught:
         read(path)
     assert "\n" not in str(caught.value)

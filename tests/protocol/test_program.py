@@ -187,6 +187,8 @@ def _state(instructions: Any, demos: Any) -> dict[str, Any]:
 def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(text, encoding="utf-8")
+    if "loopbench" in text:
+        reseal(path)  # a program with our notes is read only if it is as it was written
     with pytest.raises(ValueError, match=said.replace(".", r"\.")) as error:
         read_program(path)
     assert "\n" not in str(error.value)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
 from .environment_secrets import MIN_RUN_CHARS
+from .file_json import load_json
 
 RULES_FILE = "secret_rules.json"
 """Written by `python -m tests.protocol.secret_rules GITLEAKS_TOML`, which says what is taken over."""
@@ -121,7 +121,7 @@ _REST_OF_TOKEN = re.compile(r"[A-Za-z0-9_-]*(?:[.+/~][A-Za-z0-9_-]+)*={0,2}")
 @cache
 def _tokens() -> re.Pattern[str]:
     """Return all shapes as one pattern; made when the first text might hold a key, since that takes a moment."""
-    rules = json.loads(files(__package__).joinpath(RULES_FILE).read_text(encoding="utf-8"))["rules"]
+    rules = load_json(files(__package__).joinpath(RULES_FILE).read_text(encoding="utf-8"))["rules"]
     return re.compile(f"{START}(?:{'|'.join([*(shape.regex for shape in OWN_SHAPES), *rules.values()])})")
 
 

@@ -21,6 +21,7 @@ from loopbench.models.profiles import load_profile
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from tests.models.real.provider import NAME, completion, serving
+from tests.sealing import reseal
 
 Made = Callable[..., Path]
 
@@ -139,6 +140,7 @@ def changed(folder: Path, **parts: Any) -> None:
     for name, change in parts.items():
         change(manifest[name])
     path.write_text(json.dumps(manifest))
+    reseal(path)
 
 
 def test_code_of_the_users_own_is_run_only_if_it_is_typed(made: Made) -> None:

@@ -14,6 +14,7 @@ from loopbench.experiments.fit_profile.decision_points import read_points
 from loopbench.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES, UNTELLABLE
 from loopbench.experiments.fit_profile.fit import fit
 from loopbench.experiments.fit_profile.toml import to_toml
+from loopbench.metrics.record_fields import MAX_COUNT
 from loopbench.metrics.trace import Trace
 from loopbench.models.profiles import Abilities, Profile
 from loopbench.models.scripted import PROVIDER_FAULTS
@@ -128,7 +129,7 @@ def test_slow_replies_and_the_usual_latency():
     assert (found.rates["provider.slow"].count, found.rates["provider.slow"].points) == (1, 41)
     assert found.profile.latency_s == pytest.approx(0.5, rel=0.03)
     assert found.profile.slow_s == pytest.approx(late - 0.5, rel=0.03)
-    endless = fit_json([*usual, trace(calling(a=1) | {"seconds": 1e308}, ran(a=1), task="late")])
+    endless = fit_json([*usual, trace(calling(a=1) | {"seconds": MAX_COUNT}, ran(a=1), task="late")])
     assert endless.profile.slow_s == pytest.approx(86_400, rel=0.03)
     untimed = fit_json(usual, timed=False)
     assert untimed.rates["provider.slow"].interval is None
