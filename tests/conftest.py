@@ -25,6 +25,26 @@ from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 from tests.over_http import OverHttp, Switchboard, open_switchboard
+from tests.rows import chosen, rows_of
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    says = "run only tests marked with this row of docs/conformance.md, such as S4-11, or with a row of this design, such as S4"
+    parser.addoption("--row", action="append", default=[], metavar="ID", help=says)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `--row` did not ask for. Raises UsageError for a row that no test holds, which is a slip of the hand."""
+    wanted: list[str] = config.getoption("--row")
+    if not wanted:
+        return
+    held = [item for item in items if any(chosen(row_id, wanted) for row_id in rows_of(item))]
+    unknown = [one for one in wanted if not any(chosen(row_id, [one]) for item in held for row_id in rows_of(item))]
+    if unknown:
+        raise pytest.UsageError(f"--row {unknown[0]}: no test is marked with it")
+    config.hook.pytest_deselected(items=[item for item in items if item not in held])
+    items[:] = held
+
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=50)

@@ -1,8 +1,7 @@
-"""Every row of a design has a test that carries its id, and `docs/conformance.md` names them all.
+"""Every row of a design has a test that is marked with its id, and `docs/conformance.md` names them all.
 
 `python -m tests.test_conformance --write` renews the lines of the page that name tests.
 """
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import row
 from tests.syntax import parsed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,8 +27,10 @@ PAGE = ROOT / "docs" / "conformance.md"
 ROW = re.compile(r"^- \*\*(?P<id>[^*]+)\*\* (?P<words>.+)$")
 TEST_LINE = re.compile(r"^  - \[`(?P<name>test_\w+)`\]\((?P<path>[^)]+)\)$")
 WITHOUT_TEST = re.compile(r"\*No test\b[^*]*\*$")
+STARTS_WITH_ID = re.compile(r"test_(G|X|[SB]\d)_\d")
+MAX_NAME = 85
+"""Characters of a test's name."""
 RANGE = re.compile(r"\b(G|X|[SB]\d)-1 to \1-(\d+)")
-ROW_IN_NAME = re.compile(r"(?<![A-Za-z0-9])(G|X|[SB]\d)_(\d+)(?=_|$)")
 DESIGN = re.compile(r"^\| [^|]+ \| `loopbench\.loops\.(?P<module>\w+)` \| [^|]+ \|$", re.MULTILINE)
 
 
@@ -38,19 +40,8 @@ class Found:
 
     name: str
     path: Path
-
-    @property
-    def rows(self) -> set[str]:
-        """The ids in its name."""
-        return {f"{part}-{int(number)}" for part, number in ROW_IN_NAME.findall(self.name)}
-
-    def belongs_to(self, row: str) -> bool:
-        """By an id in its name; by `test_option_FIELD_` in `test_DESIGN.py`, or in the folder DESIGN, for the row of an option."""
-        design, dot, option = row.partition(".")
-        if dot:
-            homes = (self.path.stem.removeprefix("test_"), self.path.parent.name)
-            return design in homes and self.name.startswith(f"test_option_{option}_")
-        return row in self.rows
+    rows: tuple[str, ...] = ()
+    """The ids that it is marked with."""
 
 
 def all_tests() -> list[Found]:
@@ -58,14 +49,20 @@ def all_tests() -> list[Found]:
     found = []
     for path in sorted(TESTS.rglob("test_*.py")):
         functions = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        found += [Found(node.name, path) for node in functions if node.name.startswith("test_")]
+        found += [Found(node.name, path, tuple(_marks(node))) for node in functions if node.name.startswith("test_")]
     return found
+
+
+def _marks(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    for mark in function.decorator_list:
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "row":
+            yield from (ast.literal_eval(row_id) for row_id in mark.args)
 
 
 def rows(page: str) -> dict[str, str]:
     """Id → words. Raises ValueError for an id that stands twice."""
     found = [(match["id"], match["words"]) for line in page.splitlines() if (match := ROW.match(line))]
-    twice = [row for row, count in Counter(row for row, _ in found).items() if count > 1]
+    twice = [row_id for row_id, count in Counter(row_id for row_id, _ in found).items() if count > 1]
     if twice:
         raise ValueError(f"rows stand twice: {', '.join(twice)}")
     return dict(found)
@@ -83,7 +80,7 @@ def _lines(page: str, tests: Sequence[Found]) -> Iterator[str]:
         yield line
         if match := ROW.match(line):
             for test in tests:
-                if test.belongs_to(match["id"]):
+                if match["id"] in test.rows:
                     yield f"  - [`{test.name}`](../{test.path.relative_to(ROOT).as_posix()})"
 
 
@@ -97,24 +94,28 @@ def tests() -> list[Found]:
     return all_tests()
 
 
-def test_G_7_the_page_names_exactly_the_tests_there_are(page: str, tests: list[Found]) -> None:
+@row("G-7")
+def test_the_page_names_exactly_the_tests_there_are(page: str, tests: list[Found]) -> None:
     assert page == rendered(page, tests), "run: python -m tests.test_conformance --write"
 
 
-def test_G_7_every_test_that_the_page_names_exists(page: str, tests: list[Found]) -> None:
+@row("G-7")
+def test_every_test_that_the_page_names_exists(page: str, tests: list[Found]) -> None:
     named = {(match["name"], match["path"]) for line in page.splitlines() if (match := TEST_LINE.match(line))}
     assert named
     assert named <= {(test.name, f"../{test.path.relative_to(ROOT).as_posix()}") for test in tests}
 
 
-def test_G_7_every_row_has_a_test_or_says_why_not(page: str, tests: list[Found]) -> None:
-    for row, words in rows(page).items():
-        held = [test.name for test in tests if test.belongs_to(row)]
-        assert bool(held) is not bool(WITHOUT_TEST.search(words)), f"{row}: {held or 'no test'}"
+@row("G-7")
+def test_every_row_has_a_test_or_says_why_not(page: str, tests: list[Found]) -> None:
+    for row_id, words in rows(page).items():
+        held = [test.name for test in tests if row_id in test.rows]
+        assert bool(held) is not bool(WITHOUT_TEST.search(words)), f"{row_id}: {held or 'no test'}"
 
 
-def test_G_7_every_id_of_the_table_is_a_row_and_every_row_stands_in_order(page: str) -> None:
-    known = [row for row in rows(page) if "." not in row]
+@row("G-7")
+def test_every_id_of_the_table_is_a_row_and_every_row_stands_in_order(page: str) -> None:
+    known = [row_id for row_id in rows(page) if "." not in row_id]
     table = "\n".join(line for line in page.splitlines() if line.startswith("| "))
     wanted = {f"{part}-{number}" for part, last in RANGE.findall(table) for number in range(1, int(last) + 1)}
     assert wanted == set(known)
@@ -123,13 +124,21 @@ def test_G_7_every_id_of_the_table_is_a_row_and_every_row_stands_in_order(page: 
             assert int(later.partition("-")[2]) == int(earlier.partition("-")[2]) + 1
 
 
-def test_G_7_every_test_with_an_id_belongs_to_a_row(page: str, tests: list[Found]) -> None:
+@row("G-7")
+def test_every_id_that_a_test_is_marked_with_is_a_row(page: str, tests: list[Found]) -> None:
     known = rows(page)
     for test in tests:
-        assert test.rows <= known.keys(), f"{test.name} in {test.path.name}"
+        assert set(test.rows) <= known.keys(), f"{test.name} in {test.path.name}"
+        assert len(set(test.rows)) == len(test.rows), f"{test.name} in {test.path.name}"
 
 
-def test_G_7_names_of_tests_are_unique_within_their_file(tests: list[Found]) -> None:
+@row("G-7")
+def test_rows_are_named_by_marks_alone_and_names_stay_short(tests: list[Found]) -> None:
+    assert not [test.name for test in tests if STARTS_WITH_ID.match(test.name) or (test.rows and len(test.name) > MAX_NAME)]
+
+
+@row("G-7")
+def test_names_of_tests_are_unique_within_their_file(tests: list[Found]) -> None:
     assert not [name for name, count in Counter((test.path, test.name) for test in tests).items() if count > 1]
 
 
@@ -140,11 +149,12 @@ def test_every_option_of_a_design_is_a_row(page: str) -> None:
     for module in designs:
         loop = importlib.import_module(f"loopbench.loops.{module}").LOOP
         expected |= {f"{module}.{field.name}" for field in fields(loop) if field.metadata.get("option") is not False}
-    assert {row for row in rows(page) if "." in row} == expected
+    assert {row_id for row_id in rows(page) if "." in row_id} == expected
 
 
-def test_S4_19_the_24_coverage_points_have_a_test_each(tests: list[Found]) -> None:
-    numbers = [int(match[1]) for test in tests if (match := re.match(r"test_S4_19_(\d\d)_", test.name))]
+@row("S4-19")
+def test_the_24_coverage_points_have_a_test_each(tests: list[Found]) -> None:
+    numbers = [int(match[1]) for test in tests if "S4-19" in test.rows and (match := re.match(r"test_(\d\d)_", test.name))]
     assert numbers == list(range(1, 25))
 
 
@@ -154,17 +164,17 @@ def test_a_renewed_page_keeps_what_is_written_by_hand() -> None:
     made = rendered(
         page,
         [
-            Found("test_S9_1_B9_3_says_so", TESTS / "x" / "test_z.py"),
-            Found("test_option_b_changes_it", TESTS / "loops" / "test_a.py"),
-            Found("test_option_b_changes_it", TESTS / "loops" / "test_other.py"),
-            Found("test_S9_10_is_another_row", TESTS / "test_z.py"),
+            Found("test_says_so", TESTS / "x" / "test_z.py", ("S9-1", "B9-3")),
+            Found("test_option_b_changes_it", TESTS / "loops" / "test_a.py", ("a.b",)),
+            Found("test_option_b_changes_it", TESTS / "loops" / "test_other.py", ("other.b",)),
+            Found("test_is_another_row", TESTS / "test_z.py", ("S9-10",)),
         ],
     )
     assert made.splitlines() == [
         "# T",
         "",
         "- **S9-1** First.",
-        "  - [`test_S9_1_B9_3_says_so`](../tests/x/test_z.py)",
+        "  - [`test_says_so`](../tests/x/test_z.py)",
         "- **S9-2** Second. *No test: a fact.*",
         "- **a.b** An option.",
         "  - [`test_option_b_changes_it`](../tests/loops/test_a.py)",

@@ -1,5 +1,4 @@
 """The codecs of designs 2 and 4: what they can say comes back as it was, and whatever a model writes is a move or a WireError."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -37,6 +36,7 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
+from tests.rows import row
 
 EVENT = {
     "type": "object",
@@ -276,7 +276,8 @@ REPLIES = st.one_of(
 @example("\n".join(f"[[ ## {name} ## ]]\n{'[' * 5_000}" for name in REACT.signature.output_fields))
 @example("\n".join(f"[[ ## {name} ## ]]\n{'-' * 100_000}1" for name in EXTRACT_NUMBER.signature.output_fields))
 @settings(deadline=None, max_examples=100)
-def test_X_6_any_text_is_a_move_or_a_wire_error(text: str) -> None:
+@row("X-6")
+def test_any_text_is_a_move_or_a_wire_error(text: str) -> None:
     for codec in CODECS:
         match parsed(codec, text):
             case Act(calls=calls):

@@ -1,5 +1,4 @@
 """Every built-in loop whatever a model, a tool or a caller does: always an Outcome, within the limit, nothing left running."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -41,6 +40,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import builtin_names, make_loop
+from tests.rows import row
 
 LIMIT = 3
 SPECS = [name for name in builtin_names("loop") if name not in ("microcompact", "repeat_guard")]
@@ -171,7 +171,8 @@ EVERY = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCh
 @pytest.mark.parametrize("spec", SPECS)
 @EVERY
 @given(answers=ANSWERS, results=st.lists(RESULTS, max_size=6), schema=st.sampled_from([None, SCHEMA]))
-def test_X_21_G_9_any_replies_and_results_end_in_a_declared_outcome_within_the_limit(
+@row("X-21", "G-9")
+def test_any_replies_and_results_end_in_a_declared_outcome_within_the_limit(
     spec: str, answers: list[Any], results: list[Any], schema: Any
 ) -> None:
     loop, model = limited(spec), Anything(answers)
@@ -188,7 +189,8 @@ def test_X_21_G_9_any_replies_and_results_end_in_a_declared_outcome_within_the_l
 @pytest.mark.parametrize("spec", SPECS)
 @EVERY
 @given(answers=ANSWERS, point=st.integers(0, 12))
-def test_X_15_cancelled_at_any_point_a_run_is_over_and_nothing_goes_on(spec: str, answers: list[Any], point: int) -> None:
+@row("X-15")
+def test_cancelled_at_any_point_a_run_is_over_and_nothing_goes_on(spec: str, answers: list[Any], point: int) -> None:
     async def cancel() -> None:
         loop, model = limited(spec), Anything(answers, cancel_at=point)
         tools, running = toolbox(model, [])

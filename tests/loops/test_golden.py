@@ -2,7 +2,6 @@
 
 A trace that changed on purpose is renewed by deleting its file and running this test once; read the difference before you keep it.
 """
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -23,6 +22,7 @@ from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
+from tests.rows import row
 
 GOLDEN = Path(__file__).parent / "golden"
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -129,7 +129,8 @@ def _indented(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("design", DESIGNS)
-def test_X_22_golden_trace(design: str, scenario: str) -> None:
+@row("X-22")
+def test_golden_trace(design: str, scenario: str) -> None:
     file = GOLDEN / f"{design}.{scenario}.txt"
     trace = readable(traced(design, SCENARIOS[scenario]))
     if not file.exists():
@@ -146,11 +147,13 @@ def test_X_22_golden_trace(design: str, scenario: str) -> None:
     ("limit_reached", ["max_steps", "forced", "forced", "forced", "max_steps"]),
     ("parallel_calls", ["finished", "finished", "finished", "finished", "finished"]),
 ])  # fmt: skip
-def test_X_21_X_22_every_design_ends_each_scenario_as_its_document_says(scenario: str, stops: list[str]) -> None:
+@row("X-21", "X-22")
+def test_every_design_ends_each_scenario_as_its_document_says(scenario: str, stops: list[str]) -> None:
     assert [traced(design, SCENARIOS[scenario])["stop"] for design in DESIGNS] == stops
 
 
-def test_X_22_calls_that_need_not_wait_are_made_at_once_where_the_design_can() -> None:
+@row("X-22")
+def test_calls_that_need_not_wait_are_made_at_once_where_the_design_can() -> None:
     together = {}
     for design in DESIGNS:
         # In virtual time a trial's concurrent requests are answered one after the other.

@@ -1,5 +1,4 @@
 """A limit on results is one on what a model reads: hooks, callbacks, states and stores have all of a result."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -21,6 +20,7 @@ from loopbench.protocol.names import parse_spec
 from loopbench.protocol.values import cap
 from loopbench.runs.registry import make_loop
 from tests.loops.looking import VALUES, box, look, looks_once
+from tests.rows import row
 
 SPECS = [
     "bare",
@@ -47,7 +47,8 @@ def test_a_model_reads_a_long_result_as_if_the_tool_had_cut_it(spec: str, value:
 
 
 @given(VALUES, st.integers(0, 40))
-def test_S0_66_the_results_hook_and_the_state_have_all_of_a_result(value: Any, most: int) -> None:
+@row("S0-66")
+def test_the_results_hook_and_the_state_have_all_of_a_result(value: Any, most: int) -> None:
     heard: list[Any] = []
 
     class Listens(ActivityManager):
@@ -62,7 +63,8 @@ def test_S0_66_the_results_hook_and_the_state_have_all_of_a_result(value: Any, m
 
 
 @given(VALUES, st.integers(0, 40))
-def test_S0_66_what_the_results_hook_has_shortened_is_shown_as_it_is(value: Any, most: int) -> None:
+@row("S0-66")
+def test_what_the_results_hook_has_shortened_is_shown_as_it_is(value: Any, most: int) -> None:
     class Shortens(ActivityManager):
         def _process_results(self, state: ConversationState, results: Any) -> Any:
             return [result | {"result": {"n": 1}} for result in results]
@@ -85,7 +87,8 @@ class Updates(AgentCallbacks):
 
 @pytest.mark.parametrize("layout", ["executor", "agent"])
 @given(VALUES, st.integers(0, 40))
-def test_S1_11_S1_31_the_context_manager_and_the_callbacks_have_all_of_a_result(layout: Any, value: Any, most: int) -> None:
+@row("S1-11", "S1-31")
+def test_the_context_manager_and_the_callbacks_have_all_of_a_result(layout: Any, value: Any, most: int) -> None:
     kept, updates = _KeptPointers(), Updates()
     outcome, _ = look(Phased(tool_layout=layout, context_manager=kept, callbacks=updates), value, most)
     assert [found.result for found in kept.load(kept.pointers)] == [render_value(value)]
@@ -105,7 +108,8 @@ class _KeptPointers(ToolContextManager):
         return self.pointers[-1]
 
 
-def test_S1_40_the_summary_and_the_scratchpad_get_all_of_a_result_and_the_model_reads_its_beginning() -> None:
+@row("S1-40")
+def test_the_summary_gets_all_of_a_result_and_the_model_reads_its_beginning() -> None:
     heard: list[Any] = []
 
     class Listens(AgentTools):
@@ -124,7 +128,8 @@ def test_S1_40_the_summary_and_the_scratchpad_get_all_of_a_result_and_the_model_
     assert scratchpad.text.splitlines()[-1] == "look({}): " + cap("x" * 500, 20)
 
 
-def test_S3_40_on_step_and_the_trajectory_have_the_tools_own_object() -> None:
+@row("S3-40")
+def test_on_step_and_the_trajectory_have_the_tools_own_object() -> None:
     own = ["x" * 500]
     steps: list[Any] = []
 

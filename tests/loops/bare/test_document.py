@@ -1,5 +1,4 @@
 """Design 4, the bare loop: what its document says, a test for every row, named after it."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -28,9 +27,11 @@ from tests.loops.bare.helpers import (
     run,
 )
 from tests.loops.helpers import Script, python
+from tests.rows import row
 
 
-def test_S4_2_register_is_a_decorator_and_a_global_registry_is_there(tools: ToolRegistry) -> None:
+@row("S4-2")
+def test_register_is_a_decorator_and_a_global_registry_is_there(tools: ToolRegistry) -> None:
     @tools.register()
     def triple(x: int) -> int:
         return 3 * x
@@ -41,7 +42,8 @@ def test_S4_2_register_is_a_decorator_and_a_global_registry_is_there(tools: Tool
     assert isinstance(bare_standalone.registry, ToolRegistry)
 
 
-def test_S4_3_run_agent_has_the_seeds_arguments_defaults_and_result(tools: ToolRegistry) -> None:
+@row("S4-3")
+def test_run_agent_has_the_seeds_arguments_defaults_and_result(tools: ToolRegistry) -> None:
     parameters = inspect.signature(run_agent).parameters
     assert list(parameters)[:4] == ["query", "max_steps", "llm_func", "max_consecutive_errors"]
     assert [parameters[name].default for name in list(parameters)[1:4]] == [10, mock_llm, 3]
@@ -51,19 +53,22 @@ def test_S4_3_run_agent_has_the_seeds_arguments_defaults_and_result(tools: ToolR
 
 
 @pytest.mark.parametrize("max_steps", [1, 2, 5, 11])
-def test_S4_4_the_loop_runs_while_step_is_below_max_steps(tools: ToolRegistry, max_steps: int) -> None:
+@row("S4-4")
+def test_the_loop_runs_while_step_is_below_max_steps(tools: ToolRegistry, max_steps: int) -> None:
     llm = Llm(ADD)
     result = run_agent("q", max_steps, llm, registry=tools)
     assert llm.steps == list(range(max_steps))
     assert result["steps"] == max_steps
 
 
-def test_S4_5_mock_llm_takes_history_and_step_and_gives_json_text() -> None:
+@row("S4-5")
+def test_mock_llm_takes_history_and_step_and_gives_json_text() -> None:
     reply = mock_llm([{"role": "user", "content": "What is 5 + 3?"}], 0)
     assert json.loads(reply) == {"thought": "add the two numbers", "tool_name": "add", "arguments": {"a": 5, "b": 3}}
 
 
-def test_S4_6_a_reply_is_a_call_or_a_final_answer(tools: ToolRegistry) -> None:
+@row("S4-6")
+def test_a_reply_is_a_call_or_a_final_answer(tools: ToolRegistry) -> None:
     result = run_agent(
         "q", llm_func=Llm('{"thought": "x", "tool_name": "add", "arguments": {"a": 1, "b": 2}}', answer("3")), registry=tools
     )
@@ -71,7 +76,8 @@ def test_S4_6_a_reply_is_a_call_or_a_final_answer(tools: ToolRegistry) -> None:
     assert result["final_answer"] == "3"
 
 
-def test_S4_7_history_is_query_then_raw_reply_then_observation(tools: ToolRegistry) -> None:
+@row("S4-7")
+def test_history_is_query_then_raw_reply_then_observation(tools: ToolRegistry) -> None:
     odd = '{"arguments":{"a":1,   "b":2},\n"tool_name":"add"}'
     end = answer("3")
     history = run_agent("The query", llm_func=Llm(odd, end), registry=tools)["history"]
@@ -79,14 +85,16 @@ def test_S4_7_history_is_query_then_raw_reply_then_observation(tools: ToolRegist
     assert [history[0]["content"], history[1]["content"], history[3]["content"]] == ["The query", odd, end]
 
 
-def test_S4_8_an_observation_has_status_data_as_text_and_perhaps_the_tools_name(tools: ToolRegistry) -> None:
+@row("S4-8")
+def test_an_observation_has_status_data_as_text_and_perhaps_the_tools_name(tools: ToolRegistry) -> None:
     seen = observations(run_agent("q", 3, Llm(ADD, BAD, answer("x")), registry=tools)["history"])
     assert seen[0] == {"status": "success", "data": "3", "tool_name": "add"}
     assert seen[1].keys() == {"status", "data"}
     assert seen[1]["status"] == "error"
 
 
-def test_S4_9_validator_checks_names_before_the_call(tools: ToolRegistry) -> None:
+@row("S4-9")
+def test_validator_checks_names_before_the_call(tools: ToolRegistry) -> None:
     assert validate_tool_arguments(add, {"a": 1, "b": 2}, "add") is None
     assert (
         validate_tool_arguments(add, {"a": 1, "b": 2, "c": 3}, "add")
@@ -99,13 +107,15 @@ def test_S4_9_validator_checks_names_before_the_call(tools: ToolRegistry) -> Non
     assert ran == []
 
 
-def test_S4_10_create_observation_leaves_out_a_name_that_is_not_given() -> None:
+@row("S4-10")
+def test_create_observation_leaves_out_a_name_that_is_not_given() -> None:
     assert create_observation("success", "d", "add") == {"status": "success", "data": "d", "tool_name": "add"}
     assert create_observation("error", "d") == {"status": "error", "data": "d"}
 
 
 @pytest.mark.parametrize(("reply", "text", "tool"), ERROR_CLASSES)
-def test_S4_11_six_error_classes_have_the_seeds_words(tools: ToolRegistry, reply: str, text: str, tool: str | None) -> None:
+@row("S4-11")
+def test_six_error_classes_have_the_seeds_words(tools: ToolRegistry, reply: str, text: str, tool: str | None) -> None:
     result = run_agent("q", llm_func=Llm(reply), registry=tools)
     seen = observations(result["history"])
     assert {entry["data"] for entry in seen} == {text}
@@ -114,7 +124,8 @@ def test_S4_11_six_error_classes_have_the_seeds_words(tools: ToolRegistry, reply
 
 
 @pytest.mark.parametrize("reply", [reply for reply, _, _ in ERROR_CLASSES])
-def test_S4_12_errors_of_model_and_tools_are_fed_back_and_the_sixth_class_ends_the_run(tools: ToolRegistry, reply: str) -> None:
+@row("S4-12")
+def test_errors_of_model_and_tools_are_fed_back_and_the_sixth_class_ends_the_run(tools: ToolRegistry, reply: str) -> None:
     llm = Llm(reply, answer("mended"))
     result = run_agent("q", llm_func=llm, registry=tools)
     assert json.loads(llm.seen[1][0][-1]["content"])["status"] == "error"
@@ -123,7 +134,8 @@ def test_S4_12_errors_of_model_and_tools_are_fed_back_and_the_sixth_class_ends_t
 
 
 @pytest.mark.parametrize("reply", [ADD, *(reply for reply, _, _ in ERROR_CLASSES)])
-def test_S4_13_every_path_that_goes_on_adds_one_step_and_the_ends_add_none(tools: ToolRegistry, reply: str) -> None:
+@row("S4-13")
+def test_every_path_that_goes_on_adds_one_step_and_the_ends_add_none(tools: ToolRegistry, reply: str) -> None:
     llm = Llm(reply, reply, answer("x"))
     assert run_agent("q", llm_func=llm, registry=tools)["steps"] == 2
     assert llm.steps == [0, 1, 2]
@@ -131,24 +143,28 @@ def test_S4_13_every_path_that_goes_on_adds_one_step_and_the_ends_add_none(tools
 
 
 @pytest.mark.parametrize("error", [reply for reply, _, _ in ERROR_CLASSES])
-def test_S4_14_the_counter_rises_with_each_error_class_and_falls_to_zero_on_success(tools: ToolRegistry, error: str) -> None:
+@row("S4-14")
+def test_the_counter_rises_with_each_error_class_and_falls_to_zero_on_success(tools: ToolRegistry, error: str) -> None:
     spared = run_agent("q", 20, Llm(error, error, ADD, error, error, answer("x")), registry=tools)
     assert spared["final_answer"] == "x"
     outcome = run(Bare(), Script(ADD, error, BAD, answer("x")))
     assert outcome.details["consecutive_errors"] == 2
 
 
-def test_S4_15_the_valve_is_checked_before_the_model_is_asked(tools: ToolRegistry) -> None:
+@row("S4-15")
+def test_the_valve_is_checked_before_the_model_is_asked(tools: ToolRegistry) -> None:
     llm = Llm(BAD)
     assert run_agent("q", llm_func=llm, registry=tools)["final_answer"] == VALVE
     assert len(llm.seen) == 3
 
 
-def test_S4_16_the_text_at_the_limit(tools: ToolRegistry) -> None:
+@row("S4-16")
+def test_the_text_at_the_limit(tools: ToolRegistry) -> None:
     assert run_agent("q", 2, Llm(ADD), registry=tools)["final_answer"] == CAP
 
 
-def test_S4_17_steps_of_an_immediate_answer_and_of_a_valve_run(tools: ToolRegistry) -> None:
+@row("S4-17")
+def test_steps_of_an_immediate_answer_and_of_a_valve_run(tools: ToolRegistry) -> None:
     llm = Llm(answer("now"))
     assert run_agent("q", llm_func=llm, registry=tools)["steps"] == 0
     assert llm.steps == [0]
@@ -161,7 +177,8 @@ sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "so
 """
 
 
-def test_S4_18_the_module_runs_a_demo_offline() -> None:
+@row("S4-18")
+def test_the_module_runs_a_demo_offline() -> None:
     done = python(f"{OFFLINE}import runpy; runpy.run_module('loopbench.loops.bare', run_name='__main__')")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -170,7 +187,8 @@ def test_S4_18_the_module_runs_a_demo_offline() -> None:
     ]
 
 
-def test_S4_20_docstring_names_order_unknown_and_registering_again(tools: ToolRegistry) -> None:
+@row("S4-20")
+def test_docstring_names_order_unknown_and_registering_again(tools: ToolRegistry) -> None:
     assert [tool.description for tool in tools.toolbox()] == ["Add two numbers.", "Divide two numbers.", "Look a key up."]
     tools.register("minus")(lambda a, b: a - b)
     assert tools.list_tools() == ["add", "divide", "lookup", "minus"]
@@ -182,7 +200,8 @@ def test_S4_20_docstring_names_order_unknown_and_registering_again(tools: ToolRe
     assert tools.list_tools()[0] == "add"
 
 
-def test_S4_21_a_run_can_have_its_own_registry_and_the_global_one_is_the_default(tools: ToolRegistry) -> None:
+@row("S4-21")
+def test_a_run_can_have_its_own_registry_and_the_global_one_is_the_default(tools: ToolRegistry) -> None:
     assert inspect.signature(run_agent).parameters["registry"].default is bare_standalone.registry
     theirs = run_agent("q", llm_func=Llm(ADD, answer("x")), registry=tools)
     ours = run_agent("q", 1, Llm(ADD), registry=ToolRegistry())
@@ -191,7 +210,8 @@ def test_S4_21_a_run_can_have_its_own_registry_and_the_global_one_is_the_default
     assert run_agent("q", 1, Llm(ADD))["final_answer"] == CAP
 
 
-def test_S4_22_importing_and_running_it_loads_no_framework() -> None:
+@row("S4-22")
+def test_importing_and_running_it_loads_no_framework() -> None:
     done = python(
         "import sys\n"
         "from loopbench.loops.bare_standalone import ToolRegistry, run_agent\n"
@@ -203,9 +223,8 @@ def test_S4_22_importing_and_running_it_loads_no_framework() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_S4_23_mock_llm_is_deterministic_and_running_with_it_warns_once(
-    tools: ToolRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
+@row("S4-23")
+def test_mock_llm_is_deterministic_and_running_with_it_warns_once(tools: ToolRegistry, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "loopbench.loops.bare_standalone"):
         first = run_agent("What is 1 / 4?", registry=tools)
     assert first["final_answer"] == "0.25"

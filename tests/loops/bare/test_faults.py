@@ -1,5 +1,4 @@
 """Design 4, the bare loop: faults of the document, and the semantics built."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -36,16 +35,19 @@ from tests.loops.bare.helpers import (
     run,
 )
 from tests.loops.helpers import Notes, Script
+from tests.rows import row
 
 
 @pytest.mark.parametrize("reply", ["[]", "3", "null", '"text"', "true"])
-def test_B4_2_json_that_is_no_object_is_a_counted_error(tools: ToolRegistry, reply: str) -> None:
+@row("B4-2")
+def test_json_that_is_no_object_is_a_counted_error(tools: ToolRegistry, reply: str) -> None:
     result = run_agent("q", llm_func=Llm(reply), registry=tools)
     assert {entry["data"] for entry in observations(result["history"])} == {"Reply must be a JSON object"}
     assert (result["final_answer"], result["steps"]) == (VALVE, 3)
 
 
-def test_B4_3_open_ended_signatures_are_accepted_and_positional_only_ones_refused() -> None:
+@row("B4-3")
+def test_open_ended_signatures_are_accepted_and_positional_only_ones_refused() -> None:
     def open_ended(a: int, *rest: int, **more: int) -> None: ...
 
     def strict(a: int, /) -> None: ...
@@ -61,26 +63,30 @@ def test_B4_3_open_ended_signatures_are_accepted_and_positional_only_ones_refuse
     assert ToolRegistry().register()(with_default) is with_default
 
 
-def test_B4_4_a_type_error_inside_a_tool_is_no_complaint_about_arguments(tools: ToolRegistry) -> None:
+@row("B4-4")
+def test_a_type_error_inside_a_tool_is_no_complaint_about_arguments(tools: ToolRegistry) -> None:
     tools.register("broken")(lambda: "a" + 1)  # type: ignore[operator]
     seen = observations(run_agent("q", 1, Llm(call("broken")), registry=tools)["history"])
     assert seen[0]["data"] == 'TypeError: can only concatenate str (not "int") to str'
 
 
 @pytest.mark.parametrize("arguments", ["[1, 2]", '"a"', "3", "false"])
-def test_B4_5_arguments_must_be_an_object(tools: ToolRegistry, arguments: str) -> None:
+@row("B4-5")
+def test_arguments_must_be_an_object(tools: ToolRegistry, arguments: str) -> None:
     result = run_agent("q", 1, Llm(f'{{"tool_name": "add", "arguments": {arguments}}}'), registry=tools)
     assert observations(result["history"]) == [{"status": "error", "data": "arguments must be an object", "tool_name": "add"}]
 
 
 @pytest.mark.parametrize("reply", ['{"tool_name": "now"}', '{"tool_name": "now", "arguments": null}'])
-def test_B4_5_null_or_absent_arguments_are_none(tools: ToolRegistry, reply: str) -> None:
+@row("B4-5")
+def test_null_or_absent_arguments_are_none(tools: ToolRegistry, reply: str) -> None:
     tools.register("now")(lambda: "noon")
     assert observations(run_agent("q", 1, Llm(reply), registry=tools)["history"])[0]["data"] == "noon"
 
 
 @pytest.mark.parametrize("reply", [BAD + "x" * 3000, "[]"])
-def test_B4_6_an_unreadable_reply_is_shown_again_cut_at_2000_characters(reply: str) -> None:
+@row("B4-6")
+def test_an_unreadable_reply_is_shown_again_cut_at_2000_characters(reply: str) -> None:
     kept = run(Bare(), Script(reply, answer("x"))).details["history"]
     assert [entry["role"] for entry in kept] == ["user", "assistant", "observation", "assistant"]
     assert kept[1]["content"] == reply[:2000]
@@ -89,19 +95,22 @@ def test_B4_6_an_unreadable_reply_is_shown_again_cut_at_2000_characters(reply: s
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_B4_6_a_legible_reply_that_states_no_move_stands_whole_in_the_history(keep: bool) -> None:
+@row("B4-6")
+def test_a_legible_reply_that_states_no_move_stands_whole_in_the_history(keep: bool) -> None:
     reply = json.dumps({"thought": "x" * 3000})
     history = run(Bare(keep_bad_replies=keep), Script(reply, answer("x"))).details["history"]
     assert history[1] == {"role": "assistant", "content": reply}
 
 
-def test_B4_7_the_limit_wins_over_a_valve_reached_on_the_last_step() -> None:
+@row("B4-7")
+def test_the_limit_wins_over_a_valve_reached_on_the_last_step() -> None:
     outcome = run(Bare(max_steps=3, max_consecutive_errors=3), Script(then=BAD))
     assert (outcome.answer, outcome.stop, outcome.steps) == (CAP, StopReason.MAX_STEPS, 3)
     assert outcome.details["consecutive_errors"] == 3
 
 
-def test_B4_8_a_null_answer_is_none_given(tools: ToolRegistry) -> None:
+@row("B4-8")
+def test_a_null_answer_is_none_given(tools: ToolRegistry) -> None:
     with_tool = '{"final_answer": null, "tool_name": "add", "arguments": {"a": 1, "b": 2}}'
     history = run_agent("q", llm_func=Llm(with_tool, answer("x")), registry=tools)["history"]
     assert observations(history)[0]["data"] == "3"
@@ -112,12 +121,14 @@ def test_B4_8_a_null_answer_is_none_given(tools: ToolRegistry) -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [("", ""), (0, "0"), (False, "false"), ([], "[]"), ({"é": 1}, '{"é": 1}'), ("3", "3"), (2.5, "2.5")]
 )
-def test_B4_8_any_other_answer_ends_the_run_as_text(tools: ToolRegistry, value: Any, text: str) -> None:
+@row("B4-8")
+def test_any_other_answer_ends_the_run_as_text(tools: ToolRegistry, value: Any, text: str) -> None:
     result = run_agent("q", llm_func=Llm(answer(value)), registry=tools)
     assert (result["final_answer"], result["steps"]) == (text, 0)
 
 
-def test_B4_9_the_answer_wins_and_the_dropped_call_is_noted() -> None:
+@row("B4-9")
+def test_the_answer_wins_and_the_dropped_call_is_noted() -> None:
     notes, ran = Notes(), []
     both = '{"final_answer": "x", "tool_name": "spy", "arguments": {}}'
     outcome = run(Bare(), Script(both), Tool.from_function(lambda: ran.append(1), name="spy"), observer=notes)
@@ -137,13 +148,15 @@ def test_B4_9_the_answer_wins_and_the_dropped_call_is_noted() -> None:
         (Thing(), "a thing"),
     ],
 )
-def test_B4_10_results_keep_their_structure_as_text(tools: ToolRegistry, value: Any, text: str) -> None:
+@row("B4-10")
+def test_results_keep_their_structure_as_text(tools: ToolRegistry, value: Any, text: str) -> None:
     assert create_observation("success", value)["data"] == text
     tools.register("give")(lambda: value)
     assert observations(run_agent("q", 1, Llm(call("give")), registry=tools)["history"])[0]["data"] == text
 
 
-def test_B4_11_a_failing_llm_func_ends_the_run_and_is_logged(tools: ToolRegistry, caplog: pytest.LogCaptureFixture) -> None:
+@row("B4-11")
+def test_a_failing_llm_func_ends_the_run_and_is_logged(tools: ToolRegistry, caplog: pytest.LogCaptureFixture) -> None:
     def broken(history: list[dict[str, str]], step: int) -> str:
         raise ConnectionError("no route")
 
@@ -152,7 +165,8 @@ def test_B4_11_a_failing_llm_func_ends_the_run_and_is_logged(tools: ToolRegistry
     assert "ConnectionError: no route" in caplog.text
 
 
-def test_B4_11_observe_feeds_the_failure_back_and_counts_it() -> None:
+@row("B4-11")
+def test_observe_feeds_the_failure_back_and_counts_it() -> None:
     loop = Bare(on_provider_error="observe")
     outcome = run(loop, Script(ProviderError("503"), answer("x")))
     assert (outcome.answer, outcome.steps) == ("x", 1)
@@ -160,7 +174,8 @@ def test_B4_11_observe_feeds_the_failure_back_and_counts_it() -> None:
     assert run(loop, Script(then=ProviderError("503"))).stop is StopReason.ERROR_VALVE
 
 
-def test_B4_11_llm_func_may_raise_the_models_own_errors_and_must_give_text(tools: ToolRegistry) -> None:
+@row("B4-11")
+def test_llm_func_may_raise_the_models_own_errors_and_must_give_text(tools: ToolRegistry) -> None:
     def raising(error: Exception, history: list[dict[str, str]], step: int) -> str:
         raise error
 
@@ -176,7 +191,8 @@ def test_B4_11_llm_func_may_raise_the_models_own_errors_and_must_give_text(tools
     assert seen[0]["data"] == "LLM call failed - llm_func gave NoneType, not text"
 
 
-def test_B4_12_observations_are_sent_as_user_and_returned_as_observation() -> None:
+@row("B4-12")
+def test_observations_are_sent_as_user_and_returned_as_observation() -> None:
     model = Script(ADD, answer("x"))
     outcome = run(Bare(), model)
     sent = model.requests[1].messages[-1]
@@ -185,7 +201,8 @@ def test_B4_12_observations_are_sent_as_user_and_returned_as_observation() -> No
     assert sent.content == kept["content"] == '{"status": "success", "data": "3", "tool_name": "add"}'
 
 
-def test_B4_14_the_model_is_told_format_and_tools_and_history_begins_with_the_query() -> None:
+@row("B4-14")
+def test_the_model_is_told_format_and_tools_and_history_begins_with_the_query() -> None:
     model = Script(answer("x"))
     outcome = run(Bare(), model)
     system, user = model.requests[0].messages
@@ -195,26 +212,30 @@ def test_B4_14_the_model_is_told_format_and_tools_and_history_begins_with_the_qu
     assert outcome.details["history"][0] == {"role": "user", "content": "Q"}
 
 
-def test_B4_14_a_query_that_is_part_of_the_call_has_its_context() -> None:
+@row("B4-14")
+def test_a_query_that_is_part_of_the_call_has_its_context() -> None:
     model = Script(answer("x"))
     run_sync(Bare(instructions=None).run(Query("Who?", context="Ann."), Toolbox(), model))
     assert [message.content for message in model.requests[0].messages] == ["Who?\n\nContext:\nAnn."]
 
 
 @pytest.mark.parametrize("valve", [1, 2, 5])
-def test_B4_15_the_valves_text_has_its_number(tools: ToolRegistry, valve: int) -> None:
+@row("B4-15")
+def test_the_valves_text_has_its_number(tools: ToolRegistry, valve: int) -> None:
     result = run_agent("q", llm_func=Llm(BAD), max_consecutive_errors=valve, registry=tools)
     assert result["final_answer"] == f"Agent terminated: {valve} consecutive errors detected"
 
 
-def test_B4_16_limits_below_one_are_refused_and_none_is_no_valve() -> None:
+@row("B4-16")
+def test_limits_below_one_are_refused_and_none_is_no_valve() -> None:
     for steps, valve in ((0, 3), (-1, 3), (10, 0)):
         with pytest.raises(ValueError, match="must be at least 1"):
             Bare(max_steps=steps, max_consecutive_errors=valve)
     assert run(Bare(max_steps=8, max_consecutive_errors=None), Script(then=BAD)).steps == 8
 
 
-def test_B4_17_wrong_types_pass_unless_check_types_is_on() -> None:
+@row("B4-17")
+def test_wrong_types_pass_unless_check_types_is_on() -> None:
     wrong = call("add", a="1", b="x")
     assert observed(run(Bare(), Script(wrong, answer("x"))))[0]["data"] == "1x"
     checked = observed(run(Bare(check_types=True), Script(wrong, answer("x"))))[0]

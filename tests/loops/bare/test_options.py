@@ -33,6 +33,7 @@ from tests.loops.bare.helpers import (
 )
 from tests.loops.helpers import Script
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
+from tests.rows import row
 
 FORMATS_SAY: dict[str, tuple[Any, Any]] = {
     "json": (
@@ -45,6 +46,7 @@ FORMATS_SAY: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("form", FORMATS_SAY)
+@row("bare.decision_format")
 def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_else(form: str) -> None:
     model = Script(*FORMATS_SAY[form])
     outcome = run_sync(Bare(decision_format=form).run(Query("2 + 3?"), Toolbox((add,)), model))  # type: ignore[arg-type]
@@ -71,6 +73,7 @@ def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_el
         ("native", Reply("", (NativeCall("1", "", "{}"),)), "No tool name"),
     ],
 )
+@row("bare.decision_format")
 def test_option_decision_format_has_its_unreadable_replies_fed_back(form: Any, bad: Reply, words: str) -> None:
     model = Script(bad, *FORMATS_SAY[form])
     outcome = run_sync(Bare(decision_format=form).run(Query("2 + 3?"), Toolbox((add,)), model))
@@ -80,6 +83,7 @@ def test_option_decision_format_has_its_unreadable_replies_fed_back(form: Any, b
     assert [message.call_id for message in shown] == [call.id for call in bad.calls] or [""]
 
 
+@row("bare.decision_format")
 def test_option_decision_format_native_needs_a_model_and_bad_ones_are_refused() -> None:
     with pytest.raises(ValueError, match=r"llm_func gives text"):
         run_agent("?", config=Bare(decision_format="native"))
@@ -87,6 +91,7 @@ def test_option_decision_format_native_needs_a_model_and_bad_ones_are_refused() 
         Bare(decision_format="yaml")  # type: ignore[arg-type]
 
 
+@row("bare.max_steps")
 def test_option_max_steps_bounds_the_model_calls() -> None:
     for steps in (1, 4):
         model = Script(then=ADD)
@@ -95,12 +100,14 @@ def test_option_max_steps_bounds_the_model_calls() -> None:
 
 
 @pytest.mark.parametrize(("valve", "steps"), [(2, 2), (3, 3), (5, 5), (None, 10)])
+@row("bare.max_consecutive_errors")
 def test_option_max_consecutive_errors_sets_or_removes_the_valve(valve: int | None, steps: int) -> None:
     outcome = run(Bare(max_consecutive_errors=valve), Script(then=BAD))
     assert outcome.steps == steps
     assert outcome.stop is (StopReason.MAX_STEPS if valve is None else StopReason.ERROR_VALVE)
 
 
+@row("bare.instructions")
 def test_option_instructions_are_the_system_text_or_absent() -> None:
     for instructions, roles in (("Be brief.", ["system", "user"]), (None, ["user"])):
         model = Script(answer("x"))
@@ -108,6 +115,7 @@ def test_option_instructions_are_the_system_text_or_absent() -> None:
         assert [message.role for message in model.requests[0].messages] == roles
 
 
+@row("bare.keep_bad_replies")
 def test_option_keep_bad_replies_shows_the_model_its_own_words() -> None:
     for keep in (True, False):
         model = Script(BAD, answer("x"))
@@ -115,6 +123,7 @@ def test_option_keep_bad_replies_shows_the_model_its_own_words() -> None:
         assert (BAD in [message.content for message in model.requests[1].messages]) is keep
 
 
+@row("bare.validate_arguments")
 def test_option_validate_arguments_leaves_the_check_to_the_call_when_off() -> None:
     wrong = call("add", a=1, b=2, c=3)
     checked = observed(run(Bare(), Script(wrong, answer("x"))))[0]["data"]
@@ -123,6 +132,7 @@ def test_option_validate_arguments_leaves_the_check_to_the_call_when_off() -> No
     assert unchecked == "TypeError: add() got an unexpected keyword argument 'c'"
 
 
+@row("bare.check_types")
 def test_option_check_types_refuses_before_the_call() -> None:
     for check, runs in ((False, 1), (True, 0)):
         ran: list[Any] = []
@@ -134,18 +144,21 @@ def test_option_check_types_refuses_before_the_call() -> None:
         assert len(ran) == runs
 
 
+@row("bare.list_tools_in_error")
 def test_option_list_tools_in_error_can_be_left_out() -> None:
     for listed, text in ((True, "Tool 'fly' not found. Available tools: add, divide, lookup"), (False, "Tool 'fly' not found")):
         outcome = run(Bare(list_tools_in_error=listed), Script(call("fly"), answer("x")))
         assert observed(outcome)[0]["data"] == text
 
 
+@row("bare.error_type_in_text")
 def test_option_error_type_in_text_can_be_left_out() -> None:
     for typed, text in ((True, "KeyError: 'e'"), (False, "'e'")):
         outcome = run(Bare(error_type_in_text=typed), Script(call("lookup", key="e"), answer("x")))
         assert observed(outcome)[0]["data"] == text
 
 
+@row("bare.on_provider_error")
 def test_option_on_provider_error_ends_the_run_or_goes_on() -> None:
     for loop, stop in ((Bare(), StopReason.PROVIDER_ERROR), (Bare(on_provider_error="observe"), StopReason.FINISHED)):
         assert run(loop, Script(ProviderError("429"), answer("x"))).stop is stop
@@ -157,13 +170,16 @@ def test_every_option_has_a_line_of_documentation() -> None:
         assert re.search(rf'    {field.name}: [^\n]+\n    """[A-Zs]', source), field.name
 
 
+@row("bare.tool_max_chars")
 def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
     check_tool_max_chars(Bare)
 
 
+@row("bare.tool_timeout_s")
 def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
     check_tool_timeout_s(Bare, monkeypatch)
 
 
+@row("bare.tool_threads")
 def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
     check_tool_threads(Bare, here_by_default=True)

@@ -1,5 +1,4 @@
 """Design 4, the bare loop: the rules for all designs, a test for every row, named after it."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -39,6 +38,7 @@ from tests.loops.bare.helpers import (
     run,
 )
 from tests.loops.helpers import Script
+from tests.rows import row
 
 CONFIGS = st.builds(
     Bare,
@@ -101,7 +101,8 @@ def tools_that_give(result: Any) -> tuple[Tool, ...]:
 
 @given(loop=CONFIGS, replies=st.lists(REPLIES, max_size=7), result=RESULTS)
 @settings(deadline=None, max_examples=80)
-def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(loop: Bare, replies: list[Any], result: Any) -> None:
+@row("X-21", "G-9")
+def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(loop: Bare, replies: list[Any], result: Any) -> None:
     model = Script(*replies, then=BAD)
     outcome = run(loop, model, *tools_that_give(result))
     seen = observed(outcome)
@@ -118,44 +119,52 @@ def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(loo
     assert json.loads(json.dumps(outcome.details["history"])) == outcome.details["history"]
 
 
-def test_G_2_bare_final_answer_is_finished() -> None:
+@row("G-2")
+def test_bare_final_answer_is_finished() -> None:
     assert run(Bare(), Script(answer("x"))).stop is StopReason.FINISHED
 
 
-def test_G_2_bare_error_valve() -> None:
+@row("G-2")
+def test_bare_error_valve() -> None:
     outcome = run(Bare(), Script(then=BAD))
     assert (outcome.stop, outcome.answer) == (StopReason.ERROR_VALVE, VALVE)
 
 
-def test_G_2_bare_limit_is_max_steps_with_canned_text() -> None:
+@row("G-2")
+def test_bare_limit_is_max_steps_with_canned_text() -> None:
     outcome = run(Bare(max_steps=2), Script(then=ADD))
     assert (outcome.stop, outcome.answer) == (StopReason.MAX_STEPS, CAP)
 
 
-def test_G_2_bare_provider_error() -> None:
+@row("G-2")
+def test_bare_provider_error() -> None:
     outcome = run(Bare(), Script(ADD, ProviderError("down")))
     assert (outcome.stop, outcome.answer, outcome.details["error"]) == (StopReason.PROVIDER_ERROR, None, "down")
 
 
-def test_G_2_bare_context_overflow_whatever_the_option() -> None:
+@row("G-2")
+def test_bare_context_overflow_whatever_the_option() -> None:
     for loop in (Bare(), Bare(on_provider_error="observe")):
         outcome = run(loop, Script(ADD, ContextOverflow("long")))
         assert (outcome.stop, outcome.answer) == (StopReason.CONTEXT_OVERFLOW, None)
 
 
-def test_G_3_bare_a_provider_error_is_followed_by_no_further_call() -> None:
+@row("G-3")
+def test_bare_a_provider_error_is_followed_by_no_further_call() -> None:
     model = Script(ProviderError("down"), then=answer("x"))
     run(Bare(), model)
     assert len(model.requests) == 1
 
 
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), ZeroDivisionError("a bug")])
-def test_G_3_bare_budget_cancellation_and_bugs_leave_the_loop(leaving: BaseException) -> None:
+@row("G-3")
+def test_bare_budget_cancellation_and_bugs_leave_the_loop(leaving: BaseException) -> None:
     with pytest.raises(type(leaving)):
         run(Bare(on_provider_error="observe"), Script(ADD, leaving))
 
 
-def test_G_3_bare_cancelling_the_run_cancels_the_model_call() -> None:
+@row("G-3")
+def test_bare_cancelling_the_run_cancels_the_model_call() -> None:
     async def main() -> list[str]:
         heard: list[str] = []
 
@@ -179,7 +188,8 @@ def test_G_3_bare_cancelling_the_run_cancels_the_model_call() -> None:
 
 @pytest.mark.parametrize("blocking", [True, False])
 @pytest.mark.parametrize("leaving", [KeyboardInterrupt, asyncio.CancelledError])
-def test_G_5_bare_interrupts_of_a_tool_leave_the_loop(leaving: type[BaseException], blocking: bool) -> None:
+@row("G-5")
+def test_bare_interrupts_of_a_tool_leave_the_loop(leaving: type[BaseException], blocking: bool) -> None:
     def stop() -> None:
         raise leaving
 
@@ -197,7 +207,8 @@ def test_G_5_bare_interrupts_of_a_tool_leave_the_loop(leaving: type[BaseExceptio
         (OSError(), "OSError: "),
     ],
 )
-def test_G_5_X_10_bare_whatever_else_a_tool_raises_is_an_error_result(raised: BaseException, text: str, blocking: bool) -> None:
+@row("G-5", "X-10")
+def test_bare_whatever_else_a_tool_raises_is_an_error_result(raised: BaseException, text: str, blocking: bool) -> None:
     def bad() -> None:
         raise raised
 
@@ -206,12 +217,14 @@ def test_G_5_X_10_bare_whatever_else_a_tool_raises_is_an_error_result(raised: Ba
     assert outcome.answer == "x"
 
 
-def test_G_5_X_10_bare_what_json_cannot_say_is_shown_as_its_text() -> None:
+@row("G-5", "X-10")
+def test_bare_what_json_cannot_say_is_shown_as_its_text() -> None:
     outcome = run(Bare(), Script(call("give"), answer("x")), Tool.from_function(lambda: Thing(), name="give"))
     assert observed(outcome)[0] == {"status": "success", "data": "a thing", "tool_name": "give"}
 
 
-def test_X_10_bare_a_hung_tool_is_an_error_result() -> None:
+@row("X-10")
+def test_bare_a_hung_tool_is_an_error_result() -> None:
     let_go = threading.Event()
     tools = Toolbox([Tool.from_function(lambda: let_go.wait(30), name="hang")], time_limit_s=0.02)
     outcome = run_sync(Bare().run(Query("Q"), tools, Script(call("hang"), answer("x"))))
@@ -221,23 +234,27 @@ def test_X_10_bare_a_hung_tool_is_an_error_result() -> None:
 
 
 @pytest.mark.parametrize("name", ["submit", "branch", "finish", "__finish__"])
-def test_G_6_X_18_no_tool_name_is_reserved_here(name: str) -> None:
+@row("G-6", "X-18")
+def test_no_tool_name_is_reserved_here(name: str) -> None:
     outcome = run(Bare(), Script(call(name), answer("x")), Tool.from_function(lambda: "ran", name=name))
     assert observed(outcome)[0] == {"status": "success", "data": "ran", "tool_name": name}
 
 
 @given(st.integers(0, 30))
-def test_G_8_bare_n_tool_steps_are_n_plus_one_steps(tool_steps: int) -> None:
+@row("G-8")
+def test_bare_n_tool_steps_are_n_plus_one_steps(tool_steps: int) -> None:
     limited = Bare(check_types=True).with_step_limit(tool_steps)
     assert limited == Bare(check_types=True, max_steps=tool_steps + 1)
 
 
-def test_G_8_bare_a_plan_as_long_as_the_limit_can_be_answered() -> None:
+@row("G-8")
+def test_bare_a_plan_as_long_as_the_limit_can_be_answered() -> None:
     outcome = run(Bare().with_step_limit(3), Script(ADD, ADD, ADD, answer("x")))
     assert (outcome.stop, outcome.steps) == (StopReason.FINISHED, 3)
 
 
-def test_G_8_bare_the_seeds_limit_is_the_default_and_what_the_user_typed_wins() -> None:
+@row("G-8")
+def test_bare_the_seeds_limit_is_the_default_and_what_the_user_typed_wins() -> None:
     assert Bare().max_steps == 10
     assert make_loop(parse_spec("bare"), 4) == Bare(max_steps=5)
     assert make_loop(parse_spec("bare(max_steps=2)"), 4) == Bare(max_steps=2)
@@ -257,30 +274,35 @@ ODD_REPLIES = {
 
 
 @pytest.mark.parametrize("reply", ODD_REPLIES, ids=lambda reply: reply[:40])
-def test_X_6_bare_malformed_replies_are_observations(reply: str) -> None:
+@row("X-6")
+def test_bare_malformed_replies_are_observations(reply: str) -> None:
     outcome = run(Bare(), Script(reply, answer("x")))
     assert observed(outcome)[0]["data"].startswith(ODD_REPLIES[reply])
     assert outcome.answer == "x"
 
 
-def test_X_6_bare_answer_and_tool_in_one_reply_is_an_answer() -> None:
+@row("X-6")
+def test_bare_answer_and_tool_in_one_reply_is_an_answer() -> None:
     assert run(Bare(), Script('{"tool_name": "add", "final_answer": 0}')).answer == "0"
 
 
-def test_X_19_valve_and_limit_on_the_same_step_is_max_steps() -> None:
+@row("X-19")
+def test_valve_and_limit_on_the_same_step_is_max_steps() -> None:
     loop = Bare(max_steps=2, max_consecutive_errors=2)
     assert run(loop, Script(then=BAD)).stop is StopReason.MAX_STEPS
     assert StopReason.ERROR_VALVE not in loop.stops
 
 
-def test_X_19_valve_of_zero_is_refused_and_of_one_ends_after_one_error() -> None:
+@row("X-19")
+def test_valve_of_zero_is_refused_and_of_one_ends_after_one_error() -> None:
     with pytest.raises(ValueError, match="max_consecutive_errors"):
         Bare(max_consecutive_errors=0)
     outcome = run(Bare(max_consecutive_errors=1), Script(BAD))
     assert (outcome.stop, outcome.steps) == (StopReason.ERROR_VALVE, 1)
 
 
-def test_X_19_validation_errors_count_and_model_exceptions_only_when_observed() -> None:
+@row("X-19")
+def test_validation_errors_count_and_model_exceptions_only_when_observed() -> None:
     assert run(Bare(), Script(then=call("add", z=1))).stop is StopReason.ERROR_VALVE
     uncounted = run(Bare(), Script(BAD, ProviderError("down")))
     assert uncounted.details["consecutive_errors"] == 1
@@ -293,7 +315,8 @@ def test_X_19_validation_errors_count_and_model_exceptions_only_when_observed() 
     good=st.integers(0, 4),
 )
 @settings(deadline=None, max_examples=50)
-def test_X_21_bare_the_valve_is_declared_exactly_where_it_can_be_reached(loop: Bare, good: int) -> None:
+@row("X-21")
+def test_bare_the_valve_is_declared_exactly_where_it_can_be_reached(loop: Bare, good: int) -> None:
     stop = run(loop, Script(*[ADD] * good, then=BAD)).stop
     assert stop in loop.stops
     if good == 0:

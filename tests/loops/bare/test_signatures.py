@@ -1,5 +1,4 @@
 """What the functions behind tools take: the validator, and what reaches a function."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -37,6 +36,7 @@ from tests.loops.bare.helpers import (
     run,
 )
 from tests.loops.helpers import Script
+from tests.rows import row
 
 
 class Counter:
@@ -85,7 +85,8 @@ async def later(x: int, *, twice: bool = False) -> int:
         (Unhashable(2), {"y": 1}, "Error: Tool 't' does not accept argument 'y'. Valid parameters: x"),
     ],
 )
-def test_X_20_validator_knows_every_kind_of_parameter(function: Callable[..., Any], arguments: dict[str, Any], data: str) -> None:
+@row("X-20")
+def test_validator_knows_every_kind_of_parameter(function: Callable[..., Any], arguments: dict[str, Any], data: str) -> None:
     tools = ToolRegistry()
     tools.register("t")(function)
     assert observations(run_agent("q", 1, Llm(call("t", **arguments)), registry=tools)["history"])[0]["data"] == data
@@ -101,7 +102,8 @@ NAMES = st.sampled_from("abcde")
     given_names=st.sets(st.sampled_from("abcdevwxyz")),
 )
 @settings(deadline=None)
-def test_X_20_validator_passes_exactly_what_python_could_call(
+@row("X-20")
+def test_validator_passes_exactly_what_python_could_call(
     needed: list[str], optional: list[str], open_ended: bool, given_names: set[str]
 ) -> None:
     kinds = inspect.Parameter

@@ -1,5 +1,4 @@
 """The declarative face: branches."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -37,6 +36,7 @@ from tests.loops.finish.module_helpers import (
     search,
 )
 from tests.loops.helpers import Script
+from tests.rows import row
 
 
 class Deeper(module):
@@ -50,7 +50,8 @@ class Deeper(module):
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_S3_15_S3_36_B3_24_a_branch_gives_the_childs_result_and_nothing_is_injected(is_async: bool) -> None:
+@row("S3-15", "S3-36", "B3-24")
+def test_a_branch_gives_the_childs_result_and_nothing_is_injected(is_async: bool) -> None:
     def plain(self: Any, step: Step) -> None:
         review = self.branch(Review)
         got.append(review)
@@ -75,7 +76,8 @@ def test_S3_15_S3_36_B3_24_a_branch_gives_the_childs_result_and_nothing_is_injec
     assert [spec.name for spec in child.tools] == ["__finish__"]
 
 
-def test_B3_24_X_2_a_child_inherits_the_history_without_system_message_and_unfinished_step() -> None:
+@row("B3-24", "X-2")
+def test_a_child_inherits_the_history_without_system_message_and_unfinished_step() -> None:
     def on_step(self: Any, step: Step) -> None:
         if step.counter == 2:
             self.history.insert(1, Message("system", "as a Message"))
@@ -91,7 +93,8 @@ def test_B3_24_X_2_a_child_inherits_the_history_without_system_message_and_unfin
     assert len(model.requests) == 4
 
 
-def test_B3_24_a_child_has_its_own_limit_copy_and_settings() -> None:
+@row("B3-24")
+def test_a_child_has_its_own_limit_copy_and_settings() -> None:
     class Child(Review):
         max_steps = 1
         temperature = 0.1
@@ -113,7 +116,8 @@ def test_B3_24_a_child_has_its_own_limit_copy_and_settings() -> None:
     assert "child's own" not in contents(model.requests[3], "user")
 
 
-def test_B3_24_branches_are_three_deep_at_most_and_a_childs_error_raises_in_on_step() -> None:
+@row("B3-24")
+def test_branches_are_three_deep_at_most_and_a_childs_error_raises_in_on_step() -> None:
     class Top(Deeper):
         async def on_step(self, step: Step) -> None:
             try:
@@ -136,7 +140,8 @@ def test_B3_24_branches_are_three_deep_at_most_and_a_childs_error_raises_in_on_s
         agent_of(Script(SEARCH, ProviderError("down")), lambda self, step: self.branch(Review))(question="?")
 
 
-def test_B3_24_concurrent_branches_have_scopes_of_their_own_and_count_on_the_same_model() -> None:
+@row("B3-24")
+def test_concurrent_branches_have_scopes_of_their_own_and_count_on_the_same_model() -> None:
     async def on_step(self: Any, step: Step) -> None:
         results.extend(await asyncio.gather(*[self.branch(Review) for _ in range(3)]))
 
@@ -147,7 +152,8 @@ def test_B3_24_concurrent_branches_have_scopes_of_their_own_and_count_on_the_sam
     assert {result.answer for result in results} == {"a", "b", "c"}
 
 
-def test_B3_24_a_child_that_names_a_model_is_asked_through_it_and_takes_inputs() -> None:
+@row("B3-24")
+def test_a_child_that_names_a_model_is_asked_through_it_and_takes_inputs() -> None:
     own = Script(finish("own"))
 
     class Named(Review):
@@ -161,7 +167,8 @@ def test_B3_24_a_child_that_names_a_model_is_asked_through_it_and_takes_inputs()
     assert "really?" in own.requests[0].messages[-1].content
 
 
-def test_S3_35_history_and_branch_belong_to_a_call() -> None:
+@row("S3-35")
+def test_history_and_branch_belong_to_a_call() -> None:
     agent = agent_of(Script())
     with pytest.raises(RuntimeError, match="history"):
         _ = agent.history
@@ -179,7 +186,8 @@ def test_S3_35_history_and_branch_belong_to_a_call() -> None:
     run_sync(main())
 
 
-def test_S3_36_cancelling_a_call_ends_the_branch_that_a_plain_on_step_waits_for() -> None:
+@row("S3-36")
+def test_cancelling_a_call_ends_the_branch_that_a_plain_on_step_waits_for() -> None:
     class Stuck(Script):
         async def complete(self, request: Request) -> Reply:
             if request.scope:
@@ -209,7 +217,8 @@ def test_S3_36_cancelling_a_call_ends_the_branch_that_a_plain_on_step_waits_for(
     assert ended.wait(5)
 
 
-def test_S3_36_a_branch_that_an_async_on_step_leaves_running_ends_with_the_call() -> None:
+@row("S3-36")
+def test_a_branch_that_an_async_on_step_leaves_running_ends_with_the_call() -> None:
     class Slow(Script):
         async def complete(self, request: Request) -> Reply:
             if request.scope:
@@ -232,7 +241,8 @@ def test_S3_36_a_branch_that_an_async_on_step_leaves_running_ends_with_the_call(
     run_sync(main())
 
 
-def test_S3_36_a_hook_that_outlives_its_cancelled_call_cannot_branch() -> None:
+@row("S3-36")
+def test_a_hook_that_outlives_its_cancelled_call_cannot_branch() -> None:
     at_work, go_on, ended = threading.Event(), threading.Event(), threading.Event()
     raised: list[BaseException] = []
 
@@ -260,6 +270,7 @@ def test_S3_36_a_hook_that_outlives_its_cancelled_call_cannot_branch() -> None:
 
 
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError()])
-def test_G_3_finish_budget_and_cancellation_leave_through_a_branch(leaving: BaseException) -> None:
+@row("G-3")
+def test_finish_budget_and_cancellation_leave_through_a_branch(leaving: BaseException) -> None:
     with pytest.raises(type(leaving)):
         agent_of(Script(SEARCH, leaving), lambda self, step: self.branch(Review))(question="?")

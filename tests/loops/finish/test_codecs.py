@@ -1,5 +1,4 @@
 """The formats of the finish loop: native calls and XML carry every move that they can say."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -34,6 +33,7 @@ from loopbench.protocol import (
     WireError,
 )
 from tests.loops.finish.codec_helpers import EVENT, JSON, PLAIN_JSON, WORDS, Event
+from tests.rows import row
 
 OUTPUTS: list[Any] = [
     JsonOutput.of(None),
@@ -191,7 +191,8 @@ MARKUP = st.lists(TAGS | WORDS, max_size=12).map("".join)
 @example(text="<output><any>" + "[" * 5000 + "</any></output>", calls=[])
 @example(text="<output><name>&#0;&#xD800;&#9999999;&bogus;</name></output>", calls=[])
 @settings(deadline=None, max_examples=120)
-def test_X_6_finish_any_reply_is_a_move_or_a_wire_error(text: str, calls: list[tuple[str, str]]) -> None:
+@row("X-6")
+def test_finish_any_reply_is_a_move_or_a_wire_error(text: str, calls: list[tuple[str, str]]) -> None:
     reply = Reply(text, tuple(NativeCall("", name, arguments) for name, arguments in calls))
     for codec in CODECS:
         match parsed(codec, reply):

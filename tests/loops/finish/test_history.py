@@ -1,5 +1,4 @@
 """The declarative face: a history that a hook has changed, mended."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -38,9 +37,11 @@ from tests.loops.finish.module_helpers import (
     search,
 )
 from tests.loops.helpers import Script
+from tests.rows import row
 
 
-def test_B3_15_X_2_trimming_leaves_no_call_without_result_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+@row("B3-15", "X-2")
+def test_trimming_leaves_no_call_without_result_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     def on_step(self: Any, step: Step) -> None:
         if step.counter > 1:
             self.history = self.history[:1] + self.history[-3:]
@@ -59,7 +60,8 @@ def test_B3_15_X_2_trimming_leaves_no_call_without_result_and_says_so_once(caplo
     assert len(caplog.records) == 1
 
 
-def test_B3_15_results_without_call_are_dropped_and_calls_without_result_get_a_stub(caplog: pytest.LogCaptureFixture) -> None:
+@row("B3-15")
+def test_results_without_call_are_dropped_and_calls_without_result_get_a_stub(caplog: pytest.LogCaptureFixture) -> None:
     def on_step(self: Any, step: Step) -> None:
         if step.counter == 2:
             call = next(entry for entry in self.history if entry["role"] == "assistant")
@@ -80,7 +82,8 @@ def test_B3_15_results_without_call_are_dropped_and_calls_without_result_get_a_s
     assert len(caplog.records) == 1
 
 
-def test_B3_15_a_result_stays_with_the_nearest_call_of_its_id() -> None:
+@row("B3-15")
+def test_a_result_stays_with_the_nearest_call_of_its_id() -> None:
     def on_step(self: Any, step: Step) -> None:
         if step.counter == 2:
             self.history.remove(next(entry for entry in self.history if entry["role"] == "tool"))
@@ -114,7 +117,8 @@ EDITS = st.lists(st.tuples(st.sampled_from(["insert", "delete", "copy", "swap"])
 
 @given(edits=st.lists(EDITS, min_size=1, max_size=3))
 @settings(deadline=None, max_examples=100)
-def test_X_2_B3_15_B3_24_whatever_on_step_does_to_the_history_requests_stay_legal(edits: list[Any]) -> None:
+@row("X-2", "B3-15", "B3-24")
+def test_whatever_on_step_does_to_the_history_requests_stay_legal(edits: list[Any]) -> None:
     def on_step(step: Step) -> None:
         history = step.history
         for what, place, entry in edits[(step.counter - 1) % len(edits)]:

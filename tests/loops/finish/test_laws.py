@@ -1,5 +1,4 @@
 """The finish loop: laws that hold for any reply and any tool."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -27,6 +26,7 @@ from loopbench.protocol import (
 )
 from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, run
 from tests.loops.helpers import Script
+from tests.rows import row
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -106,7 +106,8 @@ def assert_legal(messages: tuple[Message, ...]) -> None:
     tool_choice=st.booleans(),
 )
 @settings(deadline=None, max_examples=100)
-def test_X_21_X_2_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
+@row("X-21", "X-2", "G-9")
+def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Finish, replies: list[Any], result: Any, schema: Any, tool_choice: bool
 ) -> None:
     model = Script(*replies, then=Reply("no call"))
@@ -126,7 +127,8 @@ def test_X_21_X_2_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits
 
 @given(point=st.integers(0, 5), forced=st.booleans())
 @settings(deadline=None, max_examples=12)
-def test_G_3_finish_cancellation_at_any_point_leaves_the_loop_and_nothing_running(point: int, forced: bool) -> None:
+@row("G-3")
+def test_finish_cancellation_at_any_point_leaves_the_loop_and_nothing_running(point: int, forced: bool) -> None:
     async def main() -> None:
         before = asyncio.all_tasks()
         reached = asyncio.Event()

@@ -1,5 +1,4 @@
 """The finish loop: what the document says."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -23,11 +22,13 @@ from loopbench.protocol import (
 )
 from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
+from tests.rows import row
 
 XML_REQUEST = "You must provide your final answer now. Respond with your answer in the following XML structure:"
 
 
-def test_S3_2_a_request_is_system_text_input_as_xml_and_finish_with_the_schema() -> None:
+@row("S3-2")
+def test_a_request_is_system_text_input_as_xml_and_finish_with_the_schema() -> None:
     model = Script(says(native("__finish__", {"sentiment": "good", "score": 1})))
     query = Query("Is 3 < 4 & so on?", "a passage", VERDICT)
     outcome = run_sync(Finish(system_prompt="Be brief.").run(query, Toolbox([add]), model))
@@ -41,7 +42,8 @@ def test_S3_2_a_request_is_system_text_input_as_xml_and_finish_with_the_schema()
     assert outcome.answer == {"sentiment": "good", "score": 1}
 
 
-def test_S3_2_without_schema_or_with_one_of_no_object_finish_takes_one_argument() -> None:
+@row("S3-2")
+def test_without_schema_or_with_one_of_no_object_finish_takes_one_argument() -> None:
     for schema, value in ((None, "7"), ({"type": "integer"}, 7), ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}, 7)):
         model = Script(finish(value))
         assert run(Finish(), model, schema=schema).answer == value
@@ -51,7 +53,8 @@ def test_S3_2_without_schema_or_with_one_of_no_object_finish_takes_one_argument(
         assert ("$defs" in parameters) is (schema is not None and "$defs" in schema)
 
 
-def test_S3_3_text_and_several_calls_in_one_reply() -> None:
+@row("S3-3")
+def test_text_and_several_calls_in_one_reply() -> None:
     model = Script(says(native("add", {"a": 1, "b": 2}, "i"), native("risky", {"x": 1}, "j"), text="Both."), finish())
     run(steps(), model)
     said, first, second = model.requests[1].messages[-3:]
@@ -59,13 +62,15 @@ def test_S3_3_text_and_several_calls_in_one_reply() -> None:
     assert [(m.role, m.call_id, m.content) for m in (first, second)] == [("tool", "i", "3"), ("tool", "j", "success")]
 
 
-def test_S3_4_S3_19_a_valid_finish_ends_the_run_and_other_calls_go_on() -> None:
+@row("S3-4", "S3-19")
+def test_a_valid_finish_ends_the_run_and_other_calls_go_on() -> None:
     outcome = run(steps(), Script(ADD, ADD, finish("3")))
     assert (outcome.answer, outcome.stop, outcome.steps) == ("3", StopReason.FINISHED, 3)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 4])
-def test_S3_5_max_steps_bounds_the_loop_and_none_is_a_single_turn(limit: int) -> None:
+@row("S3-5")
+def test_max_steps_bounds_the_loop_and_none_is_a_single_turn(limit: int) -> None:
     assert Finish().max_steps is None
     model = Script(then=lambda request: ADD if request.role is Role.DECIDE else finish())
     outcome = run(Finish(max_steps=limit), model)
@@ -75,7 +80,8 @@ def test_S3_5_max_steps_bounds_the_loop_and_none_is_a_single_turn(limit: int) ->
     assert (model.roles, outcome.steps, outcome.stop) == ([Role.DECIDE], 1, StopReason.UNFINISHED)
 
 
-def test_S3_20_B3_21_at_the_limit_a_forced_call_with_messages_unchanged() -> None:
+@row("S3-20", "B3-21")
+def test_at_the_limit_a_forced_call_with_messages_unchanged() -> None:
     model = Script(ADD, finish("late"))
     outcome = run(Finish(max_steps=1), model)
     decided, forced = model.requests
@@ -85,7 +91,8 @@ def test_S3_20_B3_21_at_the_limit_a_forced_call_with_messages_unchanged() -> Non
     assert (outcome.answer, outcome.stop) == ("late", StopReason.FORCED)
 
 
-def test_S3_21_B3_21_without_tool_choice_an_xml_template_is_a_new_message() -> None:
+@row("S3-21", "B3-21")
+def test_without_tool_choice_an_xml_template_is_a_new_message() -> None:
     model = Script(ADD, "<output>\n    <sentiment>good</sentiment>\n    <score>0.95</score>\n</output>")
     model.capabilities = Capabilities(tool_choice=False)
     outcome = run(Finish(max_steps=1), model, schema=VERDICT)
@@ -99,7 +106,8 @@ def test_S3_21_B3_21_without_tool_choice_an_xml_template_is_a_new_message() -> N
 
 @pytest.mark.parametrize("retries", [0, 1, 2])
 @pytest.mark.parametrize("bad", [BAD, Reply("<output></output>")], ids=["native", "xml"])
-def test_S3_23_X_4_B3_3_a_forced_answer_that_stays_invalid_is_a_parse_failure_that_says_forced(bad: Reply, retries: int) -> None:
+@row("S3-23", "X-4", "B3-3")
+def test_a_forced_answer_that_stays_invalid_is_a_parse_failure_that_says_forced(bad: Reply, retries: int) -> None:
     model = Script(ADD, then=bad)
     model.capabilities = Capabilities(tool_choice=bad is BAD)
     outcome = run(Finish(max_steps=1, parse_retries=retries), model)
@@ -109,7 +117,8 @@ def test_S3_23_X_4_B3_3_a_forced_answer_that_stays_invalid_is_a_parse_failure_th
 
 
 @pytest.mark.parametrize("retries", [0, 1, 2, 4])
-def test_S3_26_X_4_B3_20_one_plus_parse_retries_replies_and_the_error_is_shown(retries: int) -> None:
+@row("S3-26", "X-4", "B3-20")
+def test_one_plus_parse_retries_replies_and_the_error_is_shown(retries: int) -> None:
     model = Script(then=BAD)
     outcome = run(Finish(max_steps=9, parse_retries=retries), model)
     assert (outcome.stop, len(model.requests)) == (StopReason.PARSE_FAILED, 1 + retries)
@@ -120,14 +129,16 @@ def test_S3_26_X_4_B3_20_one_plus_parse_retries_replies_and_the_error_is_shown(r
     assert Finish().parse_retries == 2
 
 
-def test_S3_27_B3_11_tool_errors_name_type_and_message_and_the_loop_goes_on() -> None:
+@row("S3-27", "B3-11")
+def test_tool_errors_name_type_and_message_and_the_loop_goes_on() -> None:
     model = Script(says(native("risky", {"x": -1})), finish("ok"))
     outcome = run(steps(), model)
     assert results(model.requests[1]) == ["Tool error: ValueError: x must be positive"]
     assert outcome.answer == "ok"
 
 
-def test_S3_32_B3_12_B3_23_a_single_turn_runs_a_tool_once_and_says_that_it_did_not_finish() -> None:
+@row("S3-32", "B3-12", "B3-23")
+def test_a_single_turn_runs_a_tool_once_and_says_that_it_did_not_finish() -> None:
     heard: list[Step] = []
     model = Script(ADD)
     outcome = run(Finish(on_step=heard.append), model)
@@ -138,7 +149,8 @@ def test_S3_32_B3_12_B3_23_a_single_turn_runs_a_tool_once_and_says_that_it_did_n
     assert heard == []
 
 
-def test_B3_23_a_single_turn_is_one_step_with_its_parse_retries() -> None:
+@row("B3-23")
+def test_a_single_turn_is_one_step_with_its_parse_retries() -> None:
     model = Script(BAD, Reply("well"), finish("ok"))
     outcome = run(Finish(), model)
     assert (outcome.answer, outcome.steps, len(model.requests)) == ("ok", 1, 3)
@@ -151,7 +163,8 @@ def test_B3_23_a_single_turn_is_one_step_with_its_parse_retries() -> None:
     [ProviderError("tool_choice is not supported", "refused"), ADD, Reply("text only")],
     ids=["refused", "another tool", "text"],
 )
-def test_S3_43_X_7_a_refusal_or_a_reply_without_finish_falls_to_xml_at_no_cost_in_retries(unforced: Any) -> None:
+@row("S3-43", "X-7")
+def test_a_refusal_or_a_reply_without_finish_falls_to_xml_at_no_cost_in_retries(unforced: Any) -> None:
     ran: list[int] = []
 
     def count(a: int, b: int) -> int:
@@ -168,17 +181,20 @@ def test_S3_43_X_7_a_refusal_or_a_reply_without_finish_falls_to_xml_at_no_cost_i
     assert len(ran) == 1
 
 
-def test_S3_43_X_7_other_provider_errors_do_not_fall_to_xml() -> None:
+@row("S3-43", "X-7")
+def test_other_provider_errors_do_not_fall_to_xml() -> None:
     model = Script(ADD, ProviderError("429", "rate_limit"), then="<output><answer>x</answer></output>")
     assert run(Finish(max_steps=1), model).stop is StopReason.PROVIDER_ERROR
     assert len(model.requests) == 2
 
 
-def test_S3_43_the_xml_request_takes_a_native_finish_too() -> None:
+@row("S3-43")
+def test_the_xml_request_takes_a_native_finish_too() -> None:
     assert run(Finish(max_steps=0, forced_finish="xml"), Script(finish("ok"))).answer == "ok"
 
 
-def test_S3_45_the_error_is_the_result_of_the_failed_call_and_the_attempt_stays() -> None:
+@row("S3-45")
+def test_the_error_is_the_result_of_the_failed_call_and_the_attempt_stays() -> None:
     model = Script(says(native("__finish__", {"answer": 3}, "call_9"), text="Done."), finish())
     run(steps(), model)
     said, error = model.requests[1].messages[-2:]
@@ -186,7 +202,8 @@ def test_S3_45_the_error_is_the_result_of_the_failed_call_and_the_attempt_stays(
     assert (error.role, error.call_id) == ("tool", "call_9")
 
 
-def test_S3_45_S3_26_an_xml_error_is_a_user_message_after_the_attempt() -> None:
+@row("S3-45", "S3-26")
+def test_an_xml_error_is_a_user_message_after_the_attempt() -> None:
     model = Script("<output>", "<output><answer>ok</answer></output>")
     assert run(Finish(max_steps=0, forced_finish="xml"), model).answer == "ok"
     said, error = model.requests[1].messages[-2:]
@@ -194,7 +211,8 @@ def test_S3_45_S3_26_an_xml_error_is_a_user_message_after_the_attempt() -> None:
     assert (error.role, error.content.startswith("Error: ")) == ("user", True)
 
 
-def test_S3_48_calls_of_a_step_run_in_order_or_concurrently_with_results_in_call_order() -> None:
+@row("S3-48")
+def test_calls_of_a_step_run_in_order_or_concurrently_with_results_in_call_order() -> None:
     for parallel in (False, True):
         gate = asyncio.Event()
         order: list[str] = []
@@ -228,7 +246,8 @@ def test_S3_48_calls_of_a_step_run_in_order_or_concurrently_with_results_in_call
         (7, "7"),
     ],
 )
-def test_S3_40_a_tools_output_reaches_the_model_as_text_or_json(value: Any, text: str) -> None:
+@row("S3-40")
+def test_a_tools_output_reaches_the_model_as_text_or_json(value: Any, text: str) -> None:
     model = Script(says(native("give", {})), finish())
     run(steps(), model, Tool.from_function(lambda: value, name="give", blocking=False))
     assert results(model.requests[1]) == [text]

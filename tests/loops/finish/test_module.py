@@ -1,5 +1,4 @@
 """The declarative face: from the class to the answer."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -45,9 +44,11 @@ from tests.loops.finish.module_helpers import (
     search,
 )
 from tests.loops.helpers import Script, python
+from tests.rows import row
 
 
-def test_S3_1_S3_2_inputs_are_validated_and_stand_in_the_request_as_xml() -> None:
+@row("S3-1", "S3-2")
+def test_inputs_are_validated_and_stand_in_the_request_as_xml() -> None:
     model = Script(finish("Paris"))
     result = agent_of(model)(question="Capital of <France>?")
     assert result == AnswerOutput(answer="Paris")
@@ -68,7 +69,8 @@ class Tree(BaseModel):
     parts: list[Tree] = []
 
 
-def test_S3_2_a_model_that_holds_itself_is_an_object_for_finish_and_for_xml() -> None:
+@row("S3-2")
+def test_a_model_that_holds_itself_is_an_object_for_finish_and_for_xml() -> None:
     tree = Tree(label="a", parts=[Tree(label="b")])
     xml = Reply("<output><label>a</label><parts><item><label>b</label></item></parts></output>")
     for reply in (says(native("__finish__", **tree.model_dump())), xml):
@@ -91,7 +93,8 @@ def test_a_misspelt_option_is_refused_with_the_right_one(name: str, option: str)
         type("Own", (Module,), {name: 1})
 
 
-def test_S3_33_an_input_or_output_that_is_no_object_is_refused() -> None:
+@row("S3-33")
+def test_an_input_or_output_that_is_no_object_is_refused() -> None:
     for attribute in ("initial_input", "final_output"):
         wrong: dict[str, Any] = {attribute: str}
         with pytest.raises(TypeError, match=attribute):
@@ -100,14 +103,16 @@ def test_S3_33_an_input_or_output_that_is_no_object_is_refused() -> None:
         agent_of(Script(), final_output=RootModel[list[int]])(question="?")
 
 
-def test_S3_1_without_initial_input_no_argument_is_taken() -> None:
+@row("S3-1")
+def test_without_initial_input_no_argument_is_taken() -> None:
     plain = agent_of(Script(finish()), initial_input=None)
     with pytest.raises(TypeError, match="initial_input"):
         plain(question="?")
     assert plain().answer == "x"
 
 
-def test_S3_33_class_attributes_are_the_settings() -> None:
+@row("S3-33")
+def test_class_attributes_are_the_settings() -> None:
     model = Script(SEARCH, BAD, BAD)
     made = agent_of(
         model,
@@ -128,14 +133,16 @@ def test_S3_33_class_attributes_are_the_settings() -> None:
         agent_of(model, parse_retries=-1)
 
 
-def test_S3_42_the_docstring_is_the_system_text_unless_there_is_a_prompt() -> None:
+@row("S3-42")
+def test_the_docstring_is_the_system_text_unless_there_is_a_prompt() -> None:
     for attributes, shown in (({}, ["You are a research assistant."]), ({"system_prompt": "P"}, ["P"]), ({"__doc__": None}, [])):
         model = Script(finish())
         agent_of(model, **attributes)(question="?")
         assert contents(model.requests[0], "system") == shown
 
 
-def test_S3_35_one_instance_runs_many_calls_each_with_its_own_state() -> None:
+@row("S3-35")
+def test_one_instance_runs_many_calls_each_with_its_own_state() -> None:
     started: list[Any] = []
 
     class Echo(Script):
@@ -168,7 +175,8 @@ def test_S3_35_one_instance_runs_many_calls_each_with_its_own_state() -> None:
     assert sorted(started)[5] == 1
 
 
-def test_S3_36_B3_14_a_plain_call_is_synchronous_and_refused_inside_an_event_loop() -> None:
+@row("S3-36", "B3-14")
+def test_a_plain_call_is_synchronous_and_refused_inside_an_event_loop() -> None:
     assert Module is module
     agent = agent_of(Script(then=finish("ok")))
     assert agent(question="?").answer == "ok"
@@ -181,7 +189,8 @@ def test_S3_36_B3_14_a_plain_call_is_synchronous_and_refused_inside_an_event_loo
     assert run_sync(main()).answer == "ok"
 
 
-def test_S3_36_a_plain_on_step_runs_off_the_event_loop_and_an_async_one_is_awaited() -> None:
+@row("S3-36")
+def test_a_plain_on_step_runs_off_the_event_loop_and_an_async_one_is_awaited() -> None:
     threads: list[str] = []
 
     def plain(self: Any, step: Step) -> None:
@@ -221,7 +230,8 @@ class Flaky:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_S3_47_S3_28_a_model_dict_says_how_often_a_failure_is_tried_again(streams: bool) -> None:
+@row("S3-47", "S3-28")
+def test_a_model_dict_says_how_often_a_failure_is_tried_again(streams: bool) -> None:
     hook = (lambda self, chunk: None) if streams else None
     for retries, works in ((2, True), (1, False), (0, False)):
         model = Flaky(2)
@@ -234,7 +244,8 @@ def test_S3_47_S3_28_a_model_dict_says_how_often_a_failure_is_tried_again(stream
         assert model.asked == retries + 1
 
 
-def test_S3_47_retry_delay_lies_between_the_tries_and_hopeless_errors_are_not_tried_again() -> None:
+@row("S3-47")
+def test_retry_delay_lies_between_the_tries_and_hopeless_errors_are_not_tried_again() -> None:
     async def elapsed() -> float:
         clock = asyncio.get_running_loop().time
         before = clock()
@@ -248,13 +259,15 @@ def test_S3_47_retry_delay_lies_between_the_tries_and_hopeless_errors_are_not_tr
     assert model.asked == 1
 
 
-def test_S3_47_exhausted_retries_are_provider_error_in_an_outcome() -> None:
+@row("S3-47")
+def test_exhausted_retries_are_provider_error_in_an_outcome() -> None:
     model = resolve_model({"model": Flaky(9), "num_retries": 1})
     outcome = run_sync(Finish().run(Query("Q"), Toolbox(), model))
     assert outcome.stop is StopReason.PROVIDER_ERROR
 
 
-def test_S3_47_a_name_becomes_a_model_without_litellm_and_anything_else_is_refused() -> None:
+@row("S3-47")
+def test_a_name_becomes_a_model_without_litellm_and_anything_else_is_refused() -> None:
     done = python(
         "import sys\n"
         "from loopbench.loops.finish import resolve_model\n"
@@ -268,7 +281,8 @@ def test_S3_47_a_name_becomes_a_model_without_litellm_and_anything_else_is_refus
             resolve_model(wrong)
 
 
-def test_S3_48_a_decorated_tool_is_unchanged_and_known_by_name_docstring_and_schema() -> None:
+@row("S3-48")
+def test_a_decorated_tool_is_unchanged_and_known_by_name_docstring_and_schema() -> None:
     assert search("q", limit=1) == ["result 1"]
 
     @tool(name="renamed", description="Described.")
@@ -286,7 +300,8 @@ def test_S3_48_a_decorated_tool_is_unchanged_and_known_by_name_docstring_and_sch
 
 
 @pytest.mark.parametrize("parallel", [False, True])
-def test_S3_48_parallel_tools_run_concurrently_in_a_module_too(parallel: bool) -> None:
+@row("S3-48")
+def test_parallel_tools_run_concurrently_in_a_module_too(parallel: bool) -> None:
     most = inside = 0
 
     async def wait() -> int:

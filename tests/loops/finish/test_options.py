@@ -19,8 +19,10 @@ from loopbench.runs.options import options_of
 from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, VERDICT, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
+from tests.rows import row
 
 
+@row("finish.max_steps")
 def test_option_max_steps_bounds_the_steps_and_is_never_negative() -> None:
     for limit in (1, 3):
         assert run(Finish(max_steps=limit), Script(*[ADD] * limit, finish())).steps == limit
@@ -29,6 +31,7 @@ def test_option_max_steps_bounds_the_steps_and_is_never_negative() -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 1, 2, 5])
+@row("finish.parse_retries")
 def test_option_parse_retries_is_how_often_an_invalid_finish_is_corrected(retries: int) -> None:
     model = Script(then=BAD)
     run(Finish(parse_retries=retries), model)
@@ -37,12 +40,14 @@ def test_option_parse_retries_is_how_often_an_invalid_finish_is_corrected(retrie
         Finish(parse_retries=-1)
 
 
+@row("finish.retries_consume_steps")
 def test_option_retries_consume_steps_or_leave_them() -> None:
     for consume, stop, used in ((True, StopReason.FORCED, 2), (False, StopReason.FINISHED, 2)):
         outcome = run(Finish(max_steps=2, retries_consume_steps=consume), Script(BAD, ADD, finish("ok")))
         assert (outcome.stop, outcome.steps) == (stop, used)
 
 
+@row("finish.finish_with_tools")
 def test_option_finish_with_tools_asks_again_after_the_others_have_run() -> None:
     model = Script(GOOD_AND_ADD, finish("late"))
     outcome = run(steps(finish_with_tools="ask_again"), model)
@@ -64,6 +69,7 @@ def test_option_finish_with_tools_asks_again_after_the_others_have_run() -> None
         ("off", [], [], StopReason.MAX_STEPS),
     ],
 )
+@row("finish.forced_finish")
 def test_option_forced_finish_is_both_or_one_way_or_a_canned_text(
     option: Any, replies: list[Any], choices: list[Any], stop: StopReason
 ) -> None:
@@ -76,6 +82,7 @@ def test_option_forced_finish_is_both_or_one_way_or_a_canned_text(
         Finish(forced_finish="maybe")  # type: ignore[arg-type]
 
 
+@row("finish.parallel_tools")
 def test_option_parallel_tools_runs_the_calls_of_a_step_at_once() -> None:
     for parallel, most in ((False, 1), (True, 3)):
         inside = peak = 0
@@ -93,12 +100,14 @@ def test_option_parallel_tools_runs_the_calls_of_a_step_at_once() -> None:
         assert peak == most
 
 
+@row("finish.list_tools_in_error")
 def test_option_list_tools_in_error_adds_the_known_ones() -> None:
     model = Script(says(native("nope", {})), finish())
     run(steps(list_tools_in_error=True), model)
     assert results(model.requests[1]) == ["Tool error: Tool 'nope' not found. Available tools: add, risky, __finish__"]
 
 
+@row("finish.typed_output")
 def test_option_typed_output_off_takes_a_text_whatever_the_schema() -> None:
     for typed, names in ((True, ["sentiment", "score"]), (False, ["answer"])):
         model = Script(says(native("__finish__", {"sentiment": "s", "score": 1} if typed else {"answer": "s"})))
@@ -107,6 +116,7 @@ def test_option_typed_output_off_takes_a_text_whatever_the_schema() -> None:
         assert outcome.answer == ({"sentiment": "s", "score": 1} if typed else "s")
 
 
+@row("finish.system_prompt")
 def test_option_system_prompt_is_the_first_message_or_there_is_none() -> None:
     for text, roles in (("Be brief.", ["system", "user"]), (None, ["user"])):
         model = Script(finish())
@@ -115,18 +125,21 @@ def test_option_system_prompt_is_the_first_message_or_there_is_none() -> None:
         assert text is None or model.requests[0].messages[0].content == text
 
 
+@row("finish.temperature")
 def test_option_temperature_and_option_max_tokens_reach_every_request() -> None:
     model = Script(ADD, finish())
     run(Finish(max_steps=1, temperature=0.5, max_tokens=9), model)
     assert [request.sampling.as_dict() for request in model.requests] == [{"temperature": 0.5, "max_tokens": 9}] * 2
 
 
+@row("finish.temperature")
 def test_option_temperature_is_left_to_the_model_by_default() -> None:
     model = Script(finish())
     run(Finish(), model)
     assert model.requests[0].sampling.as_dict() == {}
 
 
+@row("finish.max_tokens")
 def test_option_max_tokens_must_be_positive() -> None:
     with pytest.raises(ValueError, match="max_tokens"):
         Finish(max_tokens=0)
@@ -139,13 +152,16 @@ def test_options_are_the_fields_with_a_line_each_and_hooks_are_none_of_them() ->
     assert Finish(on_step=lambda step: None) == Finish()
 
 
+@row("finish.tool_max_chars")
 def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
     check_tool_max_chars(partial(Finish, max_steps=4))
 
 
+@row("finish.tool_timeout_s")
 def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
     check_tool_timeout_s(partial(Finish, max_steps=4), monkeypatch)
 
 
+@row("finish.tool_threads")
 def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
     check_tool_threads(partial(Finish, max_steps=4), here_by_default=True)

@@ -1,5 +1,4 @@
 """Partial answers: what is known while JSON is being written."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from loopbench.loops.finish import Partial
 from loopbench.loops.finish.output import ModelOutput
 from loopbench.loops.finish.partial import partial_json
 from tests.loops.finish.codec_helpers import JSON, PLAIN_JSON
+from tests.rows import row
 
 
 class City(BaseModel):
@@ -26,7 +26,8 @@ class City(BaseModel):
     explanation: str
 
 
-def test_S3_30_partial_has_all_fields_optional() -> None:
+@row("S3-30")
+def test_partial_has_all_fields_optional() -> None:
     kind: Any = Partial[City]
     made = kind()
     assert (made.city_name, made.population, made.explanation) == (None, None, None)
@@ -43,7 +44,8 @@ def snapshots(model: type[BaseModel], text: str) -> list[Any]:
     return [output.snapshot(*each) for each in found if each is not None]
 
 
-def test_S3_46_S3_30_strings_grow_and_other_scalars_appear_only_when_complete() -> None:
+@row("S3-46", "S3-30")
+def test_strings_grow_and_other_scalars_appear_only_when_complete() -> None:
     seen = snapshots(City, '{"city_name": "Rome \\"x\\" 12", "population": 2800000, "explanation": "old"}')
     names = [part.city_name for part in seen]
     assert {"R", "Rome", 'Rome "x" 1', 'Rome "x" 12'} <= set(names)
@@ -88,7 +90,8 @@ MIXED = {
 }
 
 
-def test_S3_46_nothing_half_written_passes_for_a_value_and_the_end_is_the_whole() -> None:
+@row("S3-46")
+def test_nothing_half_written_passes_for_a_value_and_the_end_is_the_whole() -> None:
     seen = snapshots(Mixed, json.dumps(MIXED))
     assert {part.kind for part in seen} == {None, Kind.BIG}
     assert {part.day for part in seen} == {None, datetime.date(2020, 12, 31)}
@@ -105,7 +108,8 @@ def test_S3_46_nothing_half_written_passes_for_a_value_and_the_end_is_the_whole(
 
 @given(value=st.dictionaries(st.sampled_from([*MIXED, "x"]), JSON, max_size=4), cut=st.integers(0, 200))
 @settings(deadline=None, max_examples=80)
-def test_S3_46_no_validation_error_arises_while_partial(value: dict[str, Any], cut: int) -> None:
+@row("S3-46")
+def test_no_validation_error_arises_while_partial(value: dict[str, Any], cut: int) -> None:
     text = json.dumps(value)[: cut + 1]
     for model in (Mixed, City):
         snapshots(model, text)
@@ -113,9 +117,8 @@ def test_S3_46_no_validation_error_arises_while_partial(value: dict[str, Any], c
 
 @given(value=st.dictionaries(st.text(max_size=4), PLAIN_JSON, max_size=4), cut=st.integers(1, 60))
 @settings(deadline=None)
-def test_S3_30_partial_json_of_a_whole_object_is_the_object_and_a_cut_one_holds_no_other_key(
-    value: dict[str, Any], cut: int
-) -> None:
+@row("S3-30")
+def test_partial_json_of_a_whole_object_is_the_object_and_a_cut_one_adds_no_key(value: dict[str, Any], cut: int) -> None:
     text = json.dumps(value)
     assert partial_json(text) == (value, value)
     found = partial_json(text[:cut])
@@ -147,7 +150,8 @@ class Shadowing(BaseModel):
     renamed: str = Field("", validation_alias=AliasChoices("new", "old"))
 
 
-def test_S3_46_partial_takes_any_names_and_types_whose_checks_raise_anything() -> None:
+@row("S3-46")
+def test_partial_takes_any_names_and_types_whose_checks_raise_anything() -> None:
     value = {"names": ["a"], "adapters": "x", "read": True, "known": {"name": "known"}, "new": "y"}
     seen = snapshots(Shadowing, json.dumps(value))
     assert {part.known and part.known.name for part in seen} == {None, "known"}

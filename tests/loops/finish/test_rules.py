@@ -1,5 +1,4 @@
 """The finish loop: the rules for all designs."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -34,6 +33,7 @@ from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
 from tests.loops.finish.helpers import ADD, BAD, add, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
+from tests.rows import row
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,8 @@ from tests.loops.helpers import Script
     ],
     ids=lambda value: value.value if isinstance(value, StopReason) else None,
 )
-def test_G_2_finish_every_ending_has_its_stop_reason(loop: Finish, replies: list[Any], stop: StopReason) -> None:
+@row("G-2")
+def test_finish_every_ending_has_its_stop_reason(loop: Finish, replies: list[Any], stop: StopReason) -> None:
     outcome = run(loop, Script(*replies))
     assert outcome.stop is stop
     assert stop in loop.stops
@@ -65,9 +66,8 @@ def test_G_2_finish_every_ending_has_its_stop_reason(loop: Finish, replies: list
 @pytest.mark.parametrize("limit", [None, 0, 1, 2, 3])
 @pytest.mark.parametrize("consume", [True, False])
 @pytest.mark.parametrize("retries", [0, 2])
-def test_X_21_finish_declares_exactly_the_stops_that_it_can_reach(
-    limit: int | None, forced: Any, consume: bool, retries: int
-) -> None:
+@row("X-21")
+def test_finish_declares_exactly_the_stops_that_it_can_reach(limit: int | None, forced: Any, consume: bool, retries: int) -> None:
     loop = Finish(max_steps=limit, forced_finish=forced, retries_consume_steps=consume, parse_retries=retries)
     ends: list[Reply | ProviderError | ContextOverflow] = [
         finish(),
@@ -85,7 +85,8 @@ def test_X_21_finish_declares_exactly_the_stops_that_it_can_reach(
     assert reached == loop.stops
 
 
-def test_G_3_finish_a_provider_error_is_followed_by_no_further_call() -> None:
+@row("G-3")
+def test_finish_a_provider_error_is_followed_by_no_further_call() -> None:
     model = Script(ADD, ProviderError("down"), then=finish())
     outcome = run(steps(), model)
     assert (len(model.requests), outcome.details["error"]) == (2, "ProviderError: down")
@@ -93,14 +94,16 @@ def test_G_3_finish_a_provider_error_is_followed_by_no_further_call() -> None:
 
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), ZeroDivisionError("a bug")])
 @pytest.mark.parametrize("limit", [1, 5])
-def test_G_3_finish_budget_cancellation_and_bugs_leave_the_loop(leaving: BaseException, limit: int) -> None:
+@row("G-3")
+def test_finish_budget_cancellation_and_bugs_leave_the_loop(leaving: BaseException, limit: int) -> None:
     with pytest.raises(type(leaving)):
         run(Finish(max_steps=limit), Script(ADD, leaving))
 
 
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
 @pytest.mark.parametrize("parallel", [True, False])
-def test_G_3_finish_what_leaves_a_toolbox_leaves_the_loop(leaving: BaseException, parallel: bool) -> None:
+@row("G-3")
+def test_finish_what_leaves_a_toolbox_leaves_the_loop(leaving: BaseException, parallel: bool) -> None:
     class Leaving(Toolbox):
         async def call(self, call: ToolCall, *, validate: bool = True) -> Any:
             raise leaving
@@ -119,7 +122,8 @@ def test_G_3_finish_what_leaves_a_toolbox_leaves_the_loop(leaving: BaseException
     [(SystemExit(2), "Tool error: SystemExit: 2"), (OSError(), "Tool error: OSError: ")],
 )
 @pytest.mark.parametrize("blocking", [True, False])
-def test_G_5_X_10_finish_whatever_a_tool_raises_is_an_error_result(raised: BaseException, text: str, blocking: bool) -> None:
+@row("G-5", "X-10")
+def test_finish_whatever_a_tool_raises_is_an_error_result(raised: BaseException, text: str, blocking: bool) -> None:
     def bad() -> None:
         raise raised
 
@@ -128,7 +132,8 @@ def test_G_5_X_10_finish_whatever_a_tool_raises_is_an_error_result(raised: BaseE
     assert results(model.requests[1]) == [text]
 
 
-def test_X_10_finish_a_hung_tool_is_an_error_result_beside_one_that_is_done() -> None:
+@row("X-10")
+def test_finish_a_hung_tool_is_an_error_result_beside_one_that_is_done() -> None:
     let_go = threading.Event()
     box = Toolbox([Tool.from_function(lambda: let_go.wait(30), name="hang"), add], time_limit_s=0.02)
     model = Script(says(native("hang", {}), native("add", {"a": 1, "b": 2})), finish())
@@ -137,7 +142,8 @@ def test_X_10_finish_a_hung_tool_is_an_error_result_beside_one_that_is_done() ->
     assert results(model.requests[1]) == ["Tool error: TimeoutError: no result within 0.02 s", "3"]
 
 
-def test_G_6_X_18_finish_refuses_its_own_name_and_no_other() -> None:
+@row("G-6", "X-18")
+def test_finish_refuses_its_own_name_and_no_other() -> None:
     with pytest.raises(ValueError, match="__finish__"):
         run(steps(), Script(), Tool.from_function(add, name="__finish__"))
     for name in ("finish", "submit", "branch"):
@@ -147,11 +153,13 @@ def test_G_6_X_18_finish_refuses_its_own_name_and_no_other() -> None:
 
 
 @given(st.integers(0, 30))
-def test_G_8_finish_n_tool_steps_are_n_plus_one_steps(tool_steps: int) -> None:
+@row("G-8")
+def test_finish_n_tool_steps_are_n_plus_one_steps(tool_steps: int) -> None:
     assert Finish(parse_retries=1).with_step_limit(tool_steps) == Finish(parse_retries=1, max_steps=tool_steps + 1)
 
 
-def test_G_8_finish_a_plan_as_long_as_the_limit_can_be_finished() -> None:
+@row("G-8")
+def test_finish_a_plan_as_long_as_the_limit_can_be_finished() -> None:
     assert run(Finish().with_step_limit(3), Script(ADD, ADD, ADD, finish())).stop is StopReason.FINISHED
     assert make_loop(parse_spec("finish"), 4) == Finish(max_steps=5)
     assert make_loop(parse_spec("finish(max_steps=2)"), 4) == Finish(max_steps=2)

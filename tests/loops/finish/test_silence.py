@@ -1,5 +1,4 @@
 """The finish loop: where the document is silent."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -22,6 +21,7 @@ from loopbench.protocol import (
 )
 from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, finish, native, results, run, says, steps
 from tests.loops.helpers import Notes, Script
+from tests.rows import row
 
 REMINDER = (
     "You must respond by calling one of the available tools. Use the provided tools to take action, "
@@ -33,14 +33,16 @@ NOT_RUN = "Tool error: not run, __finish__ was called"
 BAD_AND_ADD = says(native("add", {"a": 1, "b": 2}), native("__finish__", {"answer": 3}), native("risky", {"x": 1}))
 
 
-def test_B3_4_a_retry_uses_a_step_and_without_limit_none_is_possible() -> None:
+@row("B3-4")
+def test_a_retry_uses_a_step_and_without_limit_none_is_possible() -> None:
     model = Script(BAD, BAD, finish("forced"))
     outcome = run(Finish(max_steps=2, parse_retries=5), model)
     assert (outcome.stop, outcome.steps, model.roles) == (StopReason.FORCED, 2, [Role.DECIDE, Role.DECIDE, Role.ANSWER])
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_B3_5_X_3_a_valid_finish_beside_other_calls_wins_in_either_order(order: int) -> None:
+@row("B3-5", "X-3")
+def test_a_valid_finish_beside_other_calls_wins_in_either_order(order: int) -> None:
     ran: list[int] = []
     notes = Notes()
     reply = dataclasses.replace(GOOD_AND_ADD, calls=GOOD_AND_ADD.calls[::order])
@@ -50,7 +52,8 @@ def test_B3_5_X_3_a_valid_finish_beside_other_calls_wins_in_either_order(order: 
 
 
 @pytest.mark.parametrize("arguments", ['{"a": 1,', "[1]", "7", "null", '"{}"', "[" * 100_000, '{"a": NaN}', '{"a": 1e999}'])
-def test_B3_7_X_6_finish_arguments_that_are_no_object_are_an_error_result(arguments: str) -> None:
+@row("B3-7", "X-6")
+def test_finish_arguments_that_are_no_object_are_an_error_result(arguments: str) -> None:
     model = Script(says(native("add", arguments)), finish("ok"))
     outcome = run(steps(), model)
     assert results(model.requests[1])[0].startswith("Tool error: the arguments of 'add' ")
@@ -58,13 +61,15 @@ def test_B3_7_X_6_finish_arguments_that_are_no_object_are_an_error_result(argume
     assert run(steps(parse_retries=0), Script(says(native("__finish__", arguments)))).stop is StopReason.PARSE_FAILED
 
 
-def test_X_6_finish_no_arguments_at_all_are_an_empty_object() -> None:
+@row("X-6")
+def test_finish_no_arguments_at_all_are_an_empty_object() -> None:
     model = Script(says(native("ping", "")), finish())
     run(steps(), model, Tool.from_function(lambda: "pong", name="ping", blocking=False))
     assert results(model.requests[1]) == ["pong"]
 
 
-def test_B3_10_an_unknown_tool_is_named() -> None:
+@row("B3-10")
+def test_an_unknown_tool_is_named() -> None:
     model = Script(says(native("nope", {})), finish())
     run(steps(), model)
     assert results(model.requests[1]) == ["Tool error: Tool 'nope' not found"]
@@ -76,7 +81,8 @@ def test_B3_10_an_unknown_tool_is_named() -> None:
 
 
 @pytest.mark.parametrize("reply", [Reply("Let me think."), Reply("")], ids=["text", "empty"])
-def test_B3_13_X_6_a_reply_without_call_gets_the_reminder_and_counts_as_an_invalid_finish(reply: Reply) -> None:
+@row("B3-13", "X-6")
+def test_a_reply_without_call_gets_the_reminder_and_counts_as_an_invalid_finish(reply: Reply) -> None:
     model = Script(then=reply)
     outcome = run(steps(), model)
     assert (outcome.stop, len(model.requests), outcome.steps) == (StopReason.PARSE_FAILED, 3, 3)
@@ -86,7 +92,8 @@ def test_B3_13_X_6_a_reply_without_call_gets_the_reminder_and_counts_as_an_inval
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_B3_16_B3_22_X_3_beside_an_invalid_finish_nothing_runs_and_results_keep_call_order(order: int) -> None:
+@row("B3-16", "B3-22", "X-3")
+def test_beside_an_invalid_finish_nothing_runs_and_results_keep_call_order(order: int) -> None:
     calls = BAD_AND_ADD.calls[::order]
     model = Script(dataclasses.replace(BAD_AND_ADD, calls=calls), finish("ok"))
     ran: list[int] = []
@@ -97,7 +104,8 @@ def test_B3_16_B3_22_X_3_beside_an_invalid_finish_nothing_runs_and_results_keep_
     assert ran == []
 
 
-def test_B3_17_no_shipped_tool_evaluates_python() -> None:
+@row("B3-17")
+def test_no_shipped_tool_evaluates_python() -> None:
     task = next(iter(SUITE().tasks))
     tools = Toolbox(SUITE().open(task).tools)
     for tool in tools:
@@ -106,14 +114,16 @@ def test_B3_17_no_shipped_tool_evaluates_python() -> None:
         assert not seen.ok
 
 
-def test_B3_19_max_steps_of_zero_goes_straight_to_the_forced_finish() -> None:
+@row("B3-19")
+def test_max_steps_of_zero_goes_straight_to_the_forced_finish() -> None:
     model = Script(finish("now"))
     outcome = run(Finish(max_steps=0), model)
     assert (outcome.answer, outcome.stop, outcome.steps) == ("now", StopReason.FORCED, 0)
     assert [(request.role, request.tool_choice) for request in model.requests] == [(Role.ANSWER, "__finish__")]
 
 
-def test_B3_20_X_4_the_counter_is_of_failures_in_a_row_and_the_forced_phase_starts_its_own() -> None:
+@row("B3-20", "X-4")
+def test_the_counter_is_of_failures_in_a_row_and_the_forced_phase_starts_its_own() -> None:
     unknown = says(native("nope", {}))
     assert run(steps(max_steps=9), Script(BAD, BAD, ADD, BAD, BAD, finish("ok"))).answer == "ok"
     assert run(steps(max_steps=9), Script(BAD, BAD, unknown, BAD)).stop is StopReason.PARSE_FAILED
@@ -121,7 +131,8 @@ def test_B3_20_X_4_the_counter_is_of_failures_in_a_row_and_the_forced_phase_star
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_B3_16_B3_5_when_asked_again_results_stand_in_call_order_for_on_step_too(order: int) -> None:
+@row("B3-16", "B3-5")
+def test_when_asked_again_results_stand_in_call_order_for_on_step_too(order: int) -> None:
     heard: list[Any] = []
 
     def on_step(step: Step) -> None:
@@ -132,7 +143,8 @@ def test_B3_16_B3_5_when_asked_again_results_stand_in_call_order_for_on_step_too
     assert heard == [[("add", None), ("__finish__", "NotRun")][::order]]
 
 
-def test_B3_22_an_invalid_finish_and_the_calls_beside_it_are_one_step_for_on_step() -> None:
+@row("B3-22")
+def test_an_invalid_finish_and_the_calls_beside_it_are_one_step_for_on_step() -> None:
     heard: list[Any] = []
 
     def on_step(step: Step) -> None:

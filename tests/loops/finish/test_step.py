@@ -1,5 +1,4 @@
 """The declarative face: the step that `on_step` sees and changes."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -32,6 +31,7 @@ from loopbench.protocol import (
 )
 from tests.loops.finish.module_helpers import BAD, FAIL, SEARCH, AnswerOutput, agent_of, contents, finish, native, says, search
 from tests.loops.helpers import Script
+from tests.rows import row
 
 
 def other(x: int) -> int:
@@ -39,7 +39,8 @@ def other(x: int) -> int:
     return x
 
 
-def test_S3_6_S3_9_S3_37_on_step_sees_the_step_after_the_tools_and_before_the_next_request() -> None:
+@row("S3-6", "S3-9", "S3-37")
+def test_on_step_sees_the_step_after_the_tools_and_before_the_next_request() -> None:
     seen: list[Any] = []
     model = Script(SEARCH, FAIL, finish())
 
@@ -58,7 +59,8 @@ def test_S3_6_S3_9_S3_37_on_step_sees_the_step_after_the_tools_and_before_the_ne
     ]
 
 
-def test_S3_37_on_step_is_called_for_steps_with_calls_only_and_before_forcing() -> None:
+@row("S3-37")
+def test_on_step_is_called_for_steps_with_calls_only_and_before_forcing() -> None:
     seen: list[tuple[int, list[str], int]] = []
     model = Script(Reply("hm"), BAD, says(native("nope")), SEARCH, finish("forced"))
 
@@ -77,7 +79,8 @@ def test_S3_37_on_step_is_called_for_steps_with_calls_only_and_before_forcing() 
     assert forced.messages[-1].content == "last words"
 
 
-def test_S3_7_S3_14_X_1_tools_added_and_removed_change_the_next_requests() -> None:
+@row("S3-7", "S3-14", "X-1")
+def test_tools_added_and_removed_change_the_next_requests() -> None:
     def on_step(self: Any, step: Step) -> None:
         if step.counter == 1:
             step.remove_tool("fail")
@@ -91,7 +94,8 @@ def test_S3_7_S3_14_X_1_tools_added_and_removed_change_the_next_requests() -> No
     assert contents(model.requests[-1], "tool")[1:] == ["7", "Tool error: Tool 'fail' not found"]
 
 
-def test_S3_8_S3_16_S3_24_S3_39_step_finish_is_validated_and_ends_the_run() -> None:
+@row("S3-8", "S3-16", "S3-24", "S3-39")
+def test_step_finish_is_validated_and_ends_the_run() -> None:
     def on_step(self: Any, step: Step) -> None:
         step.finish(answer="first")
         step.finish(answer="x", confidence="0.95")
@@ -106,7 +110,8 @@ def test_S3_8_S3_16_S3_24_S3_39_step_finish_is_validated_and_ends_the_run() -> N
     assert [entry["role"] for entry in seen[0]] == ["system", "user", "assistant", "tool", "user"]
 
 
-def test_S3_39_X_5_step_finish_with_bad_data_raises_at_the_call() -> None:
+@row("S3-39", "X-5")
+def test_step_finish_with_bad_data_raises_at_the_call() -> None:
     def uncaught(self: Any, step: Step) -> None:
         step.finish(answer=3)
 
@@ -128,7 +133,8 @@ def test_S3_39_X_5_step_finish_with_bad_data_raises_at_the_call() -> None:
 
 
 @pytest.mark.parametrize("returned", [True, False])
-def test_S3_10_B3_6_X_5_on_step_returns_the_step_or_none(returned: bool) -> None:
+@row("S3-10", "B3-6", "X-5")
+def test_on_step_returns_the_step_or_none(returned: bool) -> None:
     def on_step(self: Any, step: Step) -> Any:
         step.temperature = 0.1
         return step if returned else None
@@ -140,7 +146,8 @@ def test_S3_10_B3_6_X_5_on_step_returns_the_step_or_none(returned: bool) -> None
         agent_of(Script(SEARCH), lambda self, step: "something else")(question="?")
 
 
-def test_S3_11_S3_38_B3_1_X_1_model_temperature_and_max_tokens_hold_from_the_next_request_on() -> None:
+@row("S3-11", "S3-38", "B3-1", "X-1")
+def test_model_temperature_and_max_tokens_hold_from_the_next_request_on() -> None:
     second = Script(SEARCH, finish("second"))
 
     def on_step(self: Any, step: Step) -> None:
@@ -156,7 +163,8 @@ def test_S3_11_S3_38_B3_1_X_1_model_temperature_and_max_tokens_hold_from_the_nex
     assert [request.sampling.as_dict() for request in second.requests] == [{"temperature": 0.1, "max_tokens": 50}] * 2
 
 
-def test_S3_38_a_models_name_is_resolved_once_and_its_model_asked_from_then_on() -> None:
+@row("S3-38")
+def test_a_models_name_is_resolved_once_and_its_model_asked_from_then_on() -> None:
     second = Script(SEARCH, finish("second"))
     resolved: list[Any] = []
 
@@ -172,7 +180,8 @@ def test_S3_38_a_models_name_is_resolved_once_and_its_model_asked_from_then_on()
     assert (outcome.answer, resolved, len(second.requests)) == ("second", ["provider/second"], 2)
 
 
-def test_S3_38_a_model_that_cannot_be_made_aborts_the_run() -> None:
+@row("S3-38")
+def test_a_model_that_cannot_be_made_aborts_the_run() -> None:
     def on_step(self: Any, step: Step) -> None:
         step.model = 3
 
@@ -180,7 +189,8 @@ def test_S3_38_a_model_that_cannot_be_made_aborts_the_run() -> None:
         agent_of(Script(SEARCH), on_step)(question="?")
 
 
-def test_S3_12_X_1_history_can_be_appended_to_replaced_edited_and_trimmed() -> None:
+@row("S3-12", "X-1")
+def test_history_can_be_appended_to_replaced_edited_and_trimmed() -> None:
     def on_step(self: Any, step: Step) -> None:
         if step.counter == 1:
             self.history.append({"role": "user", "content": "Be concise."})
@@ -198,7 +208,8 @@ def test_S3_12_X_1_history_can_be_appended_to_replaced_edited_and_trimmed() -> N
     assert [message.role for message in third.messages] == ["system", "assistant", "tool"]
 
 
-def test_S3_13_S3_34_B3_2_X_1_results_changed_in_on_step_are_what_the_model_sees() -> None:
+@row("S3-13", "S3-34", "B3-2", "X-1")
+def test_results_changed_in_on_step_are_what_the_model_sees() -> None:
     def on_step(self: Any, step: Step) -> None:
         (result,) = step.tool_results
         assert (result.name, result.output, result.id, result.error) == ("search", ["result 1", "result 2"], "id_search", None)
@@ -220,7 +231,8 @@ def test_S3_13_S3_34_B3_2_X_1_results_changed_in_on_step_are_what_the_model_sees
     ]
 
 
-def test_S3_12_X_2_results_find_their_calls_in_a_copy_of_the_history() -> None:
+@row("S3-12", "X-2")
+def test_results_find_their_calls_in_a_copy_of_the_history() -> None:
     def on_step(self: Any, step: Step) -> None:
         self.history = copy.deepcopy(self.history)
 
@@ -230,7 +242,8 @@ def test_S3_12_X_2_results_find_their_calls_in_a_copy_of_the_history() -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_S3_13_X_1_a_result_edited_in_place_is_what_the_model_sees(is_async: bool) -> None:
+@row("S3-13", "X-1")
+def test_a_result_edited_in_place_is_what_the_model_sees(is_async: bool) -> None:
     def edit(self: Any, step: Step) -> None:
         for result in step.tool_results:
             result.output["data"].append("verified")
@@ -244,7 +257,8 @@ def test_S3_13_X_1_a_result_edited_in_place_is_what_the_model_sees(is_async: boo
     assert contents(model.requests[1], "tool") == ['{"data": ["found", "verified"]}'] * 2
 
 
-def test_S3_13_the_list_of_results_may_be_replaced_but_holds_results_only() -> None:
+@row("S3-13")
+def test_the_list_of_results_may_be_replaced_but_holds_results_only() -> None:
     def on_step(self: Any, step: Step) -> None:
         first, second = step.tool_results
         first.output = "changed"
@@ -263,7 +277,8 @@ def test_S3_13_the_list_of_results_may_be_replaced_but_holds_results_only() -> N
         agent_of(Script(SEARCH), junk)(question="?")
 
 
-def test_S3_12_a_hook_without_module_changes_the_history_of_its_step() -> None:
+@row("S3-12")
+def test_a_hook_without_module_changes_the_history_of_its_step() -> None:
     def on_step(step: Step) -> None:
         step.history = [{"role": "user", "content": "Q, again"}, *step.history[-1:]]
 
@@ -272,7 +287,8 @@ def test_S3_12_a_hook_without_module_changes_the_history_of_its_step() -> None:
     assert [message.role for message in model.requests[1].messages] == ["user", "assistant", "tool"]
 
 
-def test_S3_40_on_step_sees_the_raw_object() -> None:
+@row("S3-40")
+def test_on_step_sees_the_raw_object() -> None:
     found: list[Any] = []
     thing = AnswerOutput(answer="raw")
 
@@ -285,7 +301,8 @@ def test_S3_40_on_step_sees_the_raw_object() -> None:
     assert contents(model.requests[1], "tool") == ['{"answer": "raw", "confidence": 0.5}']
 
 
-def test_S3_18_B3_2_X_2_results_enter_the_history_after_on_step_next_to_their_calls() -> None:
+@row("S3-18", "B3-2", "X-2")
+def test_results_enter_the_history_after_on_step_next_to_their_calls() -> None:
     def on_step(self: Any, step: Step) -> None:
         roles.append([entry["role"] for entry in self.history])
         self.history.append({"role": "user", "content": f"after {step.counter}"})
@@ -299,7 +316,8 @@ def test_S3_18_B3_2_X_2_results_enter_the_history_after_on_step_next_to_their_ca
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_S3_17_S3_25_X_5_raising_in_on_step_aborts_even_before_forcing(last: bool) -> None:
+@row("S3-17", "S3-25", "X-5")
+def test_raising_in_on_step_aborts_even_before_forcing(last: bool) -> None:
     def on_step(self: Any, step: Step) -> None:
         raise KeyError("no key")
 
@@ -318,7 +336,8 @@ def test_S3_17_S3_25_X_5_raising_in_on_step_aborts_even_before_forcing(last: boo
 
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
 @pytest.mark.parametrize("is_async", [True, False])
-def test_G_3_finish_budget_and_cancellation_leave_through_on_step(leaving: BaseException, is_async: bool) -> None:
+@row("G-3")
+def test_finish_budget_and_cancellation_leave_through_on_step(leaving: BaseException, is_async: bool) -> None:
     def plain(step: Step) -> None:
         raise leaving
 
@@ -340,7 +359,8 @@ def test_G_3_finish_budget_and_cancellation_leave_through_on_step(leaving: BaseE
         (StopIteration("odd"), StopReason.TERMINATED),
     ],
 )
-def test_S3_17_a_childs_error_that_is_not_caught_keeps_its_own_stop_reason(error: Exception, stop: StopReason) -> None:
+@row("S3-17")
+def test_a_childs_error_that_is_not_caught_keeps_its_own_stop_reason(error: Exception, stop: StopReason) -> None:
     def on_step(step: Step) -> None:
         raise error
 
@@ -350,7 +370,8 @@ def test_S3_17_a_childs_error_that_is_not_caught_keeps_its_own_stop_reason(error
     assert stop in loop.stops
 
 
-def test_S3_41_X_5_X_18_B3_8_tools_that_cannot_be_added_or_removed() -> None:
+@row("S3-41", "X-5", "X-18", "B3-8")
+def test_tools_that_cannot_be_added_or_removed() -> None:
     def impostor(query: str) -> str:
         """Not the search."""
         return query
@@ -384,7 +405,8 @@ def test_S3_41_X_5_X_18_B3_8_tools_that_cannot_be_added_or_removed() -> None:
         agent(question="?")
 
 
-def test_B3_9_X_7_the_forced_call_offers_the_current_tools() -> None:
+@row("B3-9", "X-7")
+def test_the_forced_call_offers_the_current_tools() -> None:
     def on_step(self: Any, step: Step) -> None:
         step.remove_tool("search")
         step.add_tool(other)
@@ -396,7 +418,8 @@ def test_B3_9_X_7_the_forced_call_offers_the_current_tools() -> None:
             assert [spec.name for spec in request.tools] == ["fail", "other", "__finish__"]
 
 
-def test_S3_26_X_4_B3_3_the_declarative_face_raises_parse_error_on_every_path() -> None:
+@row("S3-26", "X-4", "B3-3")
+def test_the_declarative_face_raises_parse_error_on_every_path() -> None:
     for replies, then, said in (
         ([], BAD, "no valid __finish__ in 3 replies"),
         ([SEARCH], BAD, "no valid forced __finish__ in 3 replies"),
@@ -406,7 +429,8 @@ def test_S3_26_X_4_B3_3_the_declarative_face_raises_parse_error_on_every_path() 
             agent_of(Script(*replies, then=then), max_steps=1 if replies else 5)(question="?")
 
 
-def test_B3_12_S3_32_a_single_turn_gives_unfinished_or_raises_it_when_strict() -> None:
+@row("B3-12", "S3-32")
+def test_a_single_turn_gives_unfinished_or_raises_it_when_strict() -> None:
     unfinished = agent_of(Script(SEARCH), max_steps=None)(question="?")
     assert isinstance(unfinished, Unfinished)
     assert [call.name for call in unfinished.tool_calls] == ["search"]
@@ -416,7 +440,8 @@ def test_B3_12_S3_32_a_single_turn_gives_unfinished_or_raises_it_when_strict() -
     assert [result.name for result in caught.value.unfinished.tool_results] == ["search"]
 
 
-def test_S3_41_attributes_keep_their_bounds_and_the_answer_may_be_a_text() -> None:
+@row("S3-41")
+def test_attributes_keep_their_bounds_and_the_answer_may_be_a_text() -> None:
     with pytest.raises(ValueError, match="max_steps"):
         agent_of(Script(), max_steps=-1)
     assert agent_of(Script(finish("plain")), final_output=None)(question="?") == "plain"

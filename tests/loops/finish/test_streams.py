@@ -1,5 +1,4 @@
 """The declarative face: streamed replies."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -29,6 +28,7 @@ from loopbench.protocol import (
 )
 from tests.loops.finish.module_helpers import SEARCH, AnswerOutput, Review, agent_of, contents, finish, native, says
 from tests.loops.helpers import Script, python
+from tests.rows import row
 
 
 class Streaming:
@@ -73,7 +73,8 @@ DONE = says(native("__finish__", answer="Paris, of course", confidence=0.95), te
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
-def test_S3_29_S3_30_S3_46_chunks_carry_text_partial_answer_or_call_and_the_last_is_done(size: int) -> None:
+@row("S3-29", "S3-30", "S3-46")
+def test_chunks_carry_text_partial_answer_or_call_and_the_last_is_done(size: int) -> None:
     looking = says(native("search", query="python creation"), text="I will look.")
     result, chunks = streamed(looking, DONE, size=size)
     assert result == AnswerOutput(answer="Paris, of course", confidence=0.95)
@@ -92,7 +93,8 @@ def test_S3_29_S3_30_S3_46_chunks_carry_text_partial_answer_or_call_and_the_last
     assert all("Paris, of course".startswith(partial.answer or "") for partial in partials)
 
 
-def test_S3_31_text_then_calls_are_streamed_then_tools_run_then_on_step() -> None:
+@row("S3-31")
+def test_text_then_calls_are_streamed_then_tools_run_then_on_step() -> None:
     order: list[str] = []
 
     def note() -> str:
@@ -108,7 +110,8 @@ def test_S3_31_text_then_calls_are_streamed_then_tools_run_then_on_step() -> Non
     assert order[: order.index("on_step") + 1] == ["text", "call", "call", "done", "tool", "on_step"]
 
 
-def test_S3_46_a_reply_is_streamed_iff_on_stream_is_defined_and_the_forced_call_too() -> None:
+@row("S3-46")
+def test_a_reply_is_streamed_iff_on_stream_is_defined_and_the_forced_call_too() -> None:
     result, chunks = streamed(SEARCH, finish("late"), max_steps=1)
     assert result.answer == "late"
     assert sum(chunk.done for chunk in chunks) == 2
@@ -121,7 +124,8 @@ def test_S3_46_a_reply_is_streamed_iff_on_stream_is_defined_and_the_forced_call_
     assert agent_of(Unstreamed(finish()))(question="?").answer == "x"
 
 
-def test_S3_46_a_model_that_streams_one_whole_chunk_gives_text_and_a_done_chunk() -> None:
+@row("S3-46")
+def test_a_model_that_streams_one_whole_chunk_gives_text_and_a_done_chunk() -> None:
     class Whole(Script):
         async def stream(self, request: Request) -> AsyncIterator[Chunk]:
             reply = await self.complete(request)
@@ -133,7 +137,8 @@ def test_S3_46_a_model_that_streams_one_whole_chunk_gives_text_and_a_done_chunk(
     assert chunks[-1].partial.answer == "Paris, of course"
 
 
-def test_S3_46_a_last_chunk_with_a_piece_of_a_call_is_told_apart_and_is_done_once() -> None:
+@row("S3-46")
+def test_a_last_chunk_with_a_piece_of_a_call_is_told_apart_and_is_done_once() -> None:
     class Hasty(Script):
         async def stream(self, request: Request) -> AsyncIterator[Chunk]:
             reply = await self.complete(request)
@@ -150,7 +155,8 @@ def test_S3_46_a_last_chunk_with_a_piece_of_a_call_is_told_apart_and_is_done_onc
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_S3_46_S3_17_on_stream_that_raises_aborts_and_the_stream_is_closed(is_async: bool) -> None:
+@row("S3-46", "S3-17")
+def test_on_stream_that_raises_aborts_and_the_stream_is_closed(is_async: bool) -> None:
     def plain(self: Any, chunk: StreamChunk) -> None:
         raise OSError("pipe")
 
@@ -169,7 +175,8 @@ def test_S3_46_S3_17_on_stream_that_raises_aborts_and_the_stream_is_closed(is_as
     assert StopReason.TERMINATED in loop.stops
 
 
-def test_S3_46_a_stream_without_a_reply_is_a_provider_error() -> None:
+@row("S3-46")
+def test_a_stream_without_a_reply_is_a_provider_error() -> None:
     class Cut(Streaming):
         async def stream(self, request: Request) -> AsyncIterator[Chunk]:
             yield Chunk("half")
@@ -178,7 +185,8 @@ def test_S3_46_a_stream_without_a_reply_is_a_provider_error() -> None:
         agent_of(Cut(), None, lambda self, chunk: None)(question="?")
 
 
-def test_S3_29_under_a_json_schema_the_partial_answer_is_a_dict() -> None:
+@row("S3-29")
+def test_under_a_json_schema_the_partial_answer_is_a_dict() -> None:
     chunks: list[StreamChunk] = []
     outcome = run_sync(Finish(on_stream=chunks.append).run(Query("Q"), Toolbox(), Streaming(finish("long text"), size=5)))
     assert outcome.answer == "long text"
@@ -187,7 +195,8 @@ def test_S3_29_under_a_json_schema_the_partial_answer_is_a_dict() -> None:
     assert any(partial["answer"] in "long text" and partial != partials[-1] for partial in partials)
 
 
-def test_S3_35_on_stream_can_branch_into_a_scope_of_its_own() -> None:
+@row("S3-35")
+def test_on_stream_can_branch_into_a_scope_of_its_own() -> None:
     class Talking(Streaming):
         async def complete(self, request: Request) -> Reply:
             self.requests.append(request)
@@ -204,7 +213,8 @@ def test_S3_35_on_stream_can_branch_into_a_scope_of_its_own() -> None:
     assert [request.scope for request in model.requests] == ["", "/Review"]
 
 
-def test_B3_24_a_branch_in_on_stream_inherits_a_text_without_calls() -> None:
+@row("B3-24")
+def test_a_branch_in_on_stream_inherits_a_text_without_calls() -> None:
     def on_stream(self: Any, chunk: StreamChunk) -> None:
         if chunk.done and len(self.history) > 2:
             self.branch(Review)

@@ -1,5 +1,4 @@
 """XML: requests, answers, and what is read from them."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -17,9 +16,11 @@ from loopbench.loops.finish.output import JsonOutput, ModelOutput
 from loopbench.loops.finish.stated import StatedAnswer, stated_in_xml
 from loopbench.loops.finish.xml_output import input_xml, instruction, model_xml, output_xml, read_output
 from tests.loops.finish.codec_helpers import EVENT, Event, Place, read
+from tests.rows import row
 
 
-def test_S3_2_input_xml_has_descriptions_escaped_text_items_and_nested_models_and_leaves_out_none() -> None:
+@row("S3-2")
+def test_input_xml_has_descriptions_escaped_text_and_nested_models_and_leaves_out_none() -> None:
     event = Event(name="a < b & c", tags=["x", "y>"], place=Place(city="Rome"), others=[Place(city="Oslo", zip_code=7)])
     assert model_xml(event).splitlines() == [
         "<input>",
@@ -45,7 +46,8 @@ def test_S3_2_input_xml_has_descriptions_escaped_text_items_and_nested_models_an
     assert input_xml({"a": None}) == "<input>\n</input>"
 
 
-def test_S3_2_input_xml_writes_dates_and_times_in_iso_form() -> None:
+@row("S3-2")
+def test_input_xml_writes_dates_and_times_in_iso_form() -> None:
     class Visit(BaseModel):
         day: datetime.date
         at: datetime.datetime
@@ -58,7 +60,8 @@ def test_S3_2_input_xml_writes_dates_and_times_in_iso_form() -> None:
     ]  # fmt: skip
 
 
-def test_S3_2_input_xml_shows_an_enums_value_and_names_that_are_no_text() -> None:
+@row("S3-2")
+def test_input_xml_shows_an_enums_value_and_names_that_are_no_text() -> None:
     class Size(Enum):
         BIG = "big"
 
@@ -79,7 +82,8 @@ class Sentiment(BaseModel):
     note: str = ""
 
 
-def test_S3_22_B3_14_the_instruction_is_the_documents_text_with_description_attributes() -> None:
+@row("S3-22", "B3-14")
+def test_the_instruction_is_the_documents_text_with_description_attributes() -> None:
     assert instruction(Sentiment.model_json_schema()) == (
         "You must provide your final answer now. Respond with your answer in the following XML structure:\n"
         "<output>\n"
@@ -92,7 +96,8 @@ def test_S3_22_B3_14_the_instruction_is_the_documents_text_with_description_attr
     )
 
 
-def test_S3_22_lists_and_nested_objects_show_their_parts_and_recursion_ends() -> None:
+@row("S3-22")
+def test_lists_and_nested_objects_show_their_parts_and_recursion_ends() -> None:
     lines = instruction(EVENT).splitlines()
     start = lines.index("    <place>")
     assert lines[start : start + 4] == ["    <place>", "        <city></city>", "        <place></place>", "    </place>"]
@@ -114,7 +119,8 @@ def test_S3_22_lists_and_nested_objects_show_their_parts_and_recursion_ends() ->
         ("", ""),
     ],
 )
-def test_S3_44_X_8_text_is_read_as_it_is_meant(inside: str, expected: str) -> None:
+@row("S3-44", "X-8")
+def test_text_is_read_as_it_is_meant(inside: str, expected: str) -> None:
     assert read(f"<output><name>{inside}</name></output>").name == expected
 
 
@@ -128,11 +134,13 @@ def test_S3_44_X_8_text_is_read_as_it_is_meant(inside: str, expected: str) -> No
         "<input><name>z</name></input><output><name>x</name></output>",
     ],
 )
-def test_S3_44_X_8_the_first_output_anywhere_is_read_with_fences_attributes_and_stray_markup(text: str) -> None:
+@row("S3-44", "X-8")
+def test_the_first_output_anywhere_is_read_with_fences_attributes_and_stray_markup(text: str) -> None:
     assert read(text).name == "x"
 
 
-def test_S3_44_X_8_lists_nested_models_and_lax_values() -> None:
+@row("S3-44", "X-8")
+def test_lists_nested_models_and_lax_values() -> None:
     event = read(
         "<output><name>n</name><seats> 3 </seats><price>0.10</price><sold_out>true</sold_out><day>2020-02-01</day>"
         "<tags><item>a</item> <item></item></tags><place><city>Rome</city><zip_code></zip_code></place>"
@@ -157,7 +165,8 @@ class Dated(BaseModel):
     note: str = ""
 
 
-def test_S3_44_X_8_white_space_at_the_ends_is_layout() -> None:
+@row("S3-44", "X-8")
+def test_white_space_at_the_ends_is_layout() -> None:
     made = read("<output><kind>\n  a\n</kind><day>\n  2021-02-03\n</day><note>\n a \n b \n</note></output>", Dated)
     assert made == Dated(kind="a", day=datetime.date(2021, 2, 3), note="a \n b")
     schema = {"type": "object", "properties": {"kind": {"type": "string", "enum": [" a ", "b"]}}}
@@ -173,7 +182,8 @@ class Empty(BaseModel):
     tags: list[str] = ["default"]
 
 
-def test_S3_44_an_empty_element_is_an_empty_text_none_or_missing() -> None:
+@row("S3-44")
+def test_an_empty_element_is_an_empty_text_none_or_missing() -> None:
     for text, maybe, words, number in (
         ("<text></text>", "<maybe/>", "<words></words>", "<number> </number>"),
         ("<text/>", "<maybe>  </maybe>", "<words />", "<number></number>"),
@@ -185,7 +195,8 @@ def test_S3_44_an_empty_element_is_an_empty_text_none_or_missing() -> None:
     assert problem == "confidence: Field required"
 
 
-def test_S3_44_X_8_missing_fields_and_a_missing_output_are_named() -> None:
+@row("S3-44", "X-8")
+def test_missing_fields_and_a_missing_output_are_named() -> None:
     assert (
         stated_in_xml(ModelOutput.of(Sentiment), "<output></output>").problem
         == "sentiment: Field required; confidence: Field required"
@@ -197,7 +208,8 @@ def test_S3_44_X_8_missing_fields_and_a_missing_output_are_named() -> None:
     st.recursive(st.text(max_size=6), lambda inner: st.lists(inner, max_size=3), max_leaves=6).filter(lambda v: isinstance(v, list))
 )
 @settings(deadline=None)
-def test_S3_44_nested_lists_of_any_text_come_back(value: Any) -> None:
+@row("S3-44")
+def test_nested_lists_of_any_text_come_back(value: Any) -> None:
     depth: dict[str, Any] = {"type": "string"}
     if all(isinstance(item, str) for item in value):
         schema = {"type": "object", "properties": {"v": {"type": "array", "items": depth}}}

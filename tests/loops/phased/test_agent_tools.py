@@ -1,5 +1,4 @@
 """The agent's own way with tools."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -36,6 +35,7 @@ from loopbench.protocol import (
 from loopbench.protocol import ToolCall as Call
 from tests.loops.helpers import Script
 from tests.loops.phased.executor_helpers import Async, Sync, UpdateLog, add, asyncio_limit, execute, fail, pure, task
+from tests.rows import row
 
 
 def events(agent: Agent, scratchpad: Scratchpad, *calls: Any) -> list[Any]:
@@ -48,7 +48,8 @@ def events(agent: Agent, scratchpad: Scratchpad, *calls: Any) -> list[Any]:
     return list(run_sync(main()))
 
 
-def test_S1_37_B1_7_events_name_tool_and_id_and_errors_reach_the_scratchpad() -> None:
+@row("S1-37", "B1-7")
+def test_events_name_tool_and_id_and_errors_reach_the_scratchpad() -> None:
     scratchpad = Scratchpad()
     agent = Agent(pure(add, fail), Script(then="three"))
     calls = (
@@ -69,14 +70,16 @@ def test_S1_37_B1_7_events_name_tool_and_id_and_errors_reach_the_scratchpad() ->
     assert "three" in scratchpad.text
 
 
-def test_S1_37_a_provider_error_is_no_tool_error() -> None:
+@row("S1-37")
+def test_a_provider_error_is_no_tool_error() -> None:
     agent, scratchpad = Agent(pure(add), Script(ProviderError("down"))), Scratchpad()
     with pytest.raises(ProviderError):
         events(agent, scratchpad, RequestedCall("1", "add", {"a": 1, "b": 2}))
     assert [entry.result for entry in scratchpad.entries] == ["3"]
 
 
-def test_S1_39_an_agent_keeps_its_tools_and_a_map_by_name() -> None:
+@row("S1-39")
+def test_an_agent_keeps_its_tools_and_a_map_by_name() -> None:
     given_tools = [Sync(), add]
     agent = Agent(given_tools)
     assert agent.tools == given_tools
@@ -85,7 +88,8 @@ def test_S1_39_an_agent_keeps_its_tools_and_a_map_by_name() -> None:
     assert Agent(box).tool_map == {"add": box.get("add")}
 
 
-def test_S1_40_one_call_is_run_summarized_and_noted() -> None:
+@row("S1-40")
+def test_one_call_is_run_summarized_and_noted() -> None:
     model, scratchpad = Script(Text("It is three.")), Scratchpad()
     agent = Agent([Async("treble")], model)
     run_sync(agent.execute_tool_call("treble", {"x": 1}, "What is it?", scratchpad))
@@ -99,7 +103,8 @@ def test_S1_40_one_call_is_run_summarized_and_noted() -> None:
         run_sync(Agent(pure(add)).execute_tool_call("add", {"a": 1, "b": 2}, "Q", scratchpad))
 
 
-def test_S1_41_the_context_manager_is_an_object_of_its_own() -> None:
+@row("S1-41")
+def test_the_context_manager_is_an_object_of_its_own() -> None:
     kept = ToolContextManager()
     agent = Agent(pure(add), Script(then="s"), Phased(context_manager=kept))
     assert agent.context_manager is kept
@@ -109,7 +114,8 @@ def test_S1_41_the_context_manager_is_an_object_of_its_own() -> None:
     assert [(call.output, call.summary) for call in work.toolCalls or ()] == [("3", "s")]
 
 
-def test_S1_40_a_summary_is_asked_for_in_view_of_those_before_it() -> None:
+@row("S1-40")
+def test_a_summary_is_asked_for_in_view_of_those_before_it() -> None:
     model = Script("It is three.", "It is seven.")
     execute(Agent(pure(add), model), task(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "q")
     first, second = (request.messages[1].content for request in model.requests)
@@ -117,7 +123,8 @@ def test_S1_40_a_summary_is_asked_for_in_view_of_those_before_it() -> None:
     assert "It is three." in second
 
 
-def test_S1_40_B1_6_a_result_whose_summary_is_cut_off_is_kept() -> None:
+@row("S1-40", "B1-6")
+def test_a_result_whose_summary_is_cut_off_is_kept() -> None:
     async def main() -> PhaseTask:
         begun = asyncio.Event()
 
@@ -157,7 +164,8 @@ def test_a_subclass_may_summarize_in_its_own_way_and_a_bug_in_it_is_the_calls_er
     assert (work.toolCalls or [])[0].error == "no words"
 
 
-def test_B1_15_the_agent_runs_the_phases_with_its_own_methods() -> None:
+@row("B1-15")
+def test_the_agent_runs_the_phases_with_its_own_methods() -> None:
     class Loud(Agent):
         async def summarize_tool_result(self, query: str, tool_name: str, tool_args: Any, result: Any) -> str:
             return f"LOUD {result}"

@@ -1,5 +1,4 @@
 """The ToolExecutor by itself: its cancellation token."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -25,11 +24,13 @@ from loopbench.protocol import (
 )
 from tests.loops.helpers import Notes, Script
 from tests.loops.phased.executor_helpers import UpdateLog, add, asyncio_limit, execute, executor, pure, task
+from tests.rows import row
 
 OUTSIDE = "outside"
 
 
-def test_S1_10_X_15_checkpoint_before_all_calls() -> None:
+@row("S1-10", "X-15")
+def test_checkpoint_before_all_calls() -> None:
     async def main() -> list[Any]:
         token = asyncio.Event()
         token.set()
@@ -45,7 +46,8 @@ def test_S1_10_X_15_checkpoint_before_all_calls() -> None:
 
 
 @pytest.mark.parametrize("layout", ["executor", "agent"])
-def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pending(layout: str) -> None:
+@row("S1-10", "X-15")
+def test_checkpoint_before_each_tool_leaves_what_was_not_announced_pending(layout: str) -> None:
     async def main() -> tuple[PhaseTask, UpdateLog]:
         token = asyncio.Event()
 
@@ -66,7 +68,8 @@ def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pe
 
 
 @pytest.mark.parametrize("layout", ["executor", "agent"])
-def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result(layout: str) -> None:
+@row("S1-10", "B1-6", "X-15")
+def test_checkpoint_after_the_tool_keeps_its_result(layout: str) -> None:
     async def main() -> tuple[PhaseTask, UpdateLog, ToolContextManager]:
         token = asyncio.Event()
 
@@ -90,7 +93,8 @@ def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result(layout: str)
 
 @pytest.mark.parametrize("how", ["token", OUTSIDE])
 @pytest.mark.parametrize("layout", ["executor", "agent"])
-def test_B1_2_B1_5_B1_12_X_15_siblings_are_cancelled_awaited_and_told_once(how: str, layout: str) -> None:
+@row("B1-2", "B1-5", "B1-12", "X-15")
+def test_siblings_are_cancelled_awaited_and_told_once(how: str, layout: str) -> None:
     async def main() -> tuple[PhaseTask, UpdateLog, list[str], int]:
         token, begun, log = asyncio.Event(), asyncio.Event(), list[str]()
 
@@ -127,7 +131,8 @@ def test_B1_2_B1_5_B1_12_X_15_siblings_are_cancelled_awaited_and_told_once(how: 
 
 @pytest.mark.parametrize("in_time", [True, False])
 @pytest.mark.parametrize("layout", ["executor", "agent"])
-def test_B1_12_X_15_a_tool_in_a_thread_is_waited_for_and_then_abandoned(in_time: bool, layout: str) -> None:
+@row("B1-12", "X-15")
+def test_a_tool_in_a_thread_is_waited_for_and_then_abandoned(in_time: bool, layout: str) -> None:
     async def main() -> tuple[PhaseTask, Any]:
         begun, let_go, token, notes = threading.Event(), threading.Event(), asyncio.Event(), Notes()
 
@@ -158,7 +163,8 @@ def test_B1_12_X_15_a_tool_in_a_thread_is_waited_for_and_then_abandoned(in_time:
     assert notes.notes == ([] if in_time else [("abandoned", {"tool": "work_on", "task": "t1"})])
 
 
-def test_S1_30_G_5_phased_an_interrupting_tool_leaves_and_stops_its_siblings() -> None:
+@row("S1-30", "G-5")
+def test_phased_an_interrupting_tool_leaves_and_stops_its_siblings() -> None:
     async def main() -> UpdateLog:
         async def interrupt() -> None:
             """Cancels."""

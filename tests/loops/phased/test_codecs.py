@@ -1,5 +1,4 @@
 """Design 1's codecs: what they can say comes back as it was, and whatever a model writes is a move or a WireError."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -41,6 +40,7 @@ from loopbench.protocol import (
     Understanding,
     WireError,
 )
+from tests.rows import row
 
 CONTEXTS = ContextsCodec((("c1", "3 [r:1]"), ("c2", "five [r:2]"), ("c3", "")))
 TYPED = SchemaAnswerCodec.of({"type": "integer"})
@@ -120,7 +120,8 @@ def test_contexts_are_those_whose_last_word_stands_in_the_text() -> None:
     assert CONTEXTS.chosen(Reply('{"contexts": ["c2", "c9", 3, "c1"]}')) == ("c1", "c2")
 
 
-def test_S1_24_reflection_has_four_fields() -> None:
+@row("S1-24")
+def test_reflection_has_four_fields() -> None:
     reply = Reply('{"isComplete": false, "reasoning": "r", "missingInfo": ["m"], "suggestedNextSteps": "s"}')
     assert REFLECT.reflection(reply) == Reflection(False, "r", ("m",), ("s",))
     assert REFLECT.parse(reply) == Completion(False, "r", ("m",))
@@ -143,7 +144,8 @@ REPLIES = st.one_of(
 @example('{"isComplete": NaN}', '{"a": NaN}')
 @example('{"answer": Infinity}', "[]")
 @example('{"tasks": [{"id": "a", "description": "b", "taskType": ["x"]}]}', "null")
-def test_X_6_any_reply_is_a_move_or_a_wire_error(text: str, arguments: str) -> None:
+@row("X-6")
+def test_any_reply_is_a_move_or_a_wire_error(text: str, arguments: str) -> None:
     for codec in CODECS:
         for reply in (Reply(text), Reply(text, (NativeCall("", text, arguments),))):
             assert problem(codec, reply) != ""
@@ -159,7 +161,8 @@ def problem(codec: Codec, reply: Reply) -> str | None:
 
 
 @pytest.mark.parametrize("arguments", ["[1]", "3", "null", '{"a": ', "nope", '{"a": NaN}'])
-def test_X_6_arguments_that_are_no_object_are_a_wire_error(arguments: str) -> None:
+@row("X-6")
+def test_arguments_that_are_no_object_are_a_wire_error(arguments: str) -> None:
     with pytest.raises(WireError, match=r"arguments of add"):
         SELECT.parse(Reply("", (NativeCall("1", "add", arguments),)))
 

@@ -1,5 +1,4 @@
 """Where results are kept: the context manager."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -19,6 +18,7 @@ from loopbench.protocol import (
 )
 from tests.loops.helpers import Notes
 from tests.loops.phased.executor_helpers import execute, executor, task
+from tests.rows import row
 
 KEPT = st.lists(
     st.tuples(
@@ -32,7 +32,8 @@ KEPT = st.lists(
 
 
 @given(KEPT)
-def test_S1_31_memory_and_directory_keep_the_same(tmp_path_factory: pytest.TempPathFactory, saved: list[Any]) -> None:
+@row("S1-31")
+def test_memory_and_directory_keep_the_same(tmp_path_factory: pytest.TempPathFactory, saved: list[Any]) -> None:
     directory = tmp_path_factory.mktemp("contexts")
     memory, disk = ToolContextManager(), ToolContextManager(directory)
     pointers = [[kept.save(tool, args, result, "t", query) for tool, args, result, query in saved] for kept in (memory, disk)]
@@ -48,7 +49,8 @@ def test_S1_31_memory_and_directory_keep_the_same(tmp_path_factory: pytest.TempP
             assert kept.pointers_for(query) == mine
 
 
-def test_S1_31_many_who_share_a_directory_take_no_pointer_from_each_other(tmp_path: Path) -> None:
+@row("S1-31")
+def test_many_who_share_a_directory_take_no_pointer_from_each_other(tmp_path: Path) -> None:
     barrier = threading.Barrier(4)
 
     def save(who: int) -> None:
@@ -68,7 +70,8 @@ def test_S1_31_many_who_share_a_directory_take_no_pointer_from_each_other(tmp_pa
         assert [text for text in results if text.startswith(f"{who}.")] == [f"{who}.{number}" for number in range(25)]
 
 
-def test_S1_31_memory_writes_nothing_and_unknown_pointers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@row("S1-31")
+def test_memory_writes_nothing_and_unknown_pointers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     kept = ToolContextManager()
     kept.save("add", {"a": {1, 2}}, object, "t", "q")
@@ -80,7 +83,8 @@ def test_S1_31_memory_writes_nothing_and_unknown_pointers_are_refused(tmp_path: 
             assert refused.value.args == (pointer,)
 
 
-def test_S1_31_a_directory_that_cannot_be_written_loses_no_result(tmp_path: Path) -> None:
+@row("S1-31")
+def test_a_directory_that_cannot_be_written_loses_no_result(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     notes, work = Notes(), task(("add", {"a": 1, "b": 2}))

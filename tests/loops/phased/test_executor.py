@@ -1,5 +1,4 @@
 """The ToolExecutor by itself: names, types, the choice and the running of tools."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -40,22 +39,27 @@ from loopbench.protocol import (
 from loopbench.protocol import ToolCall as Call
 from tests.loops.helpers import Script
 from tests.loops.phased.executor_helpers import UpdateLog, add, asyncio_limit, execute, executor, fail, pure, task
+from tests.rows import row
 
 
-def test_S1_1_S1_29_phases_are_the_six_with_lower_case_values() -> None:
+@row("S1-1", "S1-29")
+def test_phases_are_the_six_with_lower_case_values() -> None:
     assert [phase.value for phase in Phase] == ["understand", "plan", "execute", "reflect", "answer", "complete"]
     assert [phase.name for phase in Phase] == ["UNDERSTAND", "PLAN", "EXECUTE", "REFLECT", "ANSWER", "COMPLETE"]
 
 
-def test_S1_2_S1_29_task_statuses_say_their_values() -> None:
+@row("S1-2", "S1-29")
+def test_task_statuses_say_their_values() -> None:
     assert [str(status) for status in TaskStatus] == ["pending", "in_progress", "completed", "failed"]
 
 
-def test_S1_3_task_types() -> None:
+@row("S1-3")
+def test_task_types() -> None:
     assert [kind.name for kind in TaskType] == ["USE_TOOLS", "REASON"]
 
 
-def test_S1_4_B1_1_fields_are_the_seeds_and_task_and_call_status_can_change() -> None:
+@row("S1-4", "B1-1")
+def test_fields_are_the_seeds_and_task_and_call_status_can_change() -> None:
     made = PhaseTask("1", "d")
     assert (made.status, made.taskType, made.toolCalls, made.dependsOn) == (TaskStatus.PENDING, TaskType.USE_TOOLS, None, [])
     made.status = TaskStatus.FAILED
@@ -68,7 +72,8 @@ def test_S1_4_B1_1_fields_are_the_seeds_and_task_and_call_status_can_change() ->
             setattr(value, name, "y")
 
 
-def test_S1_5_B1_15_every_name_of_the_document_is_importable() -> None:
+@row("S1-5", "B1-15")
+def test_every_name_of_the_document_is_importable() -> None:
     names = "Phase Task TaskStatus TaskType ToolCall ToolCallStatus Understanding ToolExecutor ToolExecutorOptions"
     added = "ToolExecutorCallbacks ToolContextManager Agent Scratchpad AgentEvent get_tools"
     for name in f"{names} {added}".split():
@@ -79,7 +84,8 @@ def test_S1_5_B1_15_every_name_of_the_document_is_importable() -> None:
     assert all(isinstance(text, str) and text for text in package.PROMPTS.values())
 
 
-def test_S1_6_S1_7_S1_15_the_usage_example_of_the_document_runs() -> None:
+@row("S1-6", "S1-7", "S1-15")
+def test_the_usage_example_of_the_document_runs() -> None:
     seen = UpdateLog()
     made = ToolExecutor(options=ToolExecutorOptions(tools=get_tools(model="gpt-4o"), context_manager=ToolContextManager()))
     work = PhaseTask("task-1", "Add.", toolCalls=[ToolCallStatus("add", {"a": 1, "b": 2})])
@@ -89,13 +95,15 @@ def test_S1_6_S1_7_S1_15_the_usage_example_of_the_document_runs() -> None:
 
 @pytest.mark.parametrize("kind", [ToolExecutor, package.AgentTools])
 @given(goods=st.lists(st.booleans(), max_size=4))
-def test_S1_7_execute_tools_is_true_exactly_if_every_call_is_completed(kind: Any, goods: list[bool]) -> None:
+@row("S1-7")
+def test_execute_tools_is_true_exactly_if_every_call_is_completed(kind: Any, goods: list[bool]) -> None:
     work = task(*[("add", {"a": 1, "b": 2}) if good else ("fail", {}) for good in goods])
     made = kind(ToolExecutorOptions(pure(add, fail), model=Script(then="s")))
     assert run_sync(made.execute_tools(work, "q", None)) is all(goods)
 
 
-def test_S1_8_S1_41_the_model_picks_tools_per_task() -> None:
+@row("S1-8", "S1-41")
+def test_the_model_picks_tools_per_task() -> None:
     for kind in (ToolExecutor, package.AgentTools):
         model = Script(Act("", (Call("add", {"a": 1, "b": 2}),)))
         made = kind(ToolExecutorOptions(pure(add, fail), model=model))
@@ -107,7 +115,8 @@ def test_S1_8_S1_41_the_model_picks_tools_per_task() -> None:
         assert "sum" in request.messages[1].content
 
 
-def test_S1_8_selecting_needs_a_model_and_a_readable_reply() -> None:
+@row("S1-8")
+def test_selecting_needs_a_model_and_a_readable_reply() -> None:
     with pytest.raises(ValueError, match="needs a model"):
         run_sync(executor().select_tools(PhaseTask("1", "d"), None))
     broken = Script(lambda request: Reply("", (native("add", "{"),)))
@@ -119,7 +128,8 @@ def native(name: str, arguments: str) -> Any:
     return NativeCall("1", name, arguments)
 
 
-def test_S1_9_B1_13_tools_are_described_in_the_system_prompt_and_calls_extracted() -> None:
+@row("S1-9", "B1-13")
+def test_tools_are_described_in_the_system_prompt_and_calls_extracted() -> None:
     model = Script(Act("", ()))
     made = executor(model=model)
     text = made._format_tool_descriptions()
@@ -130,7 +140,8 @@ def test_S1_9_B1_13_tools_are_described_in_the_system_prompt_and_calls_extracted
     assert made._extract_tool_calls(Reply("", (native("add", '{"a": 1}'),))) == [ToolCall("add", {"a": 1})]
 
 
-def test_S1_11_results_are_kept_by_the_context_manager() -> None:
+@row("S1-11")
+def test_results_are_kept_by_the_context_manager() -> None:
     kept = ToolContextManager()
     work = task(("add", {"a": 1, "b": 2}), ("fail", {}))
     execute(executor(context_manager=kept), work, "q")
@@ -141,7 +152,8 @@ def test_S1_11_results_are_kept_by_the_context_manager() -> None:
 
 
 @pytest.mark.parametrize("kind", [ToolExecutor, package.AgentTools])
-def test_S1_11_every_result_of_every_execution_is_kept(kind: Any) -> None:
+@row("S1-11")
+def test_every_result_of_every_execution_is_kept(kind: Any) -> None:
     kept = ToolContextManager()
     made = kind(ToolExecutorOptions(pure(add), kept, Script(then="s")))
     work = task(*[("add", {"a": n, "b": 0}) for n in range(3)])
@@ -153,7 +165,8 @@ def test_S1_11_every_result_of_every_execution_is_kept(kind: Any) -> None:
         assert pointers == kept.pointers_for("q")[-3:]
 
 
-def test_S1_12_B1_4_updates_are_live_and_one_per_transition() -> None:
+@row("S1-12", "B1-4")
+def test_updates_are_live_and_one_per_transition() -> None:
     seen = UpdateLog()
     live: list[int] = []
 
@@ -168,7 +181,8 @@ def test_S1_12_B1_4_updates_are_live_and_one_per_transition() -> None:
     assert seen.updates == [(0, "in_progress", None, None), (0, "completed", "x", None)]
 
 
-def test_S1_13_S1_30_a_failing_call_stops_no_other_and_makes_it_false() -> None:
+@row("S1-13", "S1-30")
+def test_a_failing_call_stops_no_other_and_makes_it_false() -> None:
     work = task(("fail", {"text": "broken"}), ("add", {"a": 1, "b": 2}), ("nope", {}), ("add", {"a": 1}))
     assert execute(executor(), work, "q") is False
     assert work.toolCalls is not None
@@ -179,7 +193,8 @@ def test_S1_13_S1_30_a_failing_call_stops_no_other_and_makes_it_false() -> None:
     assert "InvalidArguments" in (work.toolCalls[3].error or "")
 
 
-def test_S1_12_S1_35_a_task_that_is_run_again_tells_nothing_of_the_first_time() -> None:
+@row("S1-12", "S1-35")
+def test_a_task_that_is_run_again_tells_nothing_of_the_first_time() -> None:
     work, seen = task(("add", {"a": 1})), UpdateLog()
     assert execute(executor(), work, "q") is False
     (call,) = work.toolCalls or []
@@ -188,7 +203,8 @@ def test_S1_12_S1_35_a_task_that_is_run_again_tells_nothing_of_the_first_time() 
     assert seen.updates == [(0, "in_progress", None, None), (0, "completed", "3", None)]
 
 
-def test_S1_14_calls_of_a_task_run_at_the_same_time() -> None:
+@row("S1-14")
+def test_calls_of_a_task_run_at_the_same_time() -> None:
     async def main() -> bool:
         barrier = asyncio.Barrier(3)
 
@@ -203,14 +219,16 @@ def test_S1_14_calls_of_a_task_run_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("calls", [None, []])
-def test_S1_30_no_calls_are_true_without_a_callback(calls: list[ToolCallStatus] | None) -> None:
+@row("S1-30")
+def test_no_calls_are_true_without_a_callback(calls: list[ToolCallStatus] | None) -> None:
     for made in (executor(), Agent(pure(add))):
         seen = UpdateLog()
         assert execute(made, PhaseTask("t", "d", toolCalls=calls), "q", seen) is True
         assert seen.updates == []
 
 
-def test_S1_35_places_and_results_stay_in_call_order_whoever_ends_first() -> None:
+@row("S1-35")
+def test_places_and_results_stay_in_call_order_whoever_ends_first() -> None:
     async def main() -> tuple[PhaseTask, UpdateLog]:
         gates = [asyncio.Event() for _ in range(3)]
         gates[2].set()
@@ -232,7 +250,8 @@ def test_S1_35_places_and_results_stay_in_call_order_whoever_ends_first() -> Non
     assert all(isinstance(update[2], str) for update in seen.updates if update[1] == "completed")
 
 
-def test_S1_36_callbacks_may_override_any_one_method() -> None:
+@row("S1-36")
+def test_callbacks_may_override_any_one_method() -> None:
     class OnlyPhases(package.AgentCallbacks):
         def __init__(self) -> None:
             self.seen: list[Phase] = []
@@ -246,7 +265,8 @@ def test_S1_36_callbacks_may_override_any_one_method() -> None:
     assert execute(executor(), task(("add", {"a": 1, "b": 1})), "q", ToolExecutorCallbacks())
 
 
-def test_B1_3_X_16_no_callbacks_and_raising_ones_fail_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@row("B1-3", "X-16")
+def test_no_callbacks_and_raising_ones_fail_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Raising(ToolExecutorCallbacks):
         def on_tool_call_update(self, *args: Any, **kwargs: Any) -> None:
             raise RuntimeError("my own bug")
@@ -268,7 +288,8 @@ def test_callbacks_let_a_budget_through() -> None:
         execute(executor(), task(("add", {"a": 1, "b": 2})), "q", Spending())
 
 
-def test_S1_33_two_users_of_one_executor_share_nothing() -> None:
+@row("S1-33")
+def test_two_users_of_one_executor_share_nothing() -> None:
     kept = ToolContextManager()
 
     async def slow_add(a: int, b: int) -> int:

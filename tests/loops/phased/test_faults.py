@@ -1,5 +1,4 @@
 """The loop of phases: the document's faults, and what we do instead."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -21,10 +20,12 @@ from loopbench.protocol import (
     ToolCall,
 )
 from tests.loops.phased.helpers import BAD, FAIL, INCOMPLETE, Brain, adding, by_task, make_phased, plan, run, statuses
+from tests.rows import row
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_B1_10_X_16_an_empty_plan_is_answered_at_once(before: bool) -> None:
+@row("B1-10", "X-16")
+def test_an_empty_plan_is_answered_at_once(before: bool) -> None:
     model = Brain(plan=[Tasks(())] if before else [plan(("a", "A.")), Tasks(())], reflect=INCOMPLETE)
     outcome = run(Phased(), model)
     assert outcome.stop is StopReason.FINISHED
@@ -33,7 +34,8 @@ def test_B1_10_X_16_an_empty_plan_is_answered_at_once(before: bool) -> None:
         assert model.roles == ["understand", "plan", "answer"]
 
 
-def test_B1_10_X_16_a_plan_that_cannot_be_read_is_the_question_as_one_task() -> None:
+@row("B1-10", "X-16")
+def test_a_plan_that_cannot_be_read_is_the_question_as_one_task() -> None:
     model = Brain(plan=[BAD, plan(("a", "A."))], select=Act("", ()), reflect=[INCOMPLETE, Completion(True)])
     outcome = run(Phased(), model)
     task = outcome.details["tasks"][0]
@@ -53,7 +55,8 @@ def test_B1_10_X_16_a_plan_that_cannot_be_read_is_the_question_as_one_task() -> 
         ("fail", ("failed", "dependency failed"), False),
     ],
 )
-def test_B1_8_X_16_dependents_of_a_failed_task(rule: Any, expected: Any, asked: bool) -> None:
+@row("B1-8", "X-16")
+def test_dependents_of_a_failed_task(rule: Any, expected: Any, asked: bool) -> None:
     model = Brain(plan=plan(("a", "A."), ("b", "B.", ("a",))), select=by_task(a=FAIL, b=adding(1, 2)))
     outcome = run(Phased(failed_dependency=rule), model)
     assert statuses(outcome)["r1.b"] == expected
@@ -64,13 +67,15 @@ def test_B1_8_X_16_dependents_of_a_failed_task(rule: Any, expected: Any, asked: 
     assert outcome.steps == (2 if asked else 1)
 
 
-def test_B1_8_a_dependent_is_told_failed_to_gather_data() -> None:
+@row("B1-8")
+def test_a_dependent_is_told_failed_to_gather_data() -> None:
     model = Brain(plan=plan(("a", "A."), ("b", "B.", ("a",))), select=by_task(a="{", b=()))
     run(Phased(), model)
     assert "Failed to gather data: The choice of tools" in model.prompts("select")[1]
 
 
-def test_B1_7_failures_are_shown_to_every_later_request() -> None:
+@row("B1-7")
+def test_failures_are_shown_to_every_later_request() -> None:
     for layout in ("executor", "agent"):
         model = Brain(select=Act("", FAIL), reflect=[INCOMPLETE, Completion(True)])
         run(make_phased(layout), model)

@@ -1,5 +1,4 @@
 """The loop of phases: laws that hold for any model and any tool."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -48,6 +47,7 @@ from tests.loops.phased.helpers import (
     sayings,
     statuses,
 )
+from tests.rows import row
 
 CONFIGS = st.builds(
     Phased,
@@ -93,7 +93,8 @@ RESULTS = st.one_of(JSON, st.sampled_from([object(), {1, 2}, b"\xff", SystemExit
 
 @given(loop=CONFIGS, said=SAYINGS, result=RESULTS)
 @settings(max_examples=80)
-def test_X_6_X_21_G_9_phased_any_replies_and_any_tool_end_in_an_outcome_within_the_limits(
+@row("X-6", "X-21", "G-9")
+def test_phased_any_replies_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Phased, said: dict[str, Any], result: Any
 ) -> None:
     model = Brain(**said)
@@ -118,7 +119,8 @@ def test_X_6_X_21_G_9_phased_any_replies_and_any_tool_end_in_an_outcome_within_t
 
 @given(loop=CONFIGS, said=SAYINGS, when=st.integers(0, 12), by_token=st.booleans())
 @settings(max_examples=80)
-def test_X_15_G_3_phased_cancelled_at_any_point_nothing_is_left_running(
+@row("X-15", "G-3")
+def test_phased_cancelled_at_any_point_nothing_is_left_running(
     loop: Phased, said: dict[str, Any], when: int, by_token: bool
 ) -> None:
     async def main() -> None:
@@ -163,7 +165,8 @@ def test_X_15_G_3_phased_cancelled_at_any_point_nothing_is_left_running(
 
 @given(seed=st.integers(0, 10_000), layout=st.sampled_from(["executor", "agent"]))
 @settings(max_examples=40)
-def test_S1_21_S1_33_X_16_the_order_in_which_concurrent_requests_are_answered_changes_nothing(
+@row("S1-21", "S1-33", "X-16")
+def test_the_order_in_which_concurrent_requests_are_answered_changes_nothing(
     seed: int, layout: Literal["executor", "agent"]
 ) -> None:
     tasks = plan(("a", "A."), ("a", "A again."), ("b", "B.", ("a",)), ("c", "C.", ("nope",)), ("d", "D.", ("b", "c")), ("e", "E."))

@@ -1,5 +1,4 @@
 """The loop of phases: the executor and the layouts, seen from the loop."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -45,6 +44,7 @@ from tests.loops.phased.helpers import (
     run,
     statuses,
 )
+from tests.rows import row
 
 
 class Own:
@@ -63,7 +63,8 @@ class Own:
         return True
 
 
-def test_S1_34_the_agent_takes_any_executor() -> None:
+@row("S1-34")
+def test_the_agent_takes_any_executor() -> None:
     own, model, kept = Own(), Brain(), ToolContextManager()
     outcome = run(Phased(executor=own, context_manager=kept), model)
     assert own.seen == ["r1.t1 a sum"]
@@ -73,7 +74,8 @@ def test_S1_34_the_agent_takes_any_executor() -> None:
     assert outcome.details["gathered"] == 1
 
 
-def test_S1_34_S1_7_an_executor_with_the_signature_of_the_document_serves_without_a_token() -> None:
+@row("S1-34", "S1-7")
+def test_an_executor_with_the_signature_of_the_document_serves_without_a_token() -> None:
     class Plain:
         async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
             return [ToolCallStatus("own", {})]
@@ -85,7 +87,8 @@ def test_S1_34_S1_7_an_executor_with_the_signature_of_the_document_serves_withou
     assert run(Phased(executor=executor), Brain()).details["gathered"] == 1
 
 
-def test_S1_34_B1_2_the_token_ends_a_choice_that_an_executors_own_model_makes() -> None:
+@row("S1-34", "B1-2")
+def test_the_token_ends_a_choice_that_an_executors_own_model_makes() -> None:
     async def main() -> Outcome:
         token = asyncio.Event()
 
@@ -102,7 +105,8 @@ def test_S1_34_B1_2_the_token_ends_a_choice_that_an_executors_own_model_makes() 
     assert run_sync(limited(main())).stop is StopReason.CANCELLED
 
 
-def test_S1_31_a_store_that_fails_loses_no_result(tmp_path: Path) -> None:
+@row("S1-31")
+def test_a_store_that_fails_loses_no_result(tmp_path: Path) -> None:
     class Damaging(AgentCallbacks):
         def on_answer_start(self) -> None: ...
 
@@ -122,7 +126,8 @@ def test_S1_31_a_store_that_fails_loses_no_result(tmp_path: Path) -> None:
     assert "not_kept" in [kind for kind, _ in notes.notes]
 
 
-def test_S1_33_concurrent_runs_share_an_executor_without_mixing() -> None:
+@row("S1-33")
+def test_concurrent_runs_share_an_executor_without_mixing() -> None:
     async def main() -> list[Outcome]:
         kept = ToolContextManager()
         brains = [Shuffled(random.Random(i), select=by_task(t1=adding(100 * i, 1))) for i in range(3)]
@@ -147,7 +152,8 @@ def test_S1_33_concurrent_runs_share_an_executor_without_mixing() -> None:
     assert [outcome.details["gathered"] for outcome in run_sync(limited(main()))] == [1, 1, 1]
 
 
-def test_S1_38_both_layouts_make_the_same_calls_and_give_the_same_answer() -> None:
+@row("S1-38")
+def test_both_layouts_make_the_same_calls_and_give_the_same_answer() -> None:
     calls: dict[str, list[Any]] = {}
     roles: dict[str, list[str]] = {}
     for layout in ("executor", "agent"):
@@ -173,7 +179,8 @@ def test_S1_38_both_layouts_make_the_same_calls_and_give_the_same_answer() -> No
     assert roles["agent"].count("summarize") == roles["executor"].count("summarize") + 3
 
 
-def test_S1_43_G_8_tool_tasks_of_the_whole_run_are_bounded() -> None:
+@row("S1-43", "G-8")
+def test_tool_tasks_of_the_whole_run_are_bounded() -> None:
     tasks = plan(("a", "A."), ("b", "B."))
     model = Brain(plan=[tasks, plan(("c", "C."), ("d", "D.", ("c",)), ("e", "E."))], reflect=INCOMPLETE)
     outcome = run(Phased(max_tool_tasks=3), model)
@@ -189,6 +196,7 @@ def test_S1_43_G_8_tool_tasks_of_the_whole_run_are_bounded() -> None:
     assert "step limit" in model.prompts("reflect")[1]
 
 
-def test_S1_43_said_complete_at_the_limit_is_finished() -> None:
+@row("S1-43")
+def test_said_complete_at_the_limit_is_finished() -> None:
     outcome = run(Phased(max_tool_tasks=1), Brain(plan=plan(("a", "A."), ("b", "B."))))
     assert (outcome.stop, outcome.steps) == (StopReason.FINISHED, 1)

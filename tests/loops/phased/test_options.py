@@ -1,5 +1,4 @@
 """The loop of phases: a test for every option."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -30,18 +29,22 @@ from loopbench.protocol import (
 from loopbench.runs.options import options_of
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.phased.helpers import FAIL, INCOMPLETE, Brain, adding, by_task, limited, make_phased, plan, run, statuses
+from tests.rows import row
 
 
+@row("phased.max_rounds")
 def test_option_max_rounds_bounds_the_rounds() -> None:
     for rounds in (1, 2):
         assert run(Phased(max_rounds=rounds), Brain(reflect=INCOMPLETE)).details["rounds"] == rounds
 
 
+@row("phased.max_tool_tasks")
 def test_option_max_tool_tasks_bounds_the_tasks_that_use_tools() -> None:
     for limit, steps in ((None, 5), (2, 2), (0, 0)):
         assert run(Phased(max_tool_tasks=limit), Brain(reflect=INCOMPLETE)).steps == steps
 
 
+@row("phased.understand")
 def test_option_understand_off_asks_for_no_understanding() -> None:
     for understand in (True, False):
         model = Brain()
@@ -50,6 +53,7 @@ def test_option_understand_off_asks_for_no_understanding() -> None:
         assert ("understand" in outcome.details["phases"]) is understand
 
 
+@row("phased.plan")
 def test_option_plan_off_makes_the_question_the_only_task() -> None:
     model = Brain()
     outcome = run(Phased(plan=False), model)
@@ -57,6 +61,7 @@ def test_option_plan_off_makes_the_question_the_only_task() -> None:
     assert [task["description"] for task in outcome.details["tasks"]] == ["What is 1 + 2?"]
 
 
+@row("phased.reflect")
 def test_option_reflect_off_answers_after_the_first_round() -> None:
     model = Brain(reflect=INCOMPLETE)
     outcome = run(Phased(reflect=False), model)
@@ -64,6 +69,7 @@ def test_option_reflect_off_answers_after_the_first_round() -> None:
     assert (outcome.stop, outcome.answer) == (StopReason.FINISHED, "done")
 
 
+@row("phased.failed_dependency")
 def test_option_failed_dependency_runs_skips_or_fails_what_depends() -> None:
     tasks = plan(("a", "A."), ("b", "B.", ("a",)))
     made = {
@@ -74,6 +80,7 @@ def test_option_failed_dependency_runs_skips_or_fails_what_depends() -> None:
     assert statuses(made["fail"])["r1.b"] != statuses(made["skip"])["r1.b"]
 
 
+@row("phased.tool_layout")
 def test_option_tool_layout_agent_adds_a_summary_per_call() -> None:
     counts = {}
     for layout in ("executor", "agent"):
@@ -84,6 +91,7 @@ def test_option_tool_layout_agent_adds_a_summary_per_call() -> None:
 
 
 @pytest.mark.parametrize(("grace", "gathered"), [(20.0, 1), (0.0, 0)])
+@row("phased.cancel_grace_s")
 def test_option_cancel_grace_s_is_how_long_a_thread_is_waited_for(grace: float, gathered: int) -> None:
     async def main() -> Outcome:
         begun, let_go, token = threading.Event(), threading.Event(), asyncio.Event()
@@ -136,7 +144,8 @@ def test_bad_values_are_refused_by_name(wrong: dict[str, Any], field: str) -> No
         Phased(**wrong)
 
 
-def test_S1_5_prompts_can_be_replaced_by_phase_and_the_format_stays() -> None:
+@row("S1-5")
+def test_prompts_can_be_replaced_by_phase_and_the_format_stays() -> None:
     model = Brain()
     run(Phased(prompts={Phase.PLAN: "Plan like a pirate.", Phase.EXECUTE: "Pick like one."}), model)
     systems = {request.role.value: request.messages[0].content for request in model.requests}
@@ -151,13 +160,16 @@ def test_a_smaller_model_may_select() -> None:
     assert (small.roles, "select" in large.roles) == (["select"], False)
 
 
+@row("phased.tool_max_chars")
 def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
     check_tool_max_chars(Phased)
 
 
+@row("phased.tool_timeout_s")
 def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
     check_tool_timeout_s(Phased, monkeypatch)
 
 
+@row("phased.tool_threads")
 def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
     check_tool_threads(Phased, here_by_default=False)

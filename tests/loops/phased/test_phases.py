@@ -1,5 +1,4 @@
 """The loop of phases: what the document says of phases, rounds and tasks."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -48,9 +47,11 @@ from tests.loops.phased.helpers import (
     run,
     statuses,
 )
+from tests.rows import row
 
 
-def test_S1_1_S1_29_phases_come_in_order_and_complete_after_the_answer() -> None:
+@row("S1-1", "S1-29")
+def test_phases_come_in_order_and_complete_after_the_answer() -> None:
     told, notes = CallbackLog(), Notes()
     outcome = run(Phased(callbacks=told), Brain(), observer=notes)
     phases = ["understand", "plan", "execute", "reflect", "answer", "complete"]
@@ -60,7 +61,8 @@ def test_S1_1_S1_29_phases_come_in_order_and_complete_after_the_answer() -> None
     assert [data["phase"] for kind, data in notes.notes if kind == "phase"] == phases
 
 
-def test_S1_17_understand_runs_once_whatever_the_rounds() -> None:
+@row("S1-17")
+def test_understand_runs_once_whatever_the_rounds() -> None:
     model = Brain(reflect=[INCOMPLETE])
     run(Phased(max_rounds=3), model)
     assert model.roles.count("understand") == 1
@@ -68,14 +70,16 @@ def test_S1_17_understand_runs_once_whatever_the_rounds() -> None:
     assert "a sum" in model.prompts("select")[-1]
 
 
-def test_S1_17_an_unreadable_understanding_is_the_question_itself() -> None:
+@row("S1-17")
+def test_an_unreadable_understanding_is_the_question_itself() -> None:
     notes = Notes()
     assert run(Phased(), Brain(understand=BAD), observer=notes).answer == "done"
     assert [data["phase"] for kind, data in notes.notes if kind == "unreadable"] == ["understand"]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])
-def test_S1_18_S1_25_B1_10_rounds_repeat_up_to_the_limit_and_then_the_answer_is_forced(rounds: int) -> None:
+@row("S1-18", "S1-25", "B1-10")
+def test_rounds_repeat_up_to_the_limit_and_then_the_answer_is_forced(rounds: int) -> None:
     assert Phased().max_rounds == 5
     model = Brain(reflect=INCOMPLETE)
     outcome = run(Phased(max_rounds=rounds), model)
@@ -83,13 +87,15 @@ def test_S1_18_S1_25_B1_10_rounds_repeat_up_to_the_limit_and_then_the_answer_is_
     assert model.roles == ["understand", *["plan", "select", "reflect"] * rounds, "summarize", "answer"]
 
 
-def test_S1_25_said_complete_in_the_last_round_is_finished() -> None:
+@row("S1-25")
+def test_said_complete_in_the_last_round_is_finished() -> None:
     outcome = run(Phased(max_rounds=2), Brain(reflect=[INCOMPLETE, Completion(True)]))
     assert (outcome.stop, outcome.details["rounds"]) == (StopReason.FINISHED, 2)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6])
-def test_S1_19_a_plan_of_one_to_six_tasks_is_taken_and_two_to_five_are_asked_for(count: int) -> None:
+@row("S1-19")
+def test_a_plan_of_one_to_six_tasks_is_taken_and_two_to_five_are_asked_for(count: int) -> None:
     told = CallbackLog()
     model = Brain(plan=Tasks(tuple(PlanTask(str(i), f"Task {i}.") for i in range(count)), "All of it."))
     outcome = run(Phased(callbacks=told), model)
@@ -98,7 +104,8 @@ def test_S1_19_a_plan_of_one_to_six_tasks_is_taken_and_two_to_five_are_asked_for
     assert told.of("on_progress_message") == [("All of it.",)]
 
 
-def test_S1_20_B1_9_ids_are_prefixed_per_round_and_dependencies_follow() -> None:
+@row("S1-20", "B1-9")
+def test_ids_are_prefixed_per_round_and_dependencies_follow() -> None:
     notes = Notes()
     tasks = plan(("a", "A.", ("zzz",)), ("b", "B.", ("a", "a")), ("a", "A again."))
     outcome = run(Phased(max_rounds=2), Brain(plan=tasks, reflect=INCOMPLETE), observer=notes)
@@ -108,13 +115,15 @@ def test_S1_20_B1_9_ids_are_prefixed_per_round_and_dependencies_follow() -> None
     assert [data for kind, data in notes.notes if kind == "unknown_dependency"] == [{"task": "a", "depends_on": "zzz"}] * 2
 
 
-def test_S1_20_a_scope_is_the_id_as_the_model_gave_it_in_every_round() -> None:
+@row("S1-20")
+def test_a_scope_is_the_id_as_the_model_gave_it_in_every_round() -> None:
     model = Brain(plan=plan(("c1", "A."), ("c1", "B.")), reflect=INCOMPLETE)
     run(Phased(max_rounds=2), model)
     assert [request.scope for request in model.requests if request.role is Role.SELECT] == ["c1", "c1#2"] * 2
 
 
-def test_S1_21_ready_tasks_run_together_and_the_rest_once_what_they_need_is_done() -> None:
+@row("S1-21")
+def test_ready_tasks_run_together_and_the_rest_once_what_they_need_is_done() -> None:
     meeting: list[Any] = []
 
     async def meet(who: str) -> str:
@@ -134,7 +143,8 @@ def test_S1_21_ready_tasks_run_together_and_the_rest_once_what_they_need_is_done
     assert "<a>" not in prompts["b"]
 
 
-def test_S1_21_a_task_starts_when_its_own_dependencies_are_done_not_when_all_are() -> None:
+@row("S1-21")
+def test_a_task_starts_when_its_own_dependencies_are_done_not_when_all_are() -> None:
     order: list[str] = []
 
     async def main() -> None:
@@ -157,7 +167,8 @@ def test_S1_21_a_task_starts_when_its_own_dependencies_are_done_not_when_all_are
     assert order == ["quick", "after", "slow"]
 
 
-def test_S1_21_a_task_sees_what_its_dependencies_depend_on_too() -> None:
+@row("S1-21")
+def test_a_task_sees_what_its_dependencies_depend_on_too() -> None:
     tasks = plan(("a", "A."), ("b", "B.", ("a",)), ("c", "C.", ("b",)))
     model = Brain(plan=tasks, select=by_task(a=adding(100, 11), b=adding(200, 22)))
     run(Phased(), model)
@@ -165,7 +176,8 @@ def test_S1_21_a_task_sees_what_its_dependencies_depend_on_too() -> None:
     assert "222" in model.prompts("select")[2]
 
 
-def test_S1_22_X_16_a_cycle_fails_and_reflect_follows() -> None:
+@row("S1-22", "X-16")
+def test_a_cycle_fails_and_reflect_follows() -> None:
     tasks = plan(("a", "A.", ("b",)), ("b", "B.", ("a",)), ("c", "C."), ("d", "D.", ("a",)), ("e", "E.", ("e",)))
     model = Brain(plan=tasks)
     outcome = run(Phased(), model)
@@ -175,7 +187,8 @@ def test_S1_22_X_16_a_cycle_fails_and_reflect_follows() -> None:
     assert outcome.steps == 1
 
 
-def test_S1_23_no_tool_selected_completes_without_data_and_reason_is_one_call_over_the_data() -> None:
+@row("S1-23")
+def test_no_selected_tool_completes_without_data_and_reason_is_one_call_over_data() -> None:
     tasks = Tasks((PlanTask("a", "Add."), PlanTask("n", "Nothing."), PlanTask("r", "Think.", "reason", ("a",))))
     model = Brain(plan=tasks, select=[Act("", adding(40, 2)), Text("I need no tool for this.")])
     outcome = run(Phased(), model)
@@ -188,7 +201,8 @@ def test_S1_23_no_tool_selected_completes_without_data_and_reason_is_one_call_ov
         assert "So it is three." in model.prompts(role)[0]
 
 
-def test_S1_23_an_unreadable_choice_of_tools_fails_its_task_and_the_next_round_is_told() -> None:
+@row("S1-23")
+def test_an_unreadable_choice_of_tools_fails_its_task_and_the_next_round_is_told() -> None:
     model = Brain(select=[Reply("", (NativeCall("1", "add", '{"a": '),)), Act("", ())], reflect=[INCOMPLETE, Completion(True)])
     outcome = run(Phased(), model)
     assert statuses(outcome)["r1.t1"][0] == "failed"
@@ -196,14 +210,16 @@ def test_S1_23_an_unreadable_choice_of_tools_fails_its_task_and_the_next_round_i
         assert "The choice of tools could not be read: The arguments of add are no JSON" in prompt
 
 
-def test_S1_24_X_16_an_unreadable_reflection_is_incomplete() -> None:
+@row("S1-24", "X-16")
+def test_an_unreadable_reflection_is_incomplete() -> None:
     told = CallbackLog()
     outcome = run(Phased(callbacks=told), Brain(reflect=[BAD, Completion(True)]))
     assert (outcome.stop, outcome.details["rounds"]) == (StopReason.FINISHED, 2)
     assert told.of("on_reflection_complete")[0][0].isComplete is False
 
 
-def test_S1_26_guidance_is_in_the_next_plan_request() -> None:
+@row("S1-26")
+def test_guidance_is_in_the_next_plan_request() -> None:
     said = '{"isComplete": false, "reasoning": "Why.", "missingInfo": ["the half"], "suggestedNextSteps": ["ask again"]}'
     told = CallbackLog()
     model = Brain(reflect=[said, Completion(True)])
@@ -215,7 +231,8 @@ def test_S1_26_guidance_is_in_the_next_plan_request() -> None:
     assert told.of("on_reflection_complete")[0] == (Reflection(False, "Why.", ("the half",), ("ask again",)), 1)
 
 
-def test_S1_26_a_tasks_own_request_shows_why_but_not_what_became_tasks_of_others() -> None:
+@row("S1-26")
+def test_a_tasks_own_request_shows_why_but_not_what_became_tasks_of_others() -> None:
     model = Brain(reflect=[INCOMPLETE, Completion(True)])
     run(Phased(), model)
     assert "Two is missing." in model.prompts("select")[1]
@@ -234,7 +251,8 @@ def test_S1_26_a_tasks_own_request_shows_why_but_not_what_became_tasks_of_others
         ('{"contexts": ["r1.a", 2]}', [1, 2]),  # none of them is a label: not a choice of nothing
     ],
 )
-def test_S1_27_B1_10_the_answer_request_holds_the_contexts_that_the_model_chose(said: str, shown: list[int]) -> None:
+@row("S1-27", "B1-10")
+def test_the_answer_request_holds_the_contexts_that_the_model_chose(said: str, shown: list[int]) -> None:
     tasks = plan(("a", "A."), ("b", "B."))
     model = Brain(plan=tasks, select=by_task(a=adding(100, 11), b=adding(200, 22)), summarize=said)
     outcome = run(Phased(), model)
@@ -244,7 +262,8 @@ def test_S1_27_B1_10_the_answer_request_holds_the_contexts_that_the_model_chose(
     assert NO_DATA not in prompt
 
 
-def test_S1_27_the_answer_is_streamed_if_someone_listens() -> None:
+@row("S1-27")
+def test_the_answer_is_streamed_if_someone_listens() -> None:
     observer, told = Listening(), CallbackLog()
     assert run(Phased(callbacks=told), Brain(), observer=observer).answer == "done"
     assert observer.text == "done"
@@ -260,7 +279,8 @@ def test_S1_27_the_answer_is_streamed_if_someone_listens() -> None:
     assert unable.text == ""
 
 
-def test_S1_28_every_callback_is_called_with_what_happened() -> None:
+@row("S1-28")
+def test_every_callback_is_called_with_what_happened() -> None:
     told = CallbackLog()
     run(Phased(callbacks=told), Brain(reflect=[INCOMPLETE, Completion(True)]))
     names = {name for name in dir(AgentCallbacks) if name.startswith("on_")} - {"on_answer_stream"}
@@ -278,7 +298,8 @@ def test_S1_28_every_callback_is_called_with_what_happened() -> None:
     assert told.of("on_answer_start") == [()]
 
 
-def test_S1_28_B1_3_X_16_callbacks_that_raise_are_logged_and_fail_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@row("S1-28", "B1-3", "X-16")
+def test_callbacks_that_raise_are_logged_and_fail_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Raising(AgentCallbacks):
         def on_phase_start(self, phase: Phase) -> None:
             raise RuntimeError("my own bug")

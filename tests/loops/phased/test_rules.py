@@ -1,5 +1,4 @@
 """The loop of phases: the rules for all designs."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -12,30 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.checks.loop import check_loop
-from loopbench.datasets.task import StatelessEnvironment, Suite
-from loopbench.datasets.task import Task as BenchTask
 from loopbench.loops.phased import (
     Phased,
     TaskStatus,
 )
-from loopbench.models.profiles import load_profile
 from loopbench.protocol import (
     Act,
     Answer,
     BudgetExceeded,
-    Capabilities,
     Chunk,
     Completion,
     ContextOverflow,
     Loop,
     Outcome,
-    Plan,
-    PlannedCall,
-    PlanTask,
     ProviderError,
     Query,
-    Ref,
     Reply,
     Request,
     Role,
@@ -49,10 +39,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
-from tests.loops.helpers import Notes, python
+from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import (
     INCOMPLETE,
     Brain,
@@ -69,17 +56,21 @@ from tests.loops.phased.helpers import (
     run,
     statuses,
 )
+from tests.rows import row
 
 
-def test_G_2_phased_said_complete_is_finished() -> None:
+@row("G-2")
+def test_phased_said_complete_is_finished() -> None:
     assert run(Phased(), Brain()).stop is StopReason.FINISHED
 
 
-def test_G_2_phased_an_empty_plan_is_finished() -> None:
+@row("G-2")
+def test_phased_an_empty_plan_is_finished() -> None:
     assert run(Phased(), Brain(plan=Tasks(()))).stop is StopReason.FINISHED
 
 
-def test_G_2_phased_rounds_or_tool_tasks_used_up_are_forced() -> None:
+@row("G-2")
+def test_phased_rounds_or_tool_tasks_used_up_are_forced() -> None:
     assert run(Phased(max_rounds=1), Brain(reflect=INCOMPLETE)).stop is StopReason.FORCED
     assert run(Phased(max_tool_tasks=1), Brain(reflect=INCOMPLETE)).stop is StopReason.FORCED
 
@@ -89,7 +80,8 @@ ROLES = ["understand", "plan", "select", "reflect", "summarize", "answer"]
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("layout", ["executor", "agent"])
-def test_G_2_G_3_phased_provider_error_and_overflow_end_without_answer_or_further_call(role: str, layout: str) -> None:
+@row("G-2", "G-3")
+def test_phased_provider_error_and_overflow_end_without_answer_or_further_call(role: str, layout: str) -> None:
     for error, stop in ((ProviderError("down"), StopReason.PROVIDER_ERROR), (ContextOverflow("down"), StopReason.CONTEXT_OVERFLOW)):
         said: dict[str, Any] = {role: error}
         model = Brain(plan=plan(("a", "A."), ("b", "B.")), **said) if role != "plan" else Brain(**said)
@@ -102,7 +94,8 @@ def test_G_2_G_3_phased_provider_error_and_overflow_end_without_answer_or_furthe
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), ZeroDivisionError("a bug")])
-def test_G_3_phased_budget_cancellation_and_bugs_leave_the_loop(role: str, leaving: BaseException) -> None:
+@row("G-3")
+def test_phased_budget_cancellation_and_bugs_leave_the_loop(role: str, leaving: BaseException) -> None:
     said: dict[str, Any] = {"plan": plan(("a", "A."), ("b", "B."))} | {role: leaving}
     for layout in ("executor", "agent"):
         model = Brain(**said)
@@ -113,7 +106,8 @@ def test_G_3_phased_budget_cancellation_and_bugs_leave_the_loop(role: str, leavi
 
 @pytest.mark.parametrize("where", [*ROLES, "tool"])
 @pytest.mark.parametrize("by_token", [True, False])
-def test_G_2_G_3_phased_the_token_ends_the_run_as_cancelled_and_cancellation_leaves_it(where: str, by_token: bool) -> None:
+@row("G-2", "G-3")
+def test_phased_the_token_ends_the_run_as_cancelled_and_cancellation_leaves_it(where: str, by_token: bool) -> None:
     told = CallbackLog()
 
     async def main() -> Any:
@@ -150,7 +144,8 @@ def test_G_2_G_3_phased_the_token_ends_the_run_as_cancelled_and_cancellation_lea
         assert outcome is None
 
 
-def test_G_3_phased_cancellation_from_outside_leaves_though_the_token_is_set_too() -> None:
+@row("G-3")
+def test_phased_cancellation_from_outside_leaves_though_the_token_is_set_too() -> None:
     async def main() -> bool:
         token, begun = asyncio.Event(), asyncio.Event()
 
@@ -172,7 +167,8 @@ def test_G_3_phased_cancellation_from_outside_leaves_though_the_token_is_set_too
 
 @pytest.mark.parametrize("error", [ProviderError("down"), BudgetExceeded("spent")])
 @pytest.mark.parametrize("layout", ["executor", "agent"])
-def test_G_3_phased_no_tool_is_begun_once_a_neighbour_has_ended_the_run(error: Exception, layout: str) -> None:
+@row("G-3")
+def test_phased_no_tool_is_begun_once_a_neighbour_has_ended_the_run(error: Exception, layout: str) -> None:
     begun: list[int] = []
 
     def count(a: int) -> int:
@@ -202,7 +198,8 @@ def test_G_3_phased_no_tool_is_begun_once_a_neighbour_has_ended_the_run(error: E
     assert begun == []
 
 
-def test_B1_12_X_15_a_thread_keeps_its_grace_though_a_neighbours_task_ends_at_once() -> None:
+@row("B1-12", "X-15")
+def test_a_thread_keeps_its_grace_though_a_neighbours_task_ends_at_once() -> None:
     async def main() -> Outcome:
         begun, let_go, token = threading.Event(), threading.Event(), asyncio.Event()
 
@@ -231,7 +228,8 @@ def test_B1_12_X_15_a_thread_keeps_its_grace_though_a_neighbours_task_ends_at_on
     assert (outcome.stop, outcome.details["gathered"]) == (StopReason.CANCELLED, 1)
 
 
-def test_B1_2_a_token_of_another_event_loop_is_an_error_and_no_cancellation() -> None:
+@row("B1-2")
+def test_a_token_of_another_event_loop_is_an_error_and_no_cancellation() -> None:
     token = asyncio.Event()
 
     async def wait() -> str:
@@ -248,7 +246,8 @@ def test_B1_2_a_token_of_another_event_loop_is_an_error_and_no_cancellation() ->
         once()
 
 
-def test_S1_27_B1_2_a_time_limit_inside_a_stream_counts_though_there_is_a_token() -> None:
+@row("S1-27", "B1-2")
+def test_a_time_limit_inside_a_stream_counts_though_there_is_a_token() -> None:
     class Slow(Brain):
         async def stream(self, request: Request) -> AsyncIterator[Chunk]:
             try:
@@ -264,7 +263,8 @@ def test_S1_27_B1_2_a_time_limit_inside_a_stream_counts_though_there_is_a_token(
     assert run_sync(limited(main())).details["error"] == "no reply within 0.02 s"
 
 
-def test_G_2_phased_streaming_ends_with_the_token_too() -> None:
+@row("G-2")
+def test_phased_streaming_ends_with_the_token_too() -> None:
     async def main() -> Outcome:
         token = asyncio.Event()
 
@@ -279,7 +279,8 @@ def test_G_2_phased_streaming_ends_with_the_token_too() -> None:
     assert run_sync(limited(main())).stop is StopReason.CANCELLED
 
 
-def test_G_5_phased_interrupts_of_a_tool_leave_the_loop() -> None:
+@row("G-5")
+def test_phased_interrupts_of_a_tool_leave_the_loop() -> None:
     def interrupt(kind: str) -> None:
         """Leaves."""
         raise KeyboardInterrupt if kind == "k" else asyncio.CancelledError
@@ -294,7 +295,8 @@ def test_G_5_phased_interrupts_of_a_tool_leave_the_loop() -> None:
 @pytest.mark.parametrize(
     ("raised", "text"), [(SystemExit(2), "SystemExit: 2"), (OSError(), "OSError: "), (GeneratorExit("g"), "GeneratorExit: g")]
 )
-def test_G_5_X_10_phased_whatever_else_a_tool_raises_is_a_failed_call(raised: BaseException, text: str) -> None:
+@row("G-5", "X-10")
+def test_phased_whatever_else_a_tool_raises_is_a_failed_call(raised: BaseException, text: str) -> None:
     for layout in ("executor", "agent"):
         model = Brain(select=Act("", (ToolCall("any", {}),)))
         outcome = run(make_phased(layout), model, giving(raised))
@@ -302,7 +304,8 @@ def test_G_5_X_10_phased_whatever_else_a_tool_raises_is_a_failed_call(raised: Ba
         assert text in model.prompts("reflect")[0]
 
 
-def test_G_5_X_10_phased_what_json_cannot_say_is_shown_as_its_text() -> None:
+@row("G-5", "X-10")
+def test_phased_what_json_cannot_say_is_shown_as_its_text() -> None:
     class Thing:
         def __str__(self) -> str:
             return "a thing"
@@ -313,7 +316,8 @@ def test_G_5_X_10_phased_what_json_cannot_say_is_shown_as_its_text() -> None:
     assert "a thing" in model.prompts("answer")[0]
 
 
-def test_X_10_phased_a_hung_tool_fails_and_its_neighbours_do_not() -> None:
+@row("X-10")
+def test_phased_a_hung_tool_fails_and_its_neighbours_do_not() -> None:
     async def hang() -> None:
         """Never ends."""
         await asyncio.Event().wait()
@@ -329,21 +333,24 @@ def test_X_10_phased_a_hung_tool_fails_and_its_neighbours_do_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["submit", "branch", "finish", "__finish__"])
-def test_G_6_X_18_phased_reserves_no_tool_name(name: str) -> None:
+@row("G-6", "X-18")
+def test_phased_reserves_no_tool_name(name: str) -> None:
     tools = Toolbox([Tool.from_function(lambda: "ran", name=name, blocking=False)])
     outcome = Phased().run_sync(Query("Q"), tools, Brain(select=Act("", (ToolCall(name, {}),))))
     assert outcome.details["tasks"][0]["toolCalls"][0]["output"] == "ran"
 
 
 @given(st.integers(0, 30))
-def test_G_8_X_13_phased_n_tool_steps_are_n_tool_tasks_and_rounds_stay(tool_steps: int) -> None:
+@row("G-8", "X-13")
+def test_phased_n_tool_steps_are_n_tool_tasks_and_rounds_stay(tool_steps: int) -> None:
     assert Phased(plan=False).with_step_limit(tool_steps) == Phased(plan=False, max_tool_tasks=tool_steps)
     assert make_loop(parse_spec("phased"), tool_steps) == Phased(max_tool_tasks=tool_steps)
     assert make_loop(parse_spec("phased(max_tool_tasks=2)"), tool_steps) == Phased(max_tool_tasks=2)
     assert make_loop(parse_spec("phased(max_rounds=7)"), tool_steps) == Phased(max_rounds=7, max_tool_tasks=tool_steps)
 
 
-def test_X_6_phased_an_answer_that_cannot_be_read_is_taken_as_text() -> None:
+@row("X-6")
+def test_phased_an_answer_that_cannot_be_read_is_taken_as_text() -> None:
     schema = {"type": "integer"}
     assert run(Phased(), Brain(answer=Answer("sum", 3)), schema=schema).answer == 3
     notes = Notes()
@@ -352,7 +359,8 @@ def test_X_6_phased_an_answer_that_cannot_be_read_is_taken_as_text() -> None:
     assert run(Phased(), Brain(answer="")).answer == ""
 
 
-def test_X_21_phased_stops_are_declared_exactly_where_they_can_be_reached() -> None:
+@row("X-21")
+def test_phased_stops_are_declared_exactly_where_they_can_be_reached() -> None:
     always = {StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     ends = {
         Phased(): {StopReason.FINISHED, StopReason.FORCED},
@@ -372,65 +380,3 @@ def test_X_21_phased_stops_are_declared_exactly_where_they_can_be_reached() -> N
         assert reached == declared
         assert loop.stops <= set(StopReason)
         assert isinstance(loop, Loop)
-
-
-def test_every_request_shows_the_question_and_tools_where_they_can_be_chosen() -> None:
-    for layout in ("executor", "agent"):
-        model = Brain(
-            plan=Tasks((PlanTask("a", "Add."), PlanTask("r", "Think.", "reason"))), reflect=[INCOMPLETE, Completion(True)]
-        )
-        run(make_phased(layout), model)
-        for request in model.requests:
-            assert "What is 1 + 2?" in request.messages[1].content
-            assert request.codec is not None
-            assert request.codec.role is request.role
-            if request.role is Role.SELECT:
-                assert [tool.name for tool in request.tools] == ["add", "fail"]
-
-
-def test_schemas_are_sent_to_models_that_take_them() -> None:
-    for able in (True, False):
-        model = Brain(Capabilities(response_schema=able))
-        run(Phased(), model)
-        with_schema = {request.role.value for request in model.requests if request.response_schema is not None}
-        assert with_schema == ({"understand", "plan", "reflect", "summarize"} if able else set())
-
-
-def test_one_instance_runs_many_queries_at_once() -> None:
-    async def main() -> list[Outcome]:
-        loop = Phased()
-        return list(
-            await asyncio.gather(
-                *(loop.run(Query(f"Q{i}"), box(), Brain(answer=Answer("", str(i)))) for i in range(5)),
-            )
-        )
-
-    outcomes = run_sync(limited(main()))
-    assert [outcome.answer for outcome in outcomes] == list("01234")
-    assert all(outcome.details == outcomes[0].details | {"tasks": outcome.details["tasks"]} for outcome in outcomes)
-
-
-@pytest.mark.parametrize("options", [{}, {"tool_layout": "agent"}, {"understand": False}, {"reflect": False}])
-def test_in_the_tunnel_a_clean_run_is_right_and_asks_as_often_as_its_design_says(options: dict[str, Any]) -> None:
-    calls = tuple(
-        PlannedCall(f"c{i}", "add", {"a": Ref(f"c{i - 1}") if i else 1, "b": i}, f"Work out number {i}.") for i in range(4)
-    )
-    script = Plan((*calls, PlannedCall("f", "fail", {"text": "as planned"}, "See it fail.", fails=True)), Ref("c3"))
-    task = BenchTask("t", Query("How much is it?"), 7, plan=script)
-    suite = Suite("s", "1", (task,), lambda _: StatelessEnvironment(tuple(box())))
-    loop = Phased(**options).with_step_limit(8)
-    setting = TrialContext(suite)
-    done = run_sync(
-        run_trial(Trial(Arm("phased/clean", parse_spec("phased"), loop, "scripted", load_profile("clean")), task, 0, 0), setting)
-    )
-    assert (done.record.answer, done.record.stop, done.record.steps) == ("7", "finished", 5)
-
-
-def test_the_agent_layout_keeps_every_law_too() -> None:
-    assert [finding for finding in check_loop(Phased(tool_layout="agent")) if finding.status == "failed"] == []
-
-
-def test_importing_the_design_needs_no_framework() -> None:
-    code = "import sys, loopbench.loops.phased; print({'dspy', 'pydantic', 'langchain_core', 'mlflow'} & set(sys.modules))"
-    done = python(code)
-    assert (done.returncode, done.stdout.strip()) == (0, "set()"), done.stderr

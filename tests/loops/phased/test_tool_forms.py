@@ -1,5 +1,4 @@
 """Tools in any form."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -12,9 +11,11 @@ from loopbench.loops.phased import (
     ToolExecutorOptions,
 )
 from tests.loops.phased.executor_helpers import Async, Sync, add, execute, fail, pure, task
+from tests.rows import row
 
 
-def test_S1_32_B1_14_foreign_tools_are_called_by_ainvoke_or_else_off_the_event_loop() -> None:
+@row("S1-32", "B1-14")
+def test_foreign_tools_are_called_by_ainvoke_or_else_off_the_event_loop() -> None:
     foreign = [Sync(), Async("treble"), Async("plain", args_schema={"type": "object", "properties": {"x": {"type": "integer"}}})]
     made = ToolExecutor(ToolExecutorOptions([*foreign, add, *pure(fail)]))
     work = task(("double", {"x": 2}), ("treble", {"x": 2}), ("plain", {"x": 1}), ("add", {"a": 1, "b": 1}))
@@ -26,7 +27,8 @@ def test_S1_32_B1_14_foreign_tools_are_called_by_ainvoke_or_else_off_the_event_l
     assert made.toolbox.specs[2].parameters["properties"]["x"]["type"] == "integer"
 
 
-def test_S1_32_what_is_no_tool_is_refused() -> None:
+@row("S1-32")
+def test_what_is_no_tool_is_refused() -> None:
     with pytest.raises(TypeError, match="ainvoke or invoke"):
         ToolExecutor(ToolExecutorOptions([3]))
     with pytest.raises(ValueError, match="two tools"):

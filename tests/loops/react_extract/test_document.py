@@ -1,5 +1,4 @@
 """Design 2, React -> Extract: what its document says, a test for every row, named after it."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -29,9 +28,11 @@ from loopbench.protocol import (
 )
 from tests.loops.helpers import Script, extract, python, react
 from tests.loops.react_extract.helpers import BAD, TOOLS, add, events, run, shown, system, trajectory
+from tests.rows import row
 
 
-def test_S2_1_the_trajectory_is_a_dict_with_four_numbered_keys_per_step() -> None:
+@row("S2-1")
+def test_the_trajectory_is_a_dict_with_four_numbered_keys_per_step() -> None:
     outcome = run(ReactExtract(), Script(react("add", "First.", a=1, b=2), react("finish", "Done."), extract("3")))
     assert trajectory(outcome) == {
         "thought_0": "First.",
@@ -45,14 +46,16 @@ def test_S2_1_the_trajectory_is_a_dict_with_four_numbered_keys_per_step() -> Non
     }
 
 
-def test_S2_2_B2_7_the_limit_is_five_by_default() -> None:
+@row("S2-2", "B2-7")
+def test_the_limit_is_five_by_default() -> None:
     model = Script(*[react("add", a=1, b=2)] * 5, extract("3"))
     run(ReactExtract(), model)
     assert ReactExtract().max_iterations == 5
     assert model.roles == [Role.DECIDE] * 5 + [Role.ANSWER]
 
 
-def test_S2_3_a_react_call_gets_trajectory_and_tool_list_and_gives_thought_name_and_arguments() -> None:
+@row("S2-3")
+def test_a_react_call_gets_trajectory_and_tools_and_gives_thought_name_and_arguments() -> None:
     model = Script(react("add", "Sum.", a=1, b=2), react("finish"), extract("3"))
     run(ReactExtract(), model)
     second = model.requests[1]
@@ -64,7 +67,8 @@ def test_S2_3_a_react_call_gets_trajectory_and_tool_list_and_gives_thought_name_
     assert "[[ ## query ## ]]\nQ\n" in second.messages[-1].content
 
 
-def test_S2_4_finish_is_always_offered_and_leads_to_extract() -> None:
+@row("S2-4")
+def test_finish_is_always_offered_and_leads_to_extract() -> None:
     model = Script(react("finish"), extract("42"))
     outcome = run(ReactExtract(), model)
     assert "- finish: takes no arguments" in system(model.requests[0])
@@ -75,19 +79,22 @@ def test_S2_4_finish_is_always_offered_and_leads_to_extract() -> None:
     assert outcome.answer == "42"
 
 
-def test_S2_5_a_tool_runs_its_result_is_the_observation_and_the_iteration_rises() -> None:
+@row("S2-5")
+def test_a_tool_runs_its_result_is_the_observation_and_the_iteration_rises() -> None:
     model = Script(react("add", a=1, b=2), react("add", a=3, b=4), react("finish"), extract("x"))
     outcome = run(ReactExtract(), model)
     assert [trajectory(outcome)[f"observation_{k}"] for k in (0, 1)] == [3, 7]
     assert outcome.steps == 3
 
 
-def test_S2_6_at_the_limit_extract_follows_as_well() -> None:
+@row("S2-6")
+def test_at_the_limit_extract_follows_as_well() -> None:
     outcome = run(ReactExtract(max_iterations=1), Script(react("add", a=1, b=2), extract("3")))
     assert (outcome.answer, outcome.stop) == ("3", StopReason.FORCED)
 
 
-def test_S2_7_an_unreadable_react_reply_is_logged_and_leads_to_extract(caplog: pytest.LogCaptureFixture) -> None:
+@row("S2-7")
+def test_an_unreadable_react_reply_is_logged_and_leads_to_extract(caplog: pytest.LogCaptureFixture) -> None:
     model = Script(react("add", a=1, b=2), BAD, extract("3"))
     with caplog.at_level(logging.INFO, "loopbench.loops.react_extract"):
         outcome = run(ReactExtract(), model)
@@ -96,7 +103,8 @@ def test_S2_7_an_unreadable_react_reply_is_logged_and_leads_to_extract(caplog: p
     assert (outcome.answer, outcome.stop) == ("3", StopReason.PARSE_FAILED)
 
 
-def test_S2_7_G_3_a_provider_error_makes_no_second_call() -> None:
+@row("S2-7", "G-3")
+def test_a_provider_error_makes_no_second_call() -> None:
     for replies in ([], [react("add", a=1, b=2)], [react("finish")]):
         model = Script(*replies, ProviderError("down"), then=extract("x"))
         outcome = run(ReactExtract(parse_retries=2), model)
@@ -104,7 +112,8 @@ def test_S2_7_G_3_a_provider_error_makes_no_second_call() -> None:
         assert len(model.requests) == len(replies) + 1
 
 
-def test_S2_8_extract_is_a_chain_of_thought_over_query_and_whole_trajectory() -> None:
+@row("S2-8")
+def test_extract_is_a_chain_of_thought_over_query_and_whole_trajectory() -> None:
     steps = [react("add", f"Step {k}.", a=k, b=1) for k in range(3)]
     model = Script(*steps, react("finish", "Enough."), extract("3", "By adding."))
     outcome = run(ReactExtract(), model)
@@ -116,7 +125,8 @@ def test_S2_8_extract_is_a_chain_of_thought_over_query_and_whole_trajectory() ->
     assert outcome.details["reasoning"] == "By adding."
 
 
-def test_S2_9_one_react_call_returns_trajectory_name_and_arguments_without_observation() -> None:
+@row("S2-9")
+def test_one_react_call_returns_trajectory_name_and_arguments_without_observation() -> None:
     agent = ReactAgent(dspy.Predict(ReactStep))
     before = {"thought_0": "a", "tool_name_0": "add", "tool_args_0": {}, "observation_0": 1, "error_1": "unreadable"}
     kept = dict(before)
@@ -129,13 +139,15 @@ def test_S2_9_one_react_call_returns_trajectory_name_and_arguments_without_obser
     assert (name, args) == ("finish", {})
 
 
-def test_S2_9_without_extract_the_arguments_of_finish_are_returned_too() -> None:
+@row("S2-9")
+def test_without_extract_the_arguments_of_finish_are_returned_too() -> None:
     agent = ReactAgent(dspy.Predict(ReactStep), extract=False)
     after, name, args = run_sync(agent.act(Query("Q"), Toolbox(), {}, Script(react("finish", answer="A"))))
     assert (name, args, after["tool_args_0"]) == ("finish", {"answer": "A"}, {"answer": "A"})
 
 
-def test_S2_10_S2_14_instructions_are_built_from_the_tools_given() -> None:
+@row("S2-10", "S2-14")
+def test_instructions_are_built_from_the_tools_given() -> None:
     texts = []
     for tools in ((add,), (events,), (add, events)):
         model = Script(react("finish"), extract("x"))
@@ -170,7 +182,8 @@ class Watched(dict[str, str]):
         return str(self.get(key))
 
 
-def test_S2_11_the_loop_reads_no_environment_but_the_debug_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+@row("S2-11")
+def test_the_loop_reads_no_environment_but_the_debug_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(os.environ, OPENAI_API_KEY="k", MODEL="m", MAX_ITERATIONS="1")
     watched.read = set()
     monkeypatch.setattr(os, "environ", watched)
@@ -206,7 +219,8 @@ for value in (None, "false", "true", "TRUE"):
 """
 
 
-def test_S2_12_dspy_debug_writes_prompts_and_replies_to_stderr() -> None:
+@row("S2-12")
+def test_dspy_debug_writes_prompts_and_replies_to_stderr() -> None:
     done = python(DEBUGGED)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
@@ -221,7 +235,8 @@ def test_S2_12_dspy_debug_writes_prompts_and_replies_to_stderr() -> None:
             assert text.count("QUESTION") == 2, switch
 
 
-def test_S2_13_one_tool_per_iteration() -> None:
+@row("S2-13")
+def test_one_tool_per_iteration() -> None:
     calls: list[int] = []
 
     def spy(n: int) -> None:
@@ -249,21 +264,24 @@ def test_S2_13_one_tool_per_iteration() -> None:
         ("[" * 100_000, "A value is nested too deep to be read."),
     ],
 )
-def test_S2_15_X_6_arguments_that_are_no_object_are_a_parse_error(args: str, text: str) -> None:
+@row("S2-15", "X-6")
+def test_arguments_that_are_no_object_are_a_parse_error(args: str, text: str) -> None:
     reply = f"[[ ## next_thought ## ]]\nt\n[[ ## next_tool_name ## ]]\nadd\n[[ ## next_tool_args ## ]]\n{args}"
     outcome = run(ReactExtract(), Script(reply, extract("x")))
     assert trajectory(outcome) == {"error_0": text}
     assert outcome.stop is StopReason.PARSE_FAILED
 
 
-def test_S2_15_reply_fields_are_thought_name_and_args() -> None:
+@row("S2-15")
+def test_reply_fields_are_thought_name_and_args() -> None:
     model = Script("[[ ## next_thought ## ]]\nt\n[[ ## next_tool_args ## ]]\n{}", extract("x"))
     assert trajectory(run(ReactExtract(), model))["error_0"].startswith(
         "The reply lacks next_tool_name. It must have the sections "
     )
 
 
-def test_S2_16_the_outcome_is_answer_reasoning_and_trajectory() -> None:
+@row("S2-16")
+def test_the_outcome_is_answer_reasoning_and_trajectory() -> None:
     outcome = run(ReactExtract(), Script(react("finish"), extract("A", "R")))
     assert outcome.answer == "A"
     assert outcome.details.keys() == {"reasoning", "trajectory"}
@@ -284,7 +302,8 @@ EVENT = {
 }
 
 
-def test_S2_16_extracts_fields_follow_the_querys_schema() -> None:
+@row("S2-16")
+def test_extracts_fields_follow_the_querys_schema() -> None:
     fields = {
         "reasoning": "r",
         "name": "Jazz",
@@ -322,12 +341,14 @@ def test_S2_16_extracts_fields_follow_the_querys_schema() -> None:
         ({"enum": ["a", "b"]}, "b", "b"),
     ],
 )
-def test_S2_16_a_schema_without_properties_is_one_field(schema: Any, text: str, value: Any) -> None:
+@row("S2-16")
+def test_a_schema_without_properties_is_one_field(schema: Any, text: str, value: Any) -> None:
     model = Script(react("finish"), extract(text))
     assert run_sync(ReactExtract().run(Query("Q", schema=schema), Toolbox(), model)).answer == value
 
 
-def test_S2_17_observations_are_kept_as_returned_and_shown_as_text() -> None:
+@row("S2-17")
+def test_observations_are_kept_as_returned_and_shown_as_text() -> None:
     model = Script(react("events", "Look.", city="Tōkyō"), react("finish"), extract("Jazz"))
     outcome = run(ReactExtract(), model)
     assert trajectory(outcome)["observation_0"] == [{"name": "Jazz", "city": "Tōkyō"}]
@@ -339,7 +360,8 @@ def test_S2_17_observations_are_kept_as_returned_and_shown_as_text() -> None:
 
 @given(steps=st.lists(st.sampled_from(["add", "bad"]), min_size=1, max_size=4))
 @settings(deadline=None, max_examples=30)
-def test_S2_17_keys_of_one_step_stay_together_and_in_order(steps: list[str]) -> None:
+@row("S2-17")
+def test_keys_of_one_step_stay_together_and_in_order(steps: list[str]) -> None:
     replies = [BAD if step == "bad" else react("add", a=1, b=2) for step in steps]
     model = Script(*replies, react("finish"), extract("x"))
     outcome = run(ReactExtract(on_parse_error="observe"), model)

@@ -1,5 +1,4 @@
 """Design 2, React -> Extract: faults of the document, and the semantics built."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -16,9 +15,11 @@ from loopbench.protocol import (
 )
 from tests.loops.helpers import Notes, Script, extract, react
 from tests.loops.react_extract.helpers import BAD, run, shown, trajectory
+from tests.rows import row
 
 
-def test_B2_2_a_tools_exception_is_an_observation_without_traceback() -> None:
+@row("B2-2")
+def test_a_tools_exception_is_an_observation_without_traceback() -> None:
     model = Script(react("divide", a=1, b=0), react("finish"), extract("none"))
     outcome = run(ReactExtract(), model)
     assert trajectory(outcome)["observation_0"] == "Error: float division by zero"
@@ -26,32 +27,37 @@ def test_B2_2_a_tools_exception_is_an_observation_without_traceback() -> None:
     assert outcome.steps == 2
 
 
-def test_B2_2_arguments_that_do_not_fit_are_an_observation() -> None:
+@row("B2-2")
+def test_arguments_that_do_not_fit_are_an_observation() -> None:
     outcome = run(ReactExtract(), Script(react("add", a=1), react("finish"), extract("x")))
     assert trajectory(outcome)["observation_0"].startswith("Error: Tool 'add': missing argument 'b'")
 
 
-def test_B2_3_an_unknown_tool_is_an_observation_that_uses_its_iteration() -> None:
+@row("B2-3")
+def test_an_unknown_tool_is_an_observation_that_uses_its_iteration() -> None:
     outcome = run(ReactExtract(max_iterations=2), Script(react("fly"), react("finish"), extract("x")))
     assert trajectory(outcome)["observation_0"] == "Error: Unknown tool fly"
     assert (outcome.stop, outcome.steps) == (StopReason.FINISHED, 2)
 
 
-def test_B2_3_B2_4_or_it_ends_the_loop_like_an_unreadable_reply() -> None:
+@row("B2-3", "B2-4")
+def test_or_it_ends_the_loop_like_an_unreadable_reply() -> None:
     model = Script(react("fly"), extract("x"))
     outcome = run(ReactExtract(on_unknown_tool="finish", on_parse_error="observe"), model)
     assert trajectory(outcome) == {"error_0": "Unknown tool fly"}
     assert (outcome.answer, outcome.stop) == ("x", StopReason.PARSE_FAILED)
 
 
-def test_B2_4_an_unreadable_reply_leaves_its_error_and_nothing_else_and_extract_sees_it() -> None:
+@row("B2-4")
+def test_an_unreadable_reply_leaves_its_error_and_nothing_else_and_extract_sees_it() -> None:
     model = Script(react("add", a=1, b=2), BAD, extract("3"))
     outcome = run(ReactExtract(), model)
     assert [key for key in trajectory(outcome) if key.endswith("_1")] == ["error_1"]
     assert f"[[ ## error_1 ## ]]\n{trajectory(outcome)['error_1']}" in shown(model.requests[-1])
 
 
-def test_B2_5_G_6_X_18_a_tool_named_finish_is_refused_and_other_names_are_ordinary() -> None:
+@row("B2-5", "G-6", "X-18")
+def test_a_tool_named_finish_is_refused_and_other_names_are_ordinary() -> None:
     finish = Tool.from_function(lambda: "x", name="finish")
     model = Script()
     with pytest.raises(ValueError, match="'finish'"):
@@ -79,7 +85,8 @@ class Narrow:
         return await self.script.complete(request)
 
 
-def test_B2_6_the_oldest_iterations_leave_the_prompt_but_not_the_trajectory() -> None:
+@row("B2-6")
+def test_the_oldest_iterations_leave_the_prompt_but_not_the_trajectory() -> None:
     single = run(ReactExtract(max_iterations=1), Script(react("add", a=1, b=2), extract("3")))
     one = len(format_trajectory(trajectory(single)))
     script = Script(*[react("add", a=1, b=2)] * 4, react("finish"), extract("3"))
@@ -94,7 +101,8 @@ def test_B2_6_the_oldest_iterations_leave_the_prompt_but_not_the_trajectory() ->
 
 
 @pytest.mark.parametrize("attempts", [0, 1, 3])
-def test_B2_6_after_the_attempts_extract_follows_with_context_overflow(attempts: int) -> None:
+@row("B2-6")
+def test_after_the_attempts_extract_follows_with_context_overflow(attempts: int) -> None:
     steps = [react("add", f"Step {k}.", a=1, b=2) for k in range(4)]
     script = Script(*steps, *[ContextOverflow("long")] * (attempts + 1), extract("3"))
     outcome = run(ReactExtract(overflow_attempts=attempts), script)
@@ -103,13 +111,15 @@ def test_B2_6_after_the_attempts_extract_follows_with_context_overflow(attempts:
     assert [f"Step {k}." in shown(script.requests[-1]) for k in range(4)] == [k >= attempts for k in range(4)]
 
 
-def test_B2_6_an_overflow_with_nothing_left_to_drop_goes_to_extract() -> None:
+@row("B2-6")
+def test_an_overflow_with_nothing_left_to_drop_goes_to_extract() -> None:
     script = Script(ContextOverflow("long"), extract("guess"))
     assert run(ReactExtract(), script).stop is StopReason.CONTEXT_OVERFLOW
     assert script.roles == [Role.DECIDE, Role.ANSWER]
 
 
-def test_B2_6_extract_drops_iterations_too_and_then_gives_up() -> None:
+@row("B2-6")
+def test_extract_drops_iterations_too_and_then_gives_up() -> None:
     steps = [react("add", f"Step {k}.", a=1, b=2) for k in range(2)]
     script = Script(*steps, ContextOverflow("long"), extract("3"))
     outcome = run(ReactExtract(max_iterations=2), script)
@@ -120,7 +130,8 @@ def test_B2_6_extract_drops_iterations_too_and_then_gives_up() -> None:
     assert "thought_1" in trajectory(lost)
 
 
-def test_B2_8_an_unreadable_extract_reply_gives_no_answer_but_the_trajectory() -> None:
+@row("B2-8")
+def test_an_unreadable_extract_reply_gives_no_answer_but_the_trajectory() -> None:
     model = Script(react("add", a=1, b=2), react("finish"), BAD)
     outcome = run(ReactExtract(), model)
     assert (outcome.answer, outcome.stop) == (None, StopReason.PARSE_FAILED)
@@ -129,7 +140,8 @@ def test_B2_8_an_unreadable_extract_reply_gives_no_answer_but_the_trajectory() -
     assert len(model.requests) == 3
 
 
-def test_B2_9_extract_is_not_told_why_the_run_ended() -> None:
+@row("B2-9")
+def test_extract_is_not_told_why_the_run_ended() -> None:
     for limit, replies in ((1, [react("divide", a=1, b=0)]), (5, [BAD])):
         texts = []
         for loop in (ReactExtract(max_iterations=limit), ReactExtract(max_iterations=limit, tell_extract=True)):
@@ -141,7 +153,8 @@ def test_B2_9_extract_is_not_told_why_the_run_ended() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
-def test_B2_10_exactly_max_iterations_react_calls_and_finish_is_one_of_them(limit: int) -> None:
+@row("B2-10")
+def test_exactly_max_iterations_react_calls_and_finish_is_one_of_them(limit: int) -> None:
     step = react("add", a=1, b=2)
     tools_only = Script(*[step] * limit, extract("3"))
     assert run(ReactExtract(max_iterations=limit), tools_only).stop is StopReason.FORCED
@@ -151,7 +164,8 @@ def test_B2_10_exactly_max_iterations_react_calls_and_finish_is_one_of_them(limi
     assert finishing.roles == [Role.DECIDE] * limit + [Role.ANSWER]
 
 
-def test_B2_11_an_unreadable_reply_can_be_an_observation_that_uses_its_iteration() -> None:
+@row("B2-11")
+def test_an_unreadable_reply_can_be_an_observation_that_uses_its_iteration() -> None:
     model = Script(BAD, react("finish"), extract("x"))
     outcome = run(ReactExtract(on_parse_error="observe", max_iterations=2), model)
     assert (outcome.stop, outcome.steps) == (StopReason.FINISHED, 2)

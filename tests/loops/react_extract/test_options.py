@@ -17,8 +17,10 @@ from loopbench.runs.options import options_of
 from tests.loops.helpers import Script, extract, react
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.react_extract.helpers import BAD, run, shown, system
+from tests.rows import row
 
 
+@row("react_extract.max_iterations")
 def test_option_max_iterations_bounds_the_react_calls() -> None:
     for limit in (1, 3):
         model = Script(*[react("add", a=1, b=2)] * limit, extract("3"))
@@ -28,6 +30,7 @@ def test_option_max_iterations_bounds_the_react_calls() -> None:
         ReactExtract(max_iterations=0)
 
 
+@row("react_extract.extract")
 def test_option_extract_off_takes_the_answer_of_finish_or_the_last_thought() -> None:
     loop = ReactExtract(extract=False)
     model = Script(react("add", a=1, b=2), react("finish", "Sure.", answer=3))
@@ -38,6 +41,7 @@ def test_option_extract_off_takes_the_answer_of_finish_or_the_last_thought() -> 
     assert run(loop, Script(BAD)).answer is None
 
 
+@row("react_extract.on_parse_error")
 def test_option_on_parse_error_ends_the_loop_or_goes_on() -> None:
     for loop, calls in ((ReactExtract(), 2), (ReactExtract(on_parse_error="observe"), 3)):
         model = Script(BAD, react("finish") if calls == 3 else extract("x"), extract("x"))
@@ -45,6 +49,7 @@ def test_option_on_parse_error_ends_the_loop_or_goes_on() -> None:
         assert len(model.requests) == calls
 
 
+@row("react_extract.on_unknown_tool")
 def test_option_on_unknown_tool_goes_on_or_ends_the_loop() -> None:
     for loop, calls in ((ReactExtract(), 3), (ReactExtract(on_unknown_tool="finish"), 2)):
         model = Script(react("fly"), react("finish") if calls == 3 else extract("x"), extract("x"))
@@ -53,6 +58,7 @@ def test_option_on_unknown_tool_goes_on_or_ends_the_loop() -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 1, 2])
+@row("react_extract.parse_retries")
 def test_option_parse_retries_asks_extract_again_with_the_error_shown(retries: int) -> None:
     model = Script(react("finish"), *[BAD] * 2, extract("x"))
     outcome = run(ReactExtract(parse_retries=retries), model)
@@ -64,6 +70,7 @@ def test_option_parse_retries_asks_extract_again_with_the_error_shown(retries: i
         ReactExtract(parse_retries=-1)
 
 
+@row("react_extract.overflow_attempts")
 def test_option_overflow_attempts_of_none_goes_straight_to_extract() -> None:
     for attempts, stop in ((0, StopReason.CONTEXT_OVERFLOW), (1, StopReason.FINISHED)):
         model = Script(react("add", a=1, b=2), ContextOverflow("long"), *([react("finish")] * attempts), extract("x"))
@@ -81,6 +88,7 @@ def test_option_overflow_attempts_of_none_goes_straight_to_extract() -> None:
         (["finish"], None),
     ],
 )
+@row("react_extract.tell_extract")
 def test_option_tell_extract_passes_the_reason(replies: list[Any], note: str | None) -> None:
     said = {"add": react("add", a=1, b=2), "finish": react("finish")}
     model = Script(*[said.get(reply, reply) if isinstance(reply, str) else reply for reply in replies], extract("x"))
@@ -96,13 +104,16 @@ def test_options_are_the_fields_with_a_line_each_and_the_program_is_none_of_them
     assert all(option.doc for option in options.values())
 
 
+@row("react_extract.tool_max_chars")
 def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
     check_tool_max_chars(ReactExtract)
 
 
+@row("react_extract.tool_timeout_s")
 def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
     check_tool_timeout_s(ReactExtract, monkeypatch)
 
 
+@row("react_extract.tool_threads")
 def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
     check_tool_threads(ReactExtract, here_by_default=True)

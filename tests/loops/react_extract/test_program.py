@@ -1,5 +1,4 @@
 """React -> Extract as a dspy.Module: called, saved, copied, compiled."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -23,6 +22,7 @@ from loopbench.protocol import (
 )
 from tests.loops.helpers import Script, extract, react
 from tests.loops.react_extract.helpers import add, run, shown
+from tests.rows import row
 
 
 def answering(request: Any) -> Any:
@@ -56,7 +56,8 @@ def test_program_gives_properties_of_the_answer_as_fields_but_its_own_names_win(
     assert (prediction.unit, prediction.base) == ("m", "ten")
 
 
-def test_S2_8_program_has_two_predictors_and_extract_reasons_first() -> None:
+@row("S2-8")
+def test_program_has_two_predictors_and_extract_reasons_first() -> None:
     program = ReactExtractProgram([add])
     assert [name for name, _ in program.named_predictors()] == ["react", "extract"]
     assert list(program.extract.signature.output_fields) == ["reasoning"]

@@ -1,5 +1,4 @@
 """Design 2, React -> Extract: the rules for all designs, a test for every row, named after it."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -30,6 +29,7 @@ from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
 from tests.loops.helpers import Script, answer, call, extract, react
 from tests.loops.react_extract.helpers import BAD, add, run, shown, trajectory
+from tests.rows import row
 
 CONFIGS = st.builds(
     ReactExtract,
@@ -79,9 +79,8 @@ RESULTS = st.one_of(JSON, st.sampled_from([Odd(), {1, 2}, b"\xff", object(), Sys
 
 @given(loop=CONFIGS, replies=st.lists(REPLIES, max_size=7), result=RESULTS)
 @settings(deadline=None, max_examples=80)
-def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
-    loop: ReactExtract, replies: list[Any], result: Any
-) -> None:
+@row("X-21", "G-9")
+def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(loop: ReactExtract, replies: list[Any], result: Any) -> None:
     def anything(value: Any = None) -> Any:
         """Gives whatever it is to give."""
         if isinstance(result, BaseException):
@@ -104,44 +103,52 @@ def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
         assert kinds in (["thought", "tool_name", "tool_args", "observation"], ["error"])
 
 
-def test_G_2_react_extract_finish_then_extract_is_finished() -> None:
+@row("G-2")
+def test_react_extract_finish_then_extract_is_finished() -> None:
     assert run(ReactExtract(), Script(react("finish"), extract("x"))).stop is StopReason.FINISHED
 
 
-def test_G_2_react_extract_limit_then_extract_is_forced() -> None:
+@row("G-2")
+def test_react_extract_limit_then_extract_is_forced() -> None:
     outcome = run(ReactExtract(max_iterations=1), Script(react("add", a=1, b=2), extract("3")))
     assert (outcome.stop, outcome.answer) == (StopReason.FORCED, "3")
 
 
-def test_G_2_react_extract_unreadable_reply_of_either_call_is_parse_failed() -> None:
+@row("G-2")
+def test_react_extract_unreadable_reply_of_either_call_is_parse_failed() -> None:
     bad_react = run(ReactExtract(), Script(BAD, extract("x")))
     bad_extract = run(ReactExtract(), Script(react("finish"), BAD))
     assert (bad_react.stop, bad_react.answer) == (StopReason.PARSE_FAILED, "x")
     assert (bad_extract.stop, bad_extract.answer) == (StopReason.PARSE_FAILED, None)
 
 
-def test_G_2_react_extract_overflow_after_the_attempts_is_context_overflow() -> None:
+@row("G-2")
+def test_react_extract_overflow_after_the_attempts_is_context_overflow() -> None:
     outcome = run(ReactExtract(overflow_attempts=0), Script(ContextOverflow("long"), extract("x")))
     assert (outcome.stop, outcome.answer) == (StopReason.CONTEXT_OVERFLOW, "x")
 
 
-def test_G_2_react_extract_limit_without_extract_is_max_steps() -> None:
+@row("G-2")
+def test_react_extract_limit_without_extract_is_max_steps() -> None:
     outcome = run(ReactExtract(max_iterations=1, extract=False), Script(react("add", "Thinking.", a=1, b=2)))
     assert (outcome.stop, outcome.answer) == (StopReason.MAX_STEPS, "Thinking.")
 
 
-def test_G_2_react_extract_provider_error() -> None:
+@row("G-2")
+def test_react_extract_provider_error() -> None:
     assert run(ReactExtract(), Script(ProviderError("down"))).stop is StopReason.PROVIDER_ERROR
 
 
 @pytest.mark.parametrize("before", [0, 1])
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), ZeroDivisionError("a bug")])
-def test_G_3_react_extract_budget_cancellation_and_bugs_leave_the_loop(leaving: BaseException, before: int) -> None:
+@row("G-3")
+def test_react_extract_budget_cancellation_and_bugs_leave_the_loop(leaving: BaseException, before: int) -> None:
     with pytest.raises(type(leaving)):
         run(ReactExtract(on_parse_error="observe"), Script(*[react("finish")] * before, leaving))
 
 
-def test_G_4_errors_keep_the_wording_of_their_design() -> None:
+@row("G-4")
+def test_errors_keep_the_wording_of_their_design() -> None:
     def gone() -> None:
         raise LookupError("gone")
 
@@ -158,7 +165,8 @@ def test_G_4_errors_keep_the_wording_of_their_design() -> None:
 
 @pytest.mark.parametrize("blocking", [True, False])
 @pytest.mark.parametrize("leaving", [KeyboardInterrupt, asyncio.CancelledError])
-def test_G_5_react_extract_interrupts_of_a_tool_leave_the_loop(leaving: type[BaseException], blocking: bool) -> None:
+@row("G-5")
+def test_react_extract_interrupts_of_a_tool_leave_the_loop(leaving: type[BaseException], blocking: bool) -> None:
     def stop() -> None:
         raise leaving
 
@@ -168,7 +176,8 @@ def test_G_5_react_extract_interrupts_of_a_tool_leave_the_loop(leaving: type[Bas
 
 @pytest.mark.parametrize("blocking", [True, False])
 @pytest.mark.parametrize("raised", [ValueError("v"), SystemExit("v"), GeneratorExit("v")])
-def test_G_5_X_10_react_extract_whatever_else_a_tool_raises_is_an_error_result(raised: BaseException, blocking: bool) -> None:
+@row("G-5", "X-10")
+def test_react_extract_whatever_else_a_tool_raises_is_an_error_result(raised: BaseException, blocking: bool) -> None:
     def bad() -> None:
         raise raised
 
@@ -182,7 +191,8 @@ class Thing:
         return "a thing"
 
 
-def test_G_5_X_10_react_extract_what_json_cannot_say_is_shown_as_its_text() -> None:
+@row("G-5", "X-10")
+def test_react_extract_what_json_cannot_say_is_shown_as_its_text() -> None:
     thing = Thing()
     model = Script(react("give"), react("finish"), extract("x"))
     outcome = run(ReactExtract(), model, Tool.from_function(lambda: thing, name="give"))
@@ -190,7 +200,8 @@ def test_G_5_X_10_react_extract_what_json_cannot_say_is_shown_as_its_text() -> N
     assert shown(model.requests[1]).endswith("[[ ## observation_0 ## ]]\na thing")
 
 
-def test_X_10_react_extract_a_hung_tool_is_an_error_result() -> None:
+@row("X-10")
+def test_react_extract_a_hung_tool_is_an_error_result() -> None:
     let_go = threading.Event()
     tools = Toolbox([Tool.from_function(lambda: let_go.wait(30), name="hang")], time_limit_s=0.02)
     outcome = run_sync(ReactExtract().run(Query("Q"), tools, Script(react("hang"), react("finish"), extract("x"))))
@@ -199,59 +210,69 @@ def test_X_10_react_extract_a_hung_tool_is_an_error_result() -> None:
 
 
 @given(st.integers(0, 30))
-def test_G_8_react_extract_n_tool_steps_are_n_plus_one_iterations(tool_steps: int) -> None:
+@row("G-8")
+def test_react_extract_n_tool_steps_are_n_plus_one_iterations(tool_steps: int) -> None:
     limited = ReactExtract(tell_extract=True).with_step_limit(tool_steps)
     assert limited == ReactExtract(tell_extract=True, max_iterations=tool_steps + 1)
 
 
-def test_G_8_react_extract_the_seeds_limit_is_the_default_and_what_the_user_typed_wins() -> None:
+@row("G-8")
+def test_react_extract_the_seeds_limit_is_the_default_and_what_the_user_typed_wins() -> None:
     assert make_loop(parse_spec("react_extract"), 4) == ReactExtract(max_iterations=5)
     assert make_loop(parse_spec("react_extract"), 9) == ReactExtract(max_iterations=10)
     assert make_loop(parse_spec("react_extract(max_iterations=2)"), 9) == ReactExtract(max_iterations=2)
     assert make_loop(parse_spec("react_extract")) == ReactExtract()
 
 
-def test_G_8_react_extract_a_plan_as_long_as_the_limit_can_be_finished() -> None:
+@row("G-8")
+def test_react_extract_a_plan_as_long_as_the_limit_can_be_finished() -> None:
     model = Script(*[react("add", a=1, b=2)] * 3, react("finish"), extract("3"))
     assert run(ReactExtract().with_step_limit(3), model).stop is StopReason.FINISHED
 
 
-def test_X_6_react_extract_empty_replies_are_parse_errors() -> None:
+@row("X-6")
+def test_react_extract_empty_replies_are_parse_errors() -> None:
     for reply in ("", " \n", "[[ ## completed ## ]]", "{}", "[]"):
         outcome = run(ReactExtract(), Script(reply, extract("x")))
         assert list(trajectory(outcome)) == ["error_0"]
         assert "lacks next_thought, next_tool_name, next_tool_args" in trajectory(outcome)["error_0"]
 
 
-def test_X_6_react_extract_finish_with_arguments_is_still_finish() -> None:
+@row("X-6")
+def test_react_extract_finish_with_arguments_is_still_finish() -> None:
     outcome = run(ReactExtract(), Script(react("finish", answer="early"), extract("late")))
     assert (outcome.answer, outcome.stop) == ("late", StopReason.FINISHED)
 
 
-def test_X_17_extract_after_finishing_at_once() -> None:
+@row("X-17")
+def test_extract_after_finishing_at_once() -> None:
     model = Script(react("finish"), extract("x"))
     assert run(ReactExtract(), model).answer == "x"
     assert "observation_0" in shown(model.requests[1])
 
 
-def test_X_17_extract_after_the_limit_sees_every_observation() -> None:
+@row("X-17")
+def test_extract_after_the_limit_sees_every_observation() -> None:
     model = Script(*[react("add", a=k, b=0) for k in (7, 8)], extract("x"))
     run(ReactExtract(max_iterations=2), model)
     assert re.findall(r"observation_\d ## \]\]\n(\d)", shown(model.requests[-1])) == ["7", "8"]
 
 
-def test_X_17_extract_after_an_unreadable_reply() -> None:
+@row("X-17")
+def test_extract_after_an_unreadable_reply() -> None:
     assert run(ReactExtract(), Script(BAD, extract("x"))).answer == "x"
 
 
-def test_X_17_extract_after_failed_observations_only() -> None:
+@row("X-17")
+def test_extract_after_failed_observations_only() -> None:
     model = Script(*[react("divide", a=1, b=0)] * 2, react("finish"), extract("cannot say"))
     outcome = run(ReactExtract(), model)
     assert shown(model.requests[-1]).count("Error: float division by zero") == 2
     assert (outcome.answer, outcome.stop) == ("cannot say", StopReason.FINISHED)
 
 
-def test_X_17_extract_after_a_context_overflow() -> None:
+@row("X-17")
+def test_extract_after_a_context_overflow() -> None:
     model = Script(react("add", a=1, b=2), ContextOverflow("l"), ContextOverflow("l"), extract("x"))
     outcome = run(ReactExtract(overflow_attempts=1), model)
     assert (outcome.answer, outcome.stop) == ("x", StopReason.CONTEXT_OVERFLOW)
@@ -266,14 +287,16 @@ def test_X_17_extract_after_a_context_overflow() -> None:
         (ContextOverflow("long"), StopReason.CONTEXT_OVERFLOW),
     ],
 )
-def test_X_17_extract_failing_keeps_the_trajectory(failure: Any, stop: StopReason) -> None:
+@row("X-17")
+def test_extract_failing_keeps_the_trajectory(failure: Any, stop: StopReason) -> None:
     outcome = run(ReactExtract(max_iterations=1), Script(react("add", a=1, b=2), then=failure))
     assert (outcome.answer, outcome.stop) == (None, stop)
     assert trajectory(outcome)["observation_0"] == 3
 
 
 @given(loop=CONFIGS)
-def test_X_21_react_extract_declares_only_stops_of_its_own(loop: ReactExtract) -> None:
+@row("X-21")
+def test_react_extract_declares_only_stops_of_its_own(loop: ReactExtract) -> None:
     closing = StopReason.FORCED if loop.extract else StopReason.MAX_STEPS
     assert {StopReason.FINISHED, closing, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW} <= loop.stops
     assert loop.stops <= {

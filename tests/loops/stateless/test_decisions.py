@@ -1,5 +1,4 @@
 """The stateless design: the reasoner, and `get_next_action`."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -52,9 +51,11 @@ from tests.loops.stateless.helpers import (
     summary,
     think,
 )
+from tests.rows import row
 
 
-def test_S0_19_one_chain_of_thought_call_gives_tools_and_continuation() -> None:
+@row("S0-19")
+def test_one_chain_of_thought_call_gives_tools_and_continuation() -> None:
     model = Script(think(ADD))
     decision = agent(model).get_next_action(state())
     assert model.roles == [Role.DECIDE]
@@ -70,7 +71,8 @@ def long_history(chars: int) -> list[ConversationEntry]:
     return [entry(1, "x" * (chars - empty))]
 
 
-def test_S0_20_B0_19_X_14_a_history_of_3001_characters_is_summarized_and_one_of_3000_is_not() -> None:
+@row("S0-20", "B0-19", "X-14")
+def test_a_history_of_3001_characters_is_summarized_and_one_of_3000_is_not() -> None:
     model = Script(STOP)
     agent(model).get_next_action(state(conversation_history=long_history(3000)))
     assert model.roles == [Role.DECIDE]
@@ -89,7 +91,8 @@ def test_S0_20_B0_19_X_14_a_history_of_3001_characters_is_summarized_and_one_of_
     assert decision.history_summary == HistorySummary(summary="S.", key_points=["one", "two"], last_iteration=1)
 
 
-def test_B0_19_X_14_a_stored_summary_is_sent_with_what_it_does_not_cover_and_not_made_again() -> None:
+@row("B0-19", "X-14")
+def test_a_stored_summary_is_sent_with_what_it_does_not_cover_and_not_made_again() -> None:
     stored = HistorySummary(summary="S.", key_points=["k"], last_iteration=2)
     entries = [entry(1, "one"), entry(2, "two"), entry(3, "three")]
     model = Script(STOP)
@@ -109,7 +112,8 @@ def test_B0_19_X_14_a_stored_summary_is_sent_with_what_it_does_not_cover_and_not
     assert decision.history_summary == HistorySummary(summary="S2.", key_points=[], last_iteration=3)
 
 
-def test_B0_19_a_folded_entry_counts_as_covered_only_up_to_the_entry_after_it() -> None:
+@row("B0-19")
+def test_a_folded_entry_counts_as_covered_only_up_to_the_entry_after_it() -> None:
     folded = entry(-1, "FOLDED", reasoning="SUMMARY: FOLDED")
     for last, known in ((5, False), (3, True)):
         stored = HistorySummary(summary="S.", key_points=[], last_iteration=last)
@@ -119,7 +123,8 @@ def test_B0_19_a_folded_entry_counts_as_covered_only_up_to_the_entry_after_it() 
         assert ("FOLDED" in history, "six" in history) == (known, True)
 
 
-def test_B0_19_the_manager_keeps_the_summary_for_later_decisions() -> None:
+@row("B0-19")
+def test_the_manager_keeps_the_summary_for_later_decisions() -> None:
     def long(text: str) -> str:
         """A long text."""
         return text * 190
@@ -131,7 +136,8 @@ def test_B0_19_the_manager_keeps_the_summary_for_later_decisions() -> None:
     assert "S." in shown(model.requests[-1], "conversation_history")
 
 
-def test_X_14_an_unreadable_summary_leaves_the_last_3000_characters_and_a_log(caplog: pytest.LogCaptureFixture) -> None:
+@row("X-14")
+def test_an_unreadable_summary_leaves_the_last_3000_characters_and_a_log(caplog: pytest.LogCaptureFixture) -> None:
     model = Script(BAD, STOP)
     with caplog.at_level(logging.WARNING):
         decision = agent(model).get_next_action(state(conversation_history=long_history(4000)))
@@ -142,7 +148,8 @@ def test_X_14_an_unreadable_summary_leaves_the_last_3000_characters_and_a_log(ca
     assert decision.error_kind == "provider_error"
 
 
-def test_B0_19_X_14_what_was_summarized_before_stays_when_the_next_summary_is_unreadable() -> None:
+@row("B0-19", "X-14")
+def test_what_was_summarized_before_stays_when_the_next_summary_is_unreadable() -> None:
     model = Script(BAD, STOP)
     known = HistorySummary(summary="Old.", key_points=["k"], last_iteration=1)
     agent(model).get_next_action(state(conversation_history=[entry(1), entry(2, "x" * 3000)], history_summary=known))
@@ -151,7 +158,8 @@ def test_B0_19_X_14_what_was_summarized_before_stays_when_the_next_summary_is_un
     assert told.endswith("x" * 3000)
 
 
-def test_S0_21_absent_results_are_a_literal_text() -> None:
+@row("S0-21")
+def test_absent_results_are_a_literal_text() -> None:
     absences: tuple[list[Any] | None, ...] = (None, [])
     for absent in absences:
         model = Script(STOP)
@@ -159,7 +167,8 @@ def test_S0_21_absent_results_are_a_literal_text() -> None:
         assert shown(model.requests[0], "last_tool_results") == "No previous tool results"
 
 
-def test_S0_22_B0_18_the_validators_verdict_goes_to_the_trace_and_changes_nothing() -> None:
+@row("S0-22", "B0-18")
+def test_the_validators_verdict_goes_to_the_trace_and_changes_nothing() -> None:
     verdict = section(is_valid=False, validation_issues=["odd"])
     for reply, noted in ((verdict, [("validation", {"is_valid": False, "issues": ["odd"]})]), (BAD, [])):
         notes = Notes()
@@ -172,7 +181,8 @@ def test_S0_22_B0_18_the_validators_verdict_goes_to_the_trace_and_changes_nothin
     assert "output_validator" not in str([name for name, _ in agent().named_predictors()])
 
 
-def test_S0_23_errors_go_to_recovery_first_if_open_enabled_and_rounds_are_left() -> None:
+@row("S0-23")
+def test_errors_go_to_recovery_first_if_open_enabled_and_rounds_are_left() -> None:
     failed = [error("fail")]
     cases: list[tuple[dict[str, Any], dict[str, Any], Role]] = [
         ({"last_tool_results": failed}, {}, Role.RECOVER),
@@ -187,7 +197,8 @@ def test_S0_23_errors_go_to_recovery_first_if_open_enabled_and_rounds_are_left()
         assert model.roles == [role], changes
 
 
-def test_S0_24_B0_2_X_9_a_decision_is_a_pure_function_of_its_state() -> None:
+@row("S0-24", "B0-2", "X-9")
+def test_a_decision_is_a_pure_function_of_its_state() -> None:
     decider = agent(None, response_style="concise")
     before = state(conversation_history=[entry()], last_tool_results=[success("add", {"x": [1]}), error("fail")])
     kept = before.model_copy(deep=True)
@@ -204,12 +215,14 @@ def test_S0_24_B0_2_X_9_a_decision_is_a_pure_function_of_its_state() -> None:
     assert after.last_confidence == 0.25
 
 
-def test_S0_24_the_formatter_gets_this_decisions_confidence() -> None:
+@row("S0-24")
+def test_the_formatter_gets_this_decisions_confidence() -> None:
     decider = agent(Script(think(final="3", confidence=0.25), formatted("F")), response_style="concise", include_confidence=True)
     assert decider.get_next_action(state(last_confidence=0.75)).final_response == "F\n\nConfidence: 25%"
 
 
-def test_S0_25_a_stop_is_a_final_response_even_beside_tools() -> None:
+@row("S0-25")
+def test_a_stop_is_a_final_response_even_beside_tools() -> None:
     model = Script(think(ADD, should_continue=False, final_response="raw"), formatted("neat"))
     decision = agent(model, response_style="concise").get_next_action(state())
     assert decision.action_type is ActionType.FINAL_RESPONSE
@@ -218,7 +231,8 @@ def test_S0_25_a_stop_is_a_final_response_even_beside_tools() -> None:
     assert shown(model.requests[1], "raw_response") == "raw"
 
 
-def test_S0_26_tools_are_suggested_with_parallel_safe_and_next_action() -> None:
+@row("S0-26")
+def test_tools_are_suggested_with_parallel_safe_and_next_action() -> None:
     model = Script(think(ADD, FAIL, parallel_safe=False, suggested_next_action="Then stop."))
     decision = agent(model).get_next_action(state())
     assert decision.action_type is ActionType.TOOL_EXECUTION
@@ -228,7 +242,8 @@ def test_S0_26_tools_are_suggested_with_parallel_safe_and_next_action() -> None:
 
 
 @pytest.mark.parametrize("said", [EMPTY, think(should_use_tools=True), think(ADD, should_use_tools=False)])
-def test_S0_27_B0_10_going_on_without_tools_is_an_empty_execution(said: str) -> None:
+@row("S0-27", "B0-10")
+def test_going_on_without_tools_is_an_empty_execution(said: str) -> None:
     decision = agent(Script(said)).get_next_action(state())
     assert (decision.action_type, decision.tool_suggestions, decision.confidence) == (ActionType.TOOL_EXECUTION, [], 0.5)
     assert decision.reasoning == "Need more information but no specific tools identified"
@@ -244,7 +259,8 @@ def test_S0_27_B0_10_going_on_without_tools_is_an_empty_execution(said: str) -> 
         (RuntimeError("bug"), "internal"),
     ],
 )
-def test_S0_28_any_exception_is_an_error_recovery_that_names_its_kind(answer: Any, kind: str) -> None:
+@row("S0-28")
+def test_any_exception_is_an_error_recovery_that_names_its_kind(answer: Any, kind: str) -> None:
     decision = agent(Script(answer)).get_next_action(state())
     assert (decision.action_type, decision.confidence, decision.should_continue) == (ActionType.ERROR_RECOVERY, 0.0, False)
     assert decision.reasoning.startswith("Error in agent processing: ")
@@ -257,7 +273,8 @@ def test_S0_28_any_exception_is_an_error_recovery_that_names_its_kind(answer: An
 
 
 @given(text=st.text(min_size=1), style=st.text(min_size=1))
-def test_S0_68_a_decision_is_the_same_after_a_round_trip_through_json(text: str, style: str) -> None:
+@row("S0-68")
+def test_a_decision_is_the_same_after_a_round_trip_through_json(text: str, style: str) -> None:
     decision = ActionDecision(
         action_type=ActionType.FINAL_RESPONSE, reasoning=text, confidence=0.5, final_response=f"{text}\n\n{style}", answer=text
     )
@@ -267,14 +284,16 @@ def test_S0_68_a_decision_is_the_same_after_a_round_trip_through_json(text: str,
 
 
 @pytest.mark.parametrize("raised", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
-def test_S0_28_G_3_cancellation_and_budget_pass_through(raised: BaseException) -> None:
+@row("S0-28", "G-3")
+def test_cancellation_and_budget_pass_through(raised: BaseException) -> None:
     before = state(last_tool_results=[error("fail")])
     for held in (state(), before):
         with pytest.raises(type(raised)):
             asyncio.run(agent(Script(raised)).aget_next_action(held))
 
 
-def test_S0_29_forward_is_get_next_action() -> None:
+@row("S0-29")
+def test_forward_is_get_next_action() -> None:
     decider = agent(Script(think(ADD), think(ADD), think(ADD)))
     direct = decider.get_next_action(state())
     called = decider(state())
@@ -283,7 +302,8 @@ def test_S0_29_forward_is_get_next_action() -> None:
     assert same[0] == same[1] == same[2]
 
 
-def test_S0_30_every_decision_has_its_processing_time() -> None:
+@row("S0-30")
+def test_every_decision_has_its_processing_time() -> None:
     class Slow(Script):
         async def complete(self, request: Any) -> Reply:
             await asyncio.sleep(0.01)

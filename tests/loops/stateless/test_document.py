@@ -1,5 +1,4 @@
 """The stateless design: what else the document says."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -49,9 +48,11 @@ from tests.loops.stateless.helpers import (
     system,
     think,
 )
+from tests.rows import row
 
 
-def test_S0_59_B0_29_a_run_without_text_gets_one_from_its_last_results() -> None:
+@row("S0-59", "B0-29")
+def test_a_run_without_text_gets_one_from_its_last_results() -> None:
     nothing = think(final="", final_response=None)
     result, _ = activity(Script(nothing))
     assert result["final_response"] == "No answer was produced."
@@ -65,7 +66,8 @@ def test_S0_59_B0_29_a_run_without_text_gets_one_from_its_last_results() -> None
     assert ActivityManager(Decides(foreign), Toolbox()).run_activity("Q")["final_response"] == "No answer was produced."
 
 
-def test_S0_60_the_execution_methods_can_be_overridden_by_plain_functions_or_coroutines() -> None:
+@row("S0-60")
+def test_the_execution_methods_can_be_overridden_by_plain_functions_or_coroutines() -> None:
     seen: list[str] = []
 
     class Plain(ActivityManager):
@@ -94,7 +96,8 @@ def test_S0_60_the_execution_methods_can_be_overridden_by_plain_functions_or_cor
     assert made.conversation_history[0].results[0]["result"] == "chosen"
 
 
-def test_S0_60_hooks_may_be_coroutines() -> None:
+@row("S0-60")
+def test_hooks_may_be_coroutines() -> None:
     logged: list[str] = []
 
     class Async(ActivityManager):
@@ -137,7 +140,8 @@ def test_S0_60_hooks_may_be_coroutines() -> None:
     assert foreign.run_activity("Q")["final_response"] == "final"
 
 
-def test_S0_61_B0_17_a_decision_with_tool_and_stop_follows_the_option() -> None:
+@row("S0-61", "B0-17")
+def test_a_decision_with_tool_and_stop_follows_the_option() -> None:
     both = think(ADD, should_continue=False, final_response="Here is your answer")
     for option, calls in (("run_first", 1), ("stop", 0)):
         result, _ = activity(Script(both), agent_options={"finish_with_tools": option})
@@ -146,14 +150,16 @@ def test_S0_61_B0_17_a_decision_with_tool_and_stop_follows_the_option() -> None:
     assert (result["iterations"], result["total_tool_calls"]) == (2, 1)
 
 
-def test_B0_17_the_sketchs_removed_api_is_not_there() -> None:
+@row("B0-17")
+def test_the_sketchs_removed_api_is_not_there() -> None:
     with pytest.raises(TypeError):
         ManualAgentLoop(Toolbox(), max_iterations=1)
     assert not hasattr(agent(), "tool_selector")
     assert not hasattr(agent(), "continuation_decider")
 
 
-def test_S0_63_the_parts_are_modules_and_their_predictors_are_found() -> None:
+@row("S0-63")
+def test_the_parts_are_modules_and_their_predictors_are_found() -> None:
     def names(**options: Any) -> set[str]:
         return {name for name, _ in agent(None, **options).named_predictors()}
 
@@ -172,7 +178,8 @@ def test_S0_63_the_parts_are_modules_and_their_predictors_are_found() -> None:
     assert agent(None, response_style=None).response_formatter is None
 
 
-def test_S0_63_the_reasoner_by_itself_answers_from_the_configured_model() -> None:
+@row("S0-63")
+def test_the_reasoner_by_itself_answers_from_the_configured_model() -> None:
     model = Script(summary("S."), think(ADD), think(ADD))
     with dspy.context(lm=lm_of(model)):
         reasoner = AgentReasoner(["add"])
@@ -185,7 +192,8 @@ def test_S0_63_the_reasoner_by_itself_answers_from_the_configured_model() -> Non
     assert shown(model.requests[1], "conversation_history").startswith("[Summarized earlier history]: S.")
 
 
-def test_S0_64_B0_20_docstrings_and_field_texts_reach_the_model() -> None:
+@row("S0-64", "B0-20")
+def test_docstrings_and_field_texts_reach_the_model() -> None:
     model = Script(recover("skip"), STOP)
     agent(model).get_next_action(state(last_tool_results=[error("fail")]))
     for signature, request in ((ErrorRecoverySignature, model.requests[0]), (AgentReasonerSignature, model.requests[1])):
@@ -200,7 +208,8 @@ def test_S0_64_B0_20_docstrings_and_field_texts_reach_the_model() -> None:
     assert '"desc":' not in decide
 
 
-def test_S0_66_results_pass_the_hook_before_they_are_stored() -> None:
+@row("S0-66")
+def test_results_pass_the_hook_before_they_are_stored() -> None:
     class Hides(ActivityManager):
         def _process_results(self, state: ConversationState, results: Any) -> Any:
             return [result | {"result": f"about {result['result']}"} for result in results]
@@ -227,7 +236,8 @@ print(result["final_response"], result["iterations"], result["tools_used"], resu
 """
 
 
-def test_S0_68_X_9_a_run_is_carried_on_from_json_in_another_process() -> None:
+@row("S0-68", "X-9")
+def test_a_run_is_carried_on_from_json_in_another_process() -> None:
     class Stops(ActivityManager):
         def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
             return True
@@ -239,7 +249,8 @@ def test_S0_68_X_9_a_run_is_carried_on_from_json_in_another_process() -> None:
     assert done.stdout == "carried on 2 ['add'] id 1\n", done.stderr
 
 
-def test_S0_68_a_run_that_goes_through_json_after_each_decision_ends_as_one_that_does_not() -> None:
+@row("S0-68")
+def test_a_run_that_goes_through_json_after_each_decision_ends_as_one_that_does_not() -> None:
     class Once(ActivityManager):
         def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
             return True
@@ -288,7 +299,8 @@ def _timeless(state: ConversationState) -> Any:
         ["\ud800"],
     ],
 )
-def test_S0_68_X_10_G_5_any_result_leaves_a_state_that_goes_through_json(value: Any) -> None:
+@row("S0-68", "X-10", "G-5")
+def test_any_result_leaves_a_state_that_goes_through_json(value: Any) -> None:
     def give() -> Any:
         """Gives it."""
         return value
@@ -301,7 +313,8 @@ def test_S0_68_X_10_G_5_any_result_leaves_a_state_that_goes_through_json(value: 
     assert ActionDecision.model_validate_json(made_decision.model_dump_json()) == made_decision
 
 
-def test_S0_68_a_number_that_python_does_not_write_is_kept_as_text() -> None:
+@row("S0-68")
+def test_a_number_that_python_does_not_write_is_kept_as_text() -> None:
     def give() -> int:
         """Gives it."""
         return 10**5000
@@ -311,7 +324,8 @@ def test_S0_68_a_number_that_python_does_not_write_is_kept_as_text() -> None:
     assert ConversationState.model_validate_json(made.model_dump_json()) == made
 
 
-def test_S0_68_a_deep_result_is_kept_as_text_and_a_long_one_whole() -> None:
+@row("S0-68")
+def test_a_deep_result_is_kept_as_text_and_a_long_one_whole() -> None:
     deep: list[Any] = []
     for _ in range(300):
         deep = [deep]
@@ -336,7 +350,8 @@ HELPERS = {
 }
 
 
-def test_S0_69_S0_67_the_helpers_exist_and_call_no_model() -> None:
+@row("S0-69", "S0-67")
+def test_the_helpers_exist_and_call_no_model() -> None:
     for owner, names in HELPERS.items():
         assert [name for name in names.split() if not callable(getattr(owner, name, None))] == []
     decider, made = agent(None), manager(None)

@@ -1,5 +1,4 @@
 """The stateless design: the document's faults, and what we do instead."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -50,9 +49,11 @@ from tests.loops.stateless.helpers import (
     state,
     think,
 )
+from tests.rows import row
 
 
-def test_B0_1_the_types_stand_before_their_use_and_dropped_ones_are_gone() -> None:
+@row("B0-1")
+def test_the_types_stand_before_their_use_and_dropped_ones_are_gone() -> None:
     import loopbench.loops.stateless as package
 
     assert all(hasattr(package, name) for name in package.__all__)
@@ -60,7 +61,8 @@ def test_B0_1_the_types_stand_before_their_use_and_dropped_ones_are_gone() -> No
     assert not hasattr(ManualAgentLoop, "_create_final_response_action")
 
 
-def test_B0_12_X_13_the_budget_told_is_the_budget_enforced() -> None:
+@row("B0-12", "X-13")
+def test_the_budget_told_is_the_budget_enforced() -> None:
     for limit in (1, 4):
         model = Script(then=think(ADD))
         assert run(Stateless(max_iterations=limit), model).steps == limit
@@ -75,13 +77,15 @@ def test_B0_12_X_13_the_budget_told_is_the_budget_enforced() -> None:
     assert made.continue_activity(state(iteration_count=0, max_iterations=2))["iterations"] == 2
 
 
-def test_B0_12_X_13_a_state_without_limit_takes_the_managers() -> None:
+@row("B0-12", "X-13")
+def test_a_state_without_limit_takes_the_managers() -> None:
     model = Script(then=think(ADD))
     result = manager(model, max_iterations=3).continue_activity(ConversationState(user_query="Q"))
     assert (result["iterations"], {shown(request, "max_iterations") for request in model.requests}) == (3, {"3"})
 
 
-def test_B0_13_the_core_is_async_and_its_sync_faces_work_inside_a_running_loop() -> None:
+@row("B0-13")
+def test_the_core_is_async_and_its_sync_faces_work_inside_a_running_loop() -> None:
     async def inside() -> tuple[Any, ...]:
         decider = agent(Script(STOP, STOP, STOP, STOP))
         made = ActivityManager(decider, decider.tool_registry)
@@ -96,7 +100,8 @@ def test_B0_13_the_core_is_async_and_its_sync_faces_work_inside_a_running_loop()
     assert asyncio.run(inside()) == ("3",) * 4
 
 
-def test_B0_14_dropped_calls_are_recorded_and_not_counted() -> None:
+@row("B0-14")
+def test_dropped_calls_are_recorded_and_not_counted() -> None:
     notes = Notes()
     model = Script(think(ADD, FAIL, should_continue=False, final_response="done"))
     outcome = run(PLAIN, model, observer=notes)
@@ -115,7 +120,8 @@ def test_B0_14_dropped_calls_are_recorded_and_not_counted() -> None:
     assert (result["final_response"], result["total_tool_calls"]) == ("after", 1)
 
 
-def test_B0_16_an_unknown_name_is_an_error_result() -> None:
+@row("B0-16")
+def test_an_unknown_name_is_an_error_result() -> None:
     model = Script(think(("nope", {})), recover("skip"), STOP)
     _, made = activity(model)
     assert made.errors_encountered == ["Tool nope: Tool 'nope' not found in registry"]
@@ -123,7 +129,8 @@ def test_B0_16_an_unknown_name_is_an_error_result() -> None:
     assert (outcome.stop, outcome.details["state"].errors_encountered) == (StopReason.PARSE_FAILED, [])
 
 
-def test_B0_23_X_12_empty_decisions_keep_results_and_end_at_the_third() -> None:
+@row("B0-23", "X-12")
+def test_empty_decisions_keep_results_and_end_at_the_third() -> None:
     model = Script(think(ADD, FAIL), recover("skip"), EMPTY, think(should_use_tools=True), EMPTY)
     result, made = activity(model)
     assert (result["status"], result["iterations"]) == ("terminated", 4)
@@ -136,12 +143,14 @@ def test_B0_23_X_12_empty_decisions_keep_results_and_end_at_the_third() -> None:
     assert activity(model)[0]["status"] == "completed", "a call between them starts the count anew"
 
 
-def test_B0_24_the_agent_takes_a_state_only() -> None:
+@row("B0-24")
+def test_the_agent_takes_a_state_only() -> None:
     with pytest.raises(TypeError):
         agent().get_next_action("Q", [], [])  # type: ignore[call-arg,arg-type]
 
 
-def test_B0_27_a_second_call_of_a_tool_has_a_key_of_its_own() -> None:
+@row("B0-27")
+def test_a_second_call_of_a_tool_has_a_key_of_its_own() -> None:
     calls = [("add", {"a": n, "b": 0}) for n in range(3)]
     _, made = activity(Script(think(*calls), STOP))
     assert made.conversation_history[0].tool_parameters == {
@@ -151,7 +160,8 @@ def test_B0_27_a_second_call_of_a_tool_has_a_key_of_its_own() -> None:
     }
 
 
-def test_B0_28_results_summary_is_one_line_per_result_cut_at_200() -> None:
+@row("B0-28")
+def test_results_summary_is_one_line_per_result_cut_at_200() -> None:
     def long(n: int) -> str:
         """Long."""
         return "y" * n
@@ -164,7 +174,8 @@ def test_B0_28_results_summary_is_one_line_per_result_cut_at_200() -> None:
     assert made.conversation_history[0].results[1]["result"] == "y" * 195
 
 
-def test_B0_32_X_10_a_hung_call_times_out_by_itself_in_every_mode() -> None:
+@row("B0-32", "X-10")
+def test_a_hung_call_times_out_by_itself_in_every_mode() -> None:
     release = threading.Event()
 
     def hang() -> None:
@@ -205,14 +216,16 @@ print(loop.run_sync(Query("Q"), Toolbox([hang]), model).answer)
 """
 
 
-def test_B0_32_a_hung_thread_does_not_keep_the_process() -> None:
+@row("B0-32")
+def test_a_hung_thread_does_not_keep_the_process() -> None:
     began = time.monotonic()
     done = python(HANGS)
     assert (done.stdout, done.stderr) == ("done\n", "")
     assert time.monotonic() - began < 60
 
 
-def test_B0_34_tokens_are_the_sum_of_the_decisions_calls() -> None:
+@row("B0-34")
+def test_tokens_are_the_sum_of_the_decisions_calls() -> None:
     def counted(text: str, tokens: int) -> Reply:
         return Reply(text, usage=Usage(tokens, 1))
 
@@ -223,14 +236,16 @@ def test_B0_34_tokens_are_the_sum_of_the_decisions_calls() -> None:
     assert agent(model, response_style="concise").get_next_action(state()).tokens_used is None
 
 
-def test_B0_34_what_an_unreadable_reply_took_is_unknown() -> None:
+@row("B0-34")
+def test_what_an_unreadable_reply_took_is_unknown() -> None:
     replies = [Reply(STOP, usage=Usage(20, 1)), Reply(BAD, usage=Usage(10, 1))]
     decision = agent(Script(*replies), validate_output=True).get_next_action(state())
     assert (decision.action_type, decision.tokens_used) == (ActionType.FINAL_RESPONSE, None)
     assert agent(Script(replies[1])).get_next_action(state()).tokens_used is None
 
 
-def test_B0_35_a_repeated_id_runs_again() -> None:
+@row("B0-35")
+def test_a_repeated_id_runs_again() -> None:
     model = Script(STOP, think(final="4"))
     made = manager(model)
     assert [made.run_activity("Q", "same")["final_response"] for _ in range(2)] == ["3", "4"]
@@ -238,7 +253,8 @@ def test_B0_35_a_repeated_id_runs_again() -> None:
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), ValueError("v"), KeyError("k")])
-def test_G_5_X_10_whatever_a_tool_raises_is_an_error_result(raised: BaseException) -> None:
+@row("G-5", "X-10")
+def test_whatever_a_tool_raises_is_an_error_result(raised: BaseException) -> None:
     def raising() -> None:
         """Raises."""
         raise raised

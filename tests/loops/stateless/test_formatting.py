@@ -1,5 +1,4 @@
 """The stateless design: the formatter, and the texts of history, results and tools."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -34,9 +33,11 @@ from tests.loops.stateless.helpers import (
     system,
     think,
 )
+from tests.rows import row
 
 
-def test_S0_37_B0_15_detailed_adds_points_and_the_confidence_zero_included() -> None:
+@row("S0-37", "B0-15")
+def test_detailed_adds_points_and_the_confidence_zero_included() -> None:
     for confidence, line in ((0.0, "\n\nConfidence: 0%"), (0.876, "\n\nConfidence: 88%"), (None, "")):
         model = Script(detailed("Text.", "- one\ntwo\n• three"))
         with dspy.context(lm=lm_of(model)):
@@ -48,7 +49,8 @@ def test_S0_37_B0_15_detailed_adds_points_and_the_confidence_zero_included() -> 
         assert json.loads(shown(model.requests[0], "key_results")) == [{"tool_name": "add", "result": 3}]
 
 
-def test_S0_38_other_styles_are_one_call_without_points() -> None:
+@row("S0-38")
+def test_other_styles_are_one_call_without_points() -> None:
     for style in ("concise", "friendly"):
         model = Script(formatted("Text."))
         with dspy.context(lm=lm_of(model)):
@@ -57,7 +59,8 @@ def test_S0_38_other_styles_are_one_call_without_points() -> None:
         assert "tool_history" not in system(model.requests[0])
 
 
-def test_S0_39_the_confidence_stands_under_detailed_answers_unless_said_otherwise() -> None:
+@row("S0-39")
+def test_the_confidence_stands_under_detailed_answers_unless_said_otherwise() -> None:
     for style, include, there in (
         ("concise", None, False),
         ("concise", True, True),
@@ -71,7 +74,8 @@ def test_S0_39_the_confidence_stands_under_detailed_answers_unless_said_otherwis
     assert Stateless().response_style == ManualAgentLoop(Toolbox()).response_style == "concise"
 
 
-def test_S0_40_B0_31_one_renderer_shows_entries_summaries_and_errors() -> None:
+@row("S0-40", "B0-31")
+def test_one_renderer_shows_entries_summaries_and_errors() -> None:
     entries = [
         entry(-1, "S", reasoning="SUMMARY: S", tool_calls=["<summarized>"], errors=["Tool old: e"]),
         entry(1, "add: 3"),
@@ -91,7 +95,8 @@ def test_S0_40_B0_31_one_renderer_shows_entries_summaries_and_errors() -> None:
     assert ConversationManager(history=entries).get_formatted_history() == text
 
 
-def test_S0_41_B0_4_results_are_shown_whole_by_status() -> None:
+@row("S0-41", "B0-4")
+def test_results_are_shown_whole_by_status() -> None:
     long = "r" * 5000
     results = [success("a", long), success("b", {"x": "é"}), success("c", None), error("d", "e", seen=True)]
     results.append({"tool_name": "f", "status": "skipped", "reason": "why"})
@@ -106,7 +111,8 @@ def test_S0_41_B0_4_results_are_shown_whole_by_status() -> None:
     ]
 
 
-def test_S0_42_tools_are_indented_json_and_follow_the_registry() -> None:
+@row("S0-42")
+def test_tools_are_indented_json_and_follow_the_registry() -> None:
     model = Script(STOP, STOP)
     registry = MultiToolRegistry()
     registry.register(add)

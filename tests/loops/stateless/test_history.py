@@ -1,5 +1,4 @@
 """The stateless design: a history that is kept short."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -21,13 +20,15 @@ from loopbench.protocol import (
 )
 from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import ADD, BAD, STOP, TOOLS, Decides, activity, decision, entry, run, section, shown, think
+from tests.rows import row
 
 
 def compressed(text: str, findings: str = "F.", unresolved: str = "U.") -> str:
     return section(reasoning="R.", summary=text, key_findings=findings, unresolved_questions=unresolved)
 
 
-def test_S0_56_B0_21_eleven_entries_become_seven() -> None:
+@row("S0-56", "B0-21")
+def test_eleven_entries_become_seven() -> None:
     model = Script(compressed("S.", "F.", "U."))
     made = ConversationManager(max_history_length=10, model=model, user_query="Q")
     for number in range(1, 12):
@@ -49,7 +50,8 @@ def test_S0_56_B0_21_eleven_entries_become_seven() -> None:
     assert "Iteration 6:" not in told
 
 
-def test_S0_56_an_unreadable_summary_keeps_all_entries(caplog: pytest.LogCaptureFixture) -> None:
+@row("S0-56")
+def test_an_unreadable_summary_keeps_all_entries(caplog: pytest.LogCaptureFixture) -> None:
     made = ConversationManager(max_history_length=1, model=Script(BAD))
     made.add_entry(entry(1))
     made.add_entry(entry(2))
@@ -57,7 +59,8 @@ def test_S0_56_an_unreadable_summary_keeps_all_entries(caplog: pytest.LogCapture
     assert "cannot be read" in caplog.text
 
 
-def test_S0_57_formatted_history_may_be_the_last_entries_only() -> None:
+@row("S0-57")
+def test_formatted_history_may_be_the_last_entries_only() -> None:
     made = ConversationManager(history=[entry(1), entry(2), entry(3)])
     assert made.get_formatted_history(last_n=1).startswith("Iteration 3:")
     assert made.get_formatted_history().count("Iteration ") == 3
@@ -65,7 +68,8 @@ def test_S0_57_formatted_history_may_be_the_last_entries_only() -> None:
     assert ConversationManager(history=[summarized]).get_formatted_history() == "[Previous Summary]: SUMMARY: S\n  Errors: e"
 
 
-def test_B0_21_the_managers_history_is_the_states() -> None:
+@row("B0-21")
+def test_the_managers_history_is_the_states() -> None:
     model = Script(think(ADD), think(ADD), compressed("S."), think(ADD), STOP)
     _, made = activity(model, max_history_length=1)
     assert model.roles.count(Role.SUMMARIZE) >= 1
@@ -73,7 +77,8 @@ def test_B0_21_the_managers_history_is_the_states() -> None:
     assert "[Previous Summary]: SUMMARY: S." in shown(model.requests[3], "conversation_history")
 
 
-def test_B0_21_G_3_a_provider_that_fails_while_compressing_ends_the_run() -> None:
+@row("B0-21", "G-3")
+def test_a_provider_that_fails_while_compressing_ends_the_run() -> None:
     for raised, stop in (
         (ProviderError("down"), StopReason.PROVIDER_ERROR),
         (ContextOverflow("long"), StopReason.CONTEXT_OVERFLOW),
@@ -84,7 +89,8 @@ def test_B0_21_G_3_a_provider_that_fails_while_compressing_ends_the_run() -> Non
         assert (outcome.stop, outcome.answer, len(model.requests)) == (stop, None, 3)
 
 
-def test_B0_21_B0_14_a_run_that_has_ended_pays_for_no_summary() -> None:
+@row("B0-21", "B0-14")
+def test_a_run_that_has_ended_pays_for_no_summary() -> None:
     last = think(ADD, should_continue=False, final_response="3")
     loop = Stateless(response_style=None, max_history_length=1, finish_with_tools="run_first")
     model = Script(think(ADD), last, ProviderError("down"))
@@ -93,7 +99,8 @@ def test_B0_21_B0_14_a_run_that_has_ended_pays_for_no_summary() -> None:
     assert len(outcome.details["state"].conversation_history) == 2
 
 
-def test_B0_21_an_agent_that_brings_no_summarizer_keeps_its_history_whole() -> None:
+@row("B0-21")
+def test_an_agent_that_brings_no_summarizer_keeps_its_history_whole() -> None:
     steps = [decision(ActionType.TOOL_EXECUTION, tool_suggestions=[ToolCall(tool_name="add", parameters={}, reasoning="")])] * 11
     made = ActivityManager(Decides(*steps, decision(ActionType.FINAL_RESPONSE, final_response="3")), Toolbox(TOOLS), 20)
     known = made.new_state("Q")

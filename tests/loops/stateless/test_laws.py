@@ -1,5 +1,4 @@
 """Design 0, its laws: what its codecs can say comes back; any reply and any tool end in an outcome within the limits."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -52,6 +51,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from tests.loops.helpers import Script
+from tests.rows import row
 
 
 def codecs() -> list[Any]:
@@ -236,7 +236,8 @@ def with_parameters(text: str) -> str:
 @example(with_parameters(f'{{"a": {"9" * 4_000}}}'))
 @example(with_parameters("[1]"))
 @settings(deadline=None, max_examples=100)
-def test_X_6_any_text_is_a_move_or_a_wire_error(text: str) -> None:
+@row("X-6")
+def test_any_text_is_a_move_or_a_wire_error(text: str) -> None:
     for codec in CODECS:
         move = parsed(codec, text)
         if isinstance(move, Act):
@@ -332,7 +333,8 @@ RESULTS = st.one_of(
 
 @given(loop=CONFIGS, data=st.data(), result=RESULTS)
 @settings(deadline=None, max_examples=100)
-def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
+@row("X-21", "G-9")
+def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Stateless,
     data: st.DataObject,
     result: Any,
@@ -420,7 +422,8 @@ def test_cancellation_at_any_point_leaves_the_loop_and_nothing_running(
     strategy=st.sampled_from(["retry", "alternative_tool", "skip", "fail"]),
 )
 @settings(deadline=None, max_examples=100)
-def test_X_9_S0_24_a_decision_depends_on_its_state_alone_and_leaves_it_as_it_was(
+@row("X-9", "S0-24")
+def test_a_decision_depends_on_its_state_alone_and_leaves_it_as_it_was(
     changes: dict[str, Any],
     said: dict[str, Any],
     strategy: Any,

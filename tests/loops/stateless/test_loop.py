@@ -1,5 +1,4 @@
 """The stateless design as a loop."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -51,6 +50,7 @@ from tests.loops.stateless.helpers import (
     shown,
     think,
 )
+from tests.rows import row
 
 ENDINGS: list[tuple[dict[str, Any], list[Any], StopReason, str]] = [
     ({}, [STOP], StopReason.FINISHED, "completed"),
@@ -66,9 +66,8 @@ ENDINGS: list[tuple[dict[str, Any], list[Any], StopReason, str]] = [
 
 
 @pytest.mark.parametrize(("options", "replies", "stop", "status"), ENDINGS)
-def test_G_2_G_3_X_21_every_ending_has_its_stop_reason(
-    options: dict[str, Any], replies: list[Any], stop: StopReason, status: str
-) -> None:
+@row("G-2", "G-3", "X-21")
+def test_every_ending_has_its_stop_reason(options: dict[str, Any], replies: list[Any], stop: StopReason, status: str) -> None:
     loop = Stateless(**{"response_style": None} | options)
     model = Script(*replies)
     outcome = run(loop, model)
@@ -79,7 +78,8 @@ def test_G_2_G_3_X_21_every_ending_has_its_stop_reason(
         assert outcome.answer is None
 
 
-def test_G_3_a_bug_leaves_run_as_it_was() -> None:
+@row("G-3")
+def test_a_bug_leaves_run_as_it_was() -> None:
     bug = RuntimeError("bug")
     with pytest.raises(RuntimeError) as caught:
         run(PLAIN, Script(bug))
@@ -96,13 +96,15 @@ class Spent(Toolbox):
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel", "selective"])
-def test_G_3_a_budget_that_ends_at_a_tool_leaves_the_loop(mode: Any) -> None:
+@row("G-3")
+def test_a_budget_that_ends_at_a_tool_leaves_the_loop(mode: Any) -> None:
     loop = Stateless(response_style=None, execution_mode=mode, tool_timeout_s=5)
     with pytest.raises(BudgetExceeded):
         run_sync(loop.run(Query("Q"), Spent(TOOLS, time_limit_s=None), Script(then=think(ADD, ADD))))
 
 
-def test_G_3_siblings_of_a_call_that_ends_the_run_are_stopped() -> None:
+@row("G-3")
+def test_siblings_of_a_call_that_ends_the_run_are_stopped() -> None:
     async def main() -> int:
         calls = think(*[("add", {"a": n, "b": 0}) for n in range(3)])
         with pytest.raises(BudgetExceeded):
@@ -145,7 +147,8 @@ def test_a_run_without_decision_or_with_an_unreadable_recovery_is_noted() -> Non
     assert notes.notes[1][1] == {"cause": "provider_error", "error": "down"}
 
 
-def test_G_8_a_limit_of_tool_steps_leaves_one_decision_to_end() -> None:
+@row("G-8")
+def test_a_limit_of_tool_steps_leaves_one_decision_to_end() -> None:
     loop = PLAIN.with_step_limit(3)
     assert isinstance(loop, Loop)
     assert loop.max_iterations == 4
@@ -153,7 +156,8 @@ def test_G_8_a_limit_of_tool_steps_leaves_one_decision_to_end() -> None:
     assert run(loop, Script(*[think(ADD)] * 4)).stop is StopReason.MAX_STEPS
 
 
-def test_X_6_a_reply_that_cannot_be_read_ends_the_run() -> None:
+@row("X-6")
+def test_a_reply_that_cannot_be_read_ends_the_run() -> None:
     for bad in ("", "{}", "null", think().replace("confidence", "certainty"), section(reasoning="r", reasoning_output=[1])):
         assert run(PLAIN, Script(bad)).stop is StopReason.PARSE_FAILED
     both = think(ADD, final="3")

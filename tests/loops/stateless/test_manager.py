@@ -1,5 +1,4 @@
 """The stateless design: the activity manager."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -47,10 +46,12 @@ from tests.loops.stateless.helpers import (
     success,
     think,
 )
+from tests.rows import row
 
 
 @pytest.mark.parametrize(("mode", "safe", "most"), [("sequential", True, 1), ("parallel", True, 5), ("parallel", False, 1)])
-def test_S0_43_S0_52_B0_9_parallel_needs_mode_flag_and_several_calls_and_has_five_workers(mode: Any, safe: bool, most: int) -> None:
+@row("S0-43", "S0-52", "B0-9")
+def test_parallel_needs_mode_flag_and_several_calls_and_has_five_workers(mode: Any, safe: bool, most: int) -> None:
     watch = Watch()
     calls = [("work", {"n": n}) for n in range(8)]
     _, made = activity(Script(think(*calls, parallel_safe=safe), STOP), watch.work, execution_mode=mode)
@@ -58,7 +59,8 @@ def test_S0_43_S0_52_B0_9_parallel_needs_mode_flag_and_several_calls_and_has_fiv
     assert [result["result"] for result in made.conversation_history[0].results] == list(range(8)), "in call order"
 
 
-def test_S0_44_an_activity_has_an_id_a_limit_and_a_start() -> None:
+@row("S0-44")
+def test_an_activity_has_an_id_a_limit_and_a_start() -> None:
     made = manager(None, max_iterations=4)
     first, second = made.new_state("Q"), made.new_state("Q")
     assert len(first.activity_id or "") == 36
@@ -68,7 +70,8 @@ def test_S0_44_an_activity_has_an_id_a_limit_and_a_start() -> None:
     assert abs((first.start_time or 0) - time.time()) < 60
 
 
-def test_S0_45_S0_67_the_counter_rises_before_each_decision_and_each_is_logged() -> None:
+@row("S0-45", "S0-67")
+def test_the_counter_rises_before_each_decision_and_each_is_logged() -> None:
     logged: list[tuple[Any, int, ActionType]] = []
 
     class Logging(ActivityManager):
@@ -101,20 +104,23 @@ class CountingAsync(ManualAgentLoop):
 
 
 @pytest.mark.parametrize("kind", [Counting, CountingAsync])
-def test_S0_45_a_subclass_decides_by_the_method_that_it_overrides(kind: Any) -> None:
+@row("S0-45")
+def test_a_subclass_decides_by_the_method_that_it_overrides(kind: Any) -> None:
     decider = kind(Toolbox(TOOLS), model=Script(think(ADD), STOP), response_style=None)
     result = ActivityManager(decider, Toolbox(TOOLS)).run_activity("Q")
     assert (result["final_response"], decider.asked) == ("3", 2)
 
 
-def test_S0_45_a_method_put_onto_an_agent_is_asked() -> None:
+@row("S0-45")
+def test_a_method_put_onto_an_agent_is_asked() -> None:
     decider = agent(None)
     mine = Decides(decision(ActionType.FINAL_RESPONSE, final_response="mine"))
     decider.get_next_action = mine.get_next_action  # type: ignore[method-assign]
     assert ActivityManager(decider, Toolbox()).run_activity("Q")["final_response"] == "mine"
 
 
-def test_S0_46_a_tool_step_updates_the_state() -> None:
+@row("S0-46")
+def test_a_tool_step_updates_the_state() -> None:
     calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), ADD)
     _, made = activity(Script(calls, STOP), execution_mode="selective")
     assert made.total_tool_calls == 2, "what was skipped has not been called"
@@ -125,7 +131,8 @@ def test_S0_46_a_tool_step_updates_the_state() -> None:
     assert made.last_confidence == 0.9
 
 
-def test_S0_47_S0_51_a_final_response_is_completed_with_the_documents_keys() -> None:
+@row("S0-47", "S0-51")
+def test_a_final_response_is_completed_with_the_documents_keys() -> None:
     result, _ = activity(Script(think(ADD, FAIL), recover("skip"), think(ADD), STOP))
     assert result == {
         "final_response": "3",
@@ -137,7 +144,8 @@ def test_S0_47_S0_51_a_final_response_is_completed_with_the_documents_keys() -> 
     }
 
 
-def test_S0_48_error_recovery_ends_the_run_or_lets_it_go_on() -> None:
+@row("S0-48")
+def test_error_recovery_ends_the_run_or_lets_it_go_on() -> None:
     go_on = decision(ActionType.ERROR_RECOVERY, should_continue=True)
     final = decision(ActionType.FINAL_RESPONSE, final_response="done")
     result = ActivityManager(Decides(go_on, final), Toolbox()).run_activity("Q")
@@ -147,7 +155,8 @@ def test_S0_48_error_recovery_ends_the_run_or_lets_it_go_on() -> None:
     assert (result["final_response"], result["status"], result["iterations"]) == ("sorry", "error_recovery", 1)
 
 
-def test_S0_48_what_kept_the_agent_from_deciding_is_logged_and_a_bug_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+@row("S0-48")
+def test_what_kept_the_agent_from_deciding_is_logged_and_a_bug_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     activity(Script(ProviderError("down")))
     assert "activity id: provider_error: down" in caplog.text
     assert "Traceback" not in caplog.text
@@ -155,7 +164,8 @@ def test_S0_48_what_kept_the_agent_from_deciding_is_logged_and_a_bug_with_its_tr
     assert "Traceback" in caplog.text
 
 
-def test_S0_49_S0_67_should_terminate_is_asked_after_every_iteration_that_is_not_the_last() -> None:
+@row("S0-49", "S0-67")
+def test_should_terminate_is_asked_after_every_iteration_that_is_not_the_last() -> None:
     asked: list[int] = []
 
     class Ends(ActivityManager):
@@ -178,7 +188,8 @@ def test_S0_49_S0_67_should_terminate_is_asked_after_every_iteration_that_is_not
     assert StopReason.TERMINATED in loop.stops - PLAIN.stops
 
 
-def test_S0_50_at_the_limit_the_text_is_canned_and_free() -> None:
+@row("S0-50")
+def test_at_the_limit_the_text_is_canned_and_free() -> None:
     model = Script(then=think(ADD))
     result, _ = activity(model, max_iterations=3)
     assert (result["status"], result["iterations"], len(model.requests)) == ("max_iterations", 3, 3)
@@ -186,7 +197,8 @@ def test_S0_50_at_the_limit_the_text_is_canned_and_free() -> None:
     assert run(Stateless(max_iterations=3), Script(then=think(ADD))).stop is StopReason.MAX_STEPS
 
 
-def test_S0_52_what_escapes_a_single_tool_is_an_execution_error() -> None:
+@row("S0-52")
+def test_what_escapes_a_single_tool_is_an_execution_error() -> None:
     class Escapes(ActivityManager):
         async def _execute_single_tool(self, tool_call: ToolCall) -> dict[str, Any]:
             if tool_call.parameters["a"] == 7:
@@ -201,7 +213,8 @@ def test_S0_52_what_escapes_a_single_tool_is_an_execution_error() -> None:
         assert second["status"] == "success"
 
 
-def test_S0_53_B0_5_X_10_selective_runs_by_priority_and_skips_instead_of_running() -> None:
+@row("S0-53", "B0-5", "X-10")
+def test_selective_runs_by_priority_and_skips_instead_of_running() -> None:
     ran: list[str] = []
 
     def tool(name: str, text: str) -> Tool:
@@ -240,7 +253,8 @@ def test_S0_53_B0_5_X_10_selective_runs_by_priority_and_skips_instead_of_running
         ("No matches of any kind could be found", False),
     ],
 )
-def test_B0_25_a_search_is_satisfied_only_by_something_found(text: str, satisfied: bool) -> None:
+@row("B0-25")
+def test_a_search_is_satisfied_only_by_something_found(text: str, satisfied: bool) -> None:
     assert manager(None)._search_satisfied(success("search", text)) is satisfied
 
     def search(query: str) -> str:
@@ -252,7 +266,8 @@ def test_B0_25_a_search_is_satisfied_only_by_something_found(text: str, satisfie
     assert (made.conversation_history[0].results[1]["status"] == "skipped") is satisfied
 
 
-def test_S0_54_errors_become_results_and_time_is_recorded() -> None:
+@row("S0-54")
+def test_errors_become_results_and_time_is_recorded() -> None:
     watch = Watch(0.02)
     model = Script(think(("work", {"n": 1}), FAIL, ("work", {"bad": 1}), ("nope", {})), *[recover("skip")] * 3, STOP)
     _, made = activity(model, watch.work, fail)
@@ -286,7 +301,8 @@ class CustomActivityManager(ActivityManager):
         return False
 
 
-def test_S0_55_B0_8_the_documents_termination_rules_run_as_written() -> None:
+@row("S0-55", "B0-8")
+def test_the_documents_termination_rules_run_as_written() -> None:
     def payment_process() -> None:
         """Pay."""
         raise ValueError("declined")
@@ -301,7 +317,8 @@ def test_S0_55_B0_8_the_documents_termination_rules_run_as_written() -> None:
     assert fine["status"] == "completed"
 
 
-def test_S0_55_B0_26_invalid_calls_are_error_results_in_call_order_in_every_mode() -> None:
+@row("S0-55", "B0-26")
+def test_invalid_calls_are_error_results_in_call_order_in_every_mode() -> None:
     refused: list[str] = []
 
     class Validates(ActivityManager):

@@ -53,6 +53,7 @@ from tests.loops.stateless.helpers import (
     system,
     think,
 )
+from tests.rows import row
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,7 @@ def test_an_option_out_of_range_is_refused_when_the_part_is_built(kind: Any, opt
         kind(*before, **options)
 
 
+@row("stateless.max_iterations")
 def test_option_max_iterations_bounds_the_decisions() -> None:
     model = Script(then=think(ADD))
     assert run(Stateless(max_iterations=2), model).stop is StopReason.MAX_STEPS
@@ -85,6 +87,7 @@ def test_option_max_iterations_bounds_the_decisions() -> None:
         Stateless(max_iterations=0)
 
 
+@row("stateless.execution_mode")
 def test_option_execution_mode_runs_calls_one_by_one_or_at_once() -> None:
     most = {}
     for mode in ("sequential", "parallel", "selective"):
@@ -96,6 +99,7 @@ def test_option_execution_mode_runs_calls_one_by_one_or_at_once() -> None:
         Stateless(execution_mode="fast")  # type: ignore[arg-type]
 
 
+@row("stateless.enable_error_recovery")
 def test_option_enable_error_recovery_off_shows_errors_to_the_next_decision() -> None:
     model = Script(think(FAIL), STOP)
     loop = Stateless(response_style=None, enable_error_recovery=False)
@@ -105,6 +109,7 @@ def test_option_enable_error_recovery_off_shows_errors_to_the_next_decision() ->
     assert PLAIN.stops - loop.stops == {StopReason.RECOVERY_FAILED}
 
 
+@row("stateless.response_style")
 def test_option_response_style_puts_the_answer_or_leaves_it() -> None:
     replies = {"concise": [formatted("F")], "detailed": [detailed("F", "p")], None: []}
     ended = {style: run(Stateless(response_style=style), Script(STOP, *more)) for style, more in replies.items()}  # type: ignore[arg-type]
@@ -113,6 +118,7 @@ def test_option_response_style_puts_the_answer_or_leaves_it() -> None:
     assert {style: outcome.answer for style, outcome in ended.items()} == {"concise": "F", "detailed": "F", None: "3"}
 
 
+@row("stateless.include_confidence")
 def test_option_include_confidence_adds_or_drops_the_line() -> None:
     outcome = run(Stateless(include_confidence=True), Script(STOP, formatted("F")))
     assert (outcome.answer, outcome.details["final_response"]) == ("F", "F\n\nConfidence: 90%")
@@ -132,6 +138,7 @@ def test_a_run_without_an_answer_of_its_own_has_no_confidence() -> None:
     assert (outcome.stop, outcome.confidence) == (StopReason.MAX_STEPS, None)
 
 
+@row("stateless.finish_with_tools")
 def test_option_finish_with_tools_stops_runs_first_or_asks_again() -> None:
     both = think(ADD, should_continue=False, final_response="early")
     made = {}
@@ -150,6 +157,7 @@ def test_option_finish_with_tools_stops_runs_first_or_asks_again() -> None:
     assert run(loop, Script(both, formatted("neat"))).answer == "neat"
 
 
+@row("stateless.constrain_names")
 def test_option_constrain_names_refuses_an_unknown_tool() -> None:
     model = Script(think(("nope", {})))
     assert run(Stateless(constrain_names=True), model).stop is StopReason.PARSE_FAILED
@@ -159,18 +167,21 @@ def test_option_constrain_names_refuses_an_unknown_tool() -> None:
     assert Stateless(constrain_names=True, response_style=None).run_sync(Query("Q"), Toolbox(), Script(STOP)).answer == "3"
 
 
+@row("stateless.validate_output")
 def test_option_validate_output_adds_a_call_per_decision() -> None:
     model = Script(think(ADD), Completion(True), STOP, Completion(False))
     assert run(Stateless(response_style=None, validate_output=True), model).answer == "3"
     assert model.roles == [Role.DECIDE, Role.VALIDATE] * 2
 
 
+@row("stateless.told_max_iterations")
 def test_option_told_max_iterations_tells_another_limit() -> None:
     model = Script(then=think(ADD))
     run(Stateless(max_iterations=2, told_max_iterations=50), model)
     assert [shown(request, "max_iterations") for request in model.requests] == ["50", "50"]
 
 
+@row("stateless.max_empty_decisions")
 def test_option_max_empty_decisions_ends_the_run_sooner_or_never() -> None:
     for most, steps, stop in ((1, 1, StopReason.ERROR_VALVE), (None, 10, StopReason.MAX_STEPS)):
         loop = Stateless(max_empty_decisions=most)
@@ -180,6 +191,7 @@ def test_option_max_empty_decisions_ends_the_run_sooner_or_never() -> None:
     assert StopReason.ERROR_VALVE not in Stateless(max_iterations=2).stops
 
 
+@row("stateless.max_recovery_rounds")
 def test_option_max_recovery_rounds_bounds_recovery() -> None:
     for rounds in (0, 1, 3):
         model = Script(then=lambda request: Recovery("retry") if request.role is Role.RECOVER else Act("t", (Call("fail", {}),)))
@@ -189,6 +201,7 @@ def test_option_max_recovery_rounds_bounds_recovery() -> None:
     assert StopReason.RECOVERY_FAILED not in Stateless(max_iterations=1).stops, "the only decision is not one about errors"
 
 
+@row("stateless.tool_timeout_s")
 def test_option_tool_timeout_s_is_the_shorter_limit() -> None:
     release = threading.Event()
 
@@ -208,6 +221,7 @@ def test_option_tool_timeout_s_is_the_shorter_limit() -> None:
         Stateless(tool_timeout_s=0)
 
 
+@row("stateless.max_history_length")
 def test_option_max_history_length_folds_the_older_half_or_nothing() -> None:
     folds = {}
     for most in (2, None):
@@ -221,6 +235,7 @@ def think_move() -> Act:
     return Act("t", (Call("add", {"a": 1, "b": 2}),))
 
 
+@row("stateless.history_as")
 def test_option_history_as_messages_makes_a_conversation_of_earlier_iterations() -> None:
     def long(n: int) -> str:
         """Long."""
@@ -244,13 +259,16 @@ def test_option_history_as_messages_makes_a_conversation_of_earlier_iterations()
     assert made.error_kind == "internal"
 
 
+@row("stateless.tool_max_chars")
 def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
     check_tool_max_chars(Stateless)
 
 
+@row("stateless.tool_timeout_s")
 def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
     check_tool_timeout_s(Stateless, monkeypatch)
 
 
+@row("stateless.tool_threads")
 def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
     check_tool_threads(Stateless, here_by_default=True)

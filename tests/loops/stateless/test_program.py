@@ -1,5 +1,4 @@
 """The stateless design as a dspy.Module."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -24,6 +23,7 @@ from loopbench.protocol import (
 from loopbench.protocol import ToolCall as Call
 from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import ADD, FAIL, PLAIN, STOP, TOOLS, add, formatted, recover, run, system, think
+from tests.rows import row
 
 
 def test_a_program_answers_from_the_configured_model_and_lends_its_predictors() -> None:
@@ -93,7 +93,8 @@ NOT_PLAIN_RETRY = recover("retry", retry_with_params={"why": "X"}).replace('"X"'
         ([think(FAIL), NOT_PLAIN_RETRY], StopReason.RECOVERY_FAILED),
     ],
 )
-def test_S0_68_both_ways_to_a_model_refuse_the_same_replies(replies: list[str], stop: StopReason) -> None:
+@row("S0-68")
+def test_both_ways_to_a_model_refuse_the_same_replies(replies: list[str], stop: StopReason) -> None:
     assert run(PLAIN, Script(*replies)).stop is stop
     with dspy.context(lm=lm_of(Script(*replies))):
         made = StatelessProgram(TOOLS, PLAIN)(query="Q")

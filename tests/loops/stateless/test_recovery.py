@@ -1,5 +1,4 @@
 """The stateless design: what is done about failed tools."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -43,9 +42,11 @@ from tests.loops.stateless.helpers import (
     system,
     think,
 )
+from tests.rows import row
 
 
-def test_S0_31_B0_6_X_11_each_failed_tool_has_a_call_and_a_strategy_of_its_own() -> None:
+@row("S0-31", "B0-6", "X-11")
+def test_each_failed_tool_has_a_call_and_a_strategy_of_its_own() -> None:
     failed = [error("one", "first"), success("add", 3), error("two", "second")]
     model = Script(recover("retry", "again", retry_with_params={"n": 1}), recover("retry", "anew"))
     decision = agent(model).get_next_action(state(last_tool_results=failed))
@@ -61,7 +62,8 @@ def test_S0_31_B0_6_X_11_each_failed_tool_has_a_call_and_a_strategy_of_its_own()
 
 
 @pytest.mark.parametrize("given", [{"a": 1, "b": 2}, None])
-def test_S0_32_an_alternative_is_called_with_its_own_parameters(given: Any) -> None:
+@row("S0-32")
+def test_an_alternative_is_called_with_its_own_parameters(given: Any) -> None:
     model = Script(recover("alternative_tool", "Use add.", alternative_tool="add", retry_with_params=given))
     decision = agent(model).get_next_action(state(last_tool_results=[error("fail")]))
     assert [call.model_dump() for call in decision.tool_suggestions or ()] == [
@@ -72,7 +74,8 @@ def test_S0_32_an_alternative_is_called_with_its_own_parameters(given: Any) -> N
     assert decision.is_recovery
 
 
-def test_S0_33_a_retry_takes_new_or_the_original_parameters() -> None:
+@row("S0-33")
+def test_a_retry_takes_new_or_the_original_parameters() -> None:
     for given, expected in (({"why": "x"}, {"why": "x"}), (None, {"why": "broken"})):
         model = Script(recover("retry", "Once more.", retry_with_params=given))
         decision = agent(model).get_next_action(state(last_tool_results=[error("fail")]))
@@ -82,7 +85,8 @@ def test_S0_33_a_retry_takes_new_or_the_original_parameters() -> None:
         assert (decision.confidence, decision.parallel_safe, decision.should_continue) == (0.6, False, True)
 
 
-def test_S0_33_S0_24_a_retry_shares_nothing_with_its_state() -> None:
+@row("S0-33", "S0-24")
+def test_a_retry_shares_nothing_with_its_state() -> None:
     known = state(last_tool_results=[error("fail", parameters={"why": ["deep"]})])
     made = agent(Script(recover("retry"))).get_next_action(known)
     assert made.tool_suggestions is not None
@@ -91,7 +95,8 @@ def test_S0_33_S0_24_a_retry_shares_nothing_with_its_state() -> None:
     assert known.last_tool_results[0]["parameters"] == {"why": ["deep"]}
 
 
-def test_S0_34_all_errors_unrecoverable_end_the_run_with_a_formatted_text() -> None:
+@row("S0-34")
+def test_all_errors_unrecoverable_end_the_run_with_a_formatted_text() -> None:
     model = Script(recover("fail"), formatted("Sorry."))
     decision = agent(model, response_style="concise").get_next_action(state(last_tool_results=[error("fail")]))
     assert decision.action_type is ActionType.FINAL_RESPONSE
@@ -102,7 +107,8 @@ def test_S0_34_all_errors_unrecoverable_end_the_run_with_a_formatted_text() -> N
     assert (outcome.stop, outcome.details["status"]) == (StopReason.RECOVERY_FAILED, "completed")
 
 
-def test_S0_35_without_failed_tools_recovery_is_normal_reasoning() -> None:
+@row("S0-35")
+def test_without_failed_tools_recovery_is_normal_reasoning() -> None:
     class Always(ManualAgentLoop):
         def _may_recover(self, state: ConversationState) -> bool:
             return True
@@ -113,7 +119,8 @@ def test_S0_35_without_failed_tools_recovery_is_normal_reasoning() -> None:
     assert model.roles == [Role.DECIDE]
 
 
-def test_S0_36_B0_30_strategies_are_told_to_the_planner_and_limit_it() -> None:
+@row("S0-36", "B0-30")
+def test_strategies_are_told_to_the_planner_and_limit_it() -> None:
     assert ErrorRecoveryModule().strategies == ["retry", "alternative_tool", "graceful_degradation"]
     model = Script(recover("skip"), STOP)
     agent(model).get_next_action(state(last_tool_results=[error("fail")], errors_encountered=["Tool fail: a", "Tool fail: b"]))
@@ -126,7 +133,8 @@ def test_S0_36_B0_30_strategies_are_told_to_the_planner_and_limit_it() -> None:
     assert decider.get_next_action(state(last_tool_results=[error("fail")])).action_type is ActionType.FINAL_RESPONSE
 
 
-def test_B0_7_X_11_every_strategy_does_what_it_says_beside_the_others() -> None:
+@row("B0-7", "X-11")
+def test_every_strategy_does_what_it_says_beside_the_others() -> None:
     failed = [error("one"), error("two"), error("three"), error("four"), error("five")]
     model = Script(
         recover("retry"),
@@ -147,14 +155,16 @@ def test_B0_7_X_11_every_strategy_does_what_it_says_beside_the_others() -> None:
     assert "one: ERROR - broken" in shown(model.requests[2], "last_tool_results")
 
 
-def test_X_11_an_alternative_that_does_not_exist_is_an_error_result() -> None:
+@row("X-11")
+def test_an_alternative_that_does_not_exist_is_an_error_result() -> None:
     model = Script(think(FAIL), recover("alternative_tool", alternative_tool="nope"), recover("skip"), STOP)
     _, made = activity(model)
     (result,) = made.conversation_history[1].results
     assert (result["error"], result["error_type"]) == ("Tool 'nope' not found in registry", "ValueError")
 
 
-def test_B0_22_X_11_a_recovery_keeps_the_steps_successes_and_skipped_errors() -> None:
+@row("B0-22", "X-11")
+def test_a_recovery_keeps_the_steps_successes_and_skipped_errors() -> None:
     model = Script(
         think(ADD, FAIL, ("fail", {"why": "other"})),
         recover("alternative_tool", alternative_tool="search", retry_with_params={"query": "x"}),
@@ -171,7 +181,8 @@ def test_B0_22_X_11_a_recovery_keeps_the_steps_successes_and_skipped_errors() ->
     assert results == "add: 3\nfail: ERROR - other\nsearch: found 3 pages on x"
 
 
-def test_B0_33_X_11_the_planner_sees_descriptions_and_its_own_failure_makes_the_error_unrecoverable() -> None:
+@row("B0-33", "X-11")
+def test_the_planner_sees_descriptions_and_its_failure_makes_the_error_unrecoverable() -> None:
     model = Script(BAD)
     odd = error("fail", parameters={"when": time.gmtime, "set": {1}})
     decision = agent(model).get_next_action(state(last_tool_results=[odd]))
@@ -187,7 +198,8 @@ def test_B0_33_X_11_the_planner_sees_descriptions_and_its_own_failure_makes_the_
     assert json.loads(shown(names.requests[0], "available_tools"))[1] == {"name": "fail", "failed": True}
 
 
-def test_B0_36_X_11_recovery_is_bounded_until_a_success() -> None:
+@row("B0-36", "X-11")
+def test_recovery_is_bounded_until_a_success() -> None:
     model = Script(think(FAIL), recover("retry"), recover("retry"), think(FAIL), think(FAIL), think(ADD), think(FAIL))
     model.then = recover("fail")
     _, made = activity(model)

@@ -1,5 +1,4 @@
 """The stateless design: where tools come from."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -26,9 +25,11 @@ from loopbench.protocol import (
 )
 from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import ADD, STOP, Watch, add, fail, search, think
+from tests.rows import row
 
 
-def test_S0_17_the_registry_protocol_is_checked_at_run_time() -> None:
+@row("S0-17")
+def test_the_registry_protocol_is_checked_at_run_time() -> None:
     assert isinstance(ToolboxRegistry(Toolbox()), ToolRegistry)
     assert isinstance(DSPyToolRegistryAdapter(MultiToolRegistry()), ToolRegistry)
     assert not isinstance(MultiToolRegistry(), ToolRegistry)
@@ -36,7 +37,8 @@ def test_S0_17_the_registry_protocol_is_checked_at_run_time() -> None:
         ManualAgentLoop(object())
 
 
-def test_S0_18_the_adapter_maps_errors_names_and_descriptions() -> None:
+@row("S0-18")
+def test_the_adapter_maps_errors_names_and_descriptions() -> None:
     argument = SimpleNamespace(name="city", type="string", description="Where", required=True)
     definitions = [
         SimpleNamespace(name=SimpleNamespace(value="weather"), description="W.", arguments=[argument]),
@@ -68,7 +70,8 @@ def test_S0_18_the_adapter_maps_errors_names_and_descriptions() -> None:
     ]
 
 
-def test_S0_65_a_multi_tool_registry_registers_functions_and_defines_them() -> None:
+@row("S0-65")
+def test_a_multi_tool_registry_registers_functions_and_defines_them() -> None:
     registry = MultiToolRegistry()
     registry.register(add, fail)
     assert registry.get_function("add") is add
@@ -95,13 +98,15 @@ class Names:
         return [{"name": "add", "description": "Sums."}]
 
 
-def test_S0_65_a_registry_without_parameters_in_its_descriptions_works() -> None:
+@row("S0-65")
+def test_a_registry_without_parameters_in_its_descriptions_works() -> None:
     decider = ManualAgentLoop(Names(), response_style=None, model=Script(think(ADD), STOP))
     result = ActivityManager(decider, Names()).run_activity("Q")
     assert (result["final_response"], result["tools_used"]) == ("3", ["add"])
 
 
-def test_B0_11_agent_and_manager_share_one_registry_raw_or_wrapped() -> None:
+@row("B0-11")
+def test_agent_and_manager_share_one_registry_raw_or_wrapped() -> None:
     registry = MultiToolRegistry()
     registry.register(add)
     for first in (registry, DSPyToolRegistryAdapter(registry)):
@@ -150,7 +155,8 @@ class AsInTheDocument(ActivityManager):
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 @pytest.mark.parametrize("kind", ["toolbox", "registry"])
-def test_B0_11_overrides_in_the_words_of_the_document_run(mode: Any, kind: str) -> None:
+@row("B0-11")
+def test_overrides_in_the_words_of_the_document_run(mode: Any, kind: str) -> None:
     many = MultiToolRegistry()
     many.register(add, fail)
     given: Any = Toolbox([add, fail]) if kind == "toolbox" else many
@@ -166,7 +172,8 @@ def test_B0_11_overrides_in_the_words_of_the_document_run(mode: Any, kind: str) 
     assert ends[0][0] == ("add", 3, None)
 
 
-def test_B0_11_the_executor_runs_functions_and_coroutines_at_most_five_at_a_time() -> None:
+@row("B0-11")
+def test_the_executor_runs_functions_and_coroutines_at_most_five_at_a_time() -> None:
     made = ActivityManager(ManualAgentLoop(Toolbox()), Toolbox())
     assert made.executor is made.executor
 

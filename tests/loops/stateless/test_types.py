@@ -1,5 +1,4 @@
 """The stateless design: the types that agent and manager exchange."""
-# ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
 
@@ -22,6 +21,7 @@ from loopbench.loops.stateless import (
 )
 from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import ADD, FAIL, PLAIN, STOP, TOOLS, activity, agent, error, recover, run, shown, state, think
+from tests.rows import row
 
 
 def fields_of(model: Any) -> dict[str, Any]:
@@ -32,14 +32,16 @@ def fields_of(model: Any) -> dict[str, Any]:
     }
 
 
-def test_S0_7_a_tool_call_has_name_parameters_and_reasoning() -> None:
+@row("S0-7")
+def test_a_tool_call_has_name_parameters_and_reasoning() -> None:
     assert fields_of(ToolCall) == {"tool_name": ..., "parameters": ..., "reasoning": ...}
     with pytest.raises(ValidationError):
         ToolCall(tool_name="add", parameters=[1], reasoning="")
 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, float("nan")])
-def test_S0_8_a_reasoning_output_has_the_documents_fields_and_a_confidence_within_0_and_1(confidence: float) -> None:
+@row("S0-8")
+def test_a_reasoning_output_has_the_documents_fields_and_a_confidence_within_0_and_1(confidence: float) -> None:
     assert fields_of(ReasoningOutput) == {
         "overall_reasoning": ...,
         "confidence": ...,
@@ -57,7 +59,8 @@ def test_S0_8_a_reasoning_output_has_the_documents_fields_and_a_confidence_withi
         ReasoningOutput(confidence=confidence, **said)
 
 
-def test_S0_9_the_reasoners_signature_has_six_inputs_and_one_structured_output() -> None:
+@row("S0-9")
+def test_the_reasoners_signature_has_six_inputs_and_one_structured_output() -> None:
     inputs = ["user_query", "conversation_history", "last_tool_results", "available_tools", "iteration_count", "max_iterations"]
     assert list(AgentReasonerSignature.input_fields) == inputs
     assert list(AgentReasonerSignature.output_fields) == ["reasoning_output"]
@@ -67,7 +70,8 @@ def test_S0_9_the_reasoners_signature_has_six_inputs_and_one_structured_output()
     assert all(f"[[ ## {name} ## ]]" in model.requests[0].messages[-1].content for name in inputs)
 
 
-def test_S0_10_a_recovery_strategy_has_a_type_of_four_and_the_documents_fields() -> None:
+@row("S0-10")
+def test_a_recovery_strategy_has_a_type_of_four_and_the_documents_fields() -> None:
     kinds = ErrorRecoveryStrategy.model_fields["strategy_type"].annotation
     assert get_args(kinds) == ("retry", "alternative_tool", "skip", "fail")
     assert fields_of(ErrorRecoveryStrategy) == {
@@ -79,7 +83,8 @@ def test_S0_10_a_recovery_strategy_has_a_type_of_four_and_the_documents_fields()
     }
 
 
-def test_S0_11_the_planner_gets_error_type_tool_parameters_query_tools_and_attempts() -> None:
+@row("S0-11")
+def test_the_planner_gets_error_type_tool_parameters_query_tools_and_attempts() -> None:
     assert list(ErrorRecoverySignature.output_fields) == ["recovery_strategy"]
     model = Script(recover("skip"), STOP)
     agent(model).get_next_action(state(last_tool_results=[error("fail", "no luck")], errors_encountered=["Tool fail: no luck"]))
@@ -101,7 +106,8 @@ def test_S0_11_the_planner_gets_error_type_tool_parameters_query_tools_and_attem
     assert "no luck" in shown(asked, "previous_attempts")
 
 
-def test_S0_12_action_types_are_three_words() -> None:
+@row("S0-12")
+def test_action_types_are_three_words() -> None:
     assert {kind.name: kind.value for kind in ActionType} == {
         "TOOL_EXECUTION": "tool_execution",
         "FINAL_RESPONSE": "final_response",
@@ -109,7 +115,8 @@ def test_S0_12_action_types_are_three_words() -> None:
     }
 
 
-def test_S0_13_an_action_decision_has_the_documents_fields_and_the_added_ones() -> None:
+@row("S0-13")
+def test_an_action_decision_has_the_documents_fields_and_the_added_ones() -> None:
     assert fields_of(ActionDecision) == {
         "action_type": ...,
         "reasoning": ...,
@@ -132,7 +139,8 @@ def test_S0_13_an_action_decision_has_the_documents_fields_and_the_added_ones() 
         ActionDecision(action_type=ActionType.TOOL_EXECUTION, reasoning="", confidence=2)
 
 
-def test_S0_14_a_conversation_state_has_the_documents_fields_and_the_added_ones() -> None:
+@row("S0-14")
+def test_a_conversation_state_has_the_documents_fields_and_the_added_ones() -> None:
     assert fields_of(ConversationState) == {
         "user_query": ...,
         "iteration_count": 0,
@@ -152,7 +160,8 @@ def test_S0_14_a_conversation_state_has_the_documents_fields_and_the_added_ones(
     assert ConversationState(user_query="a").errors_encountered is not ConversationState(user_query="b").errors_encountered
 
 
-def test_S0_15_B0_3_a_conversation_entry_has_all_that_the_formatter_reads() -> None:
+@row("S0-15", "B0-3")
+def test_a_conversation_entry_has_all_that_the_formatter_reads() -> None:
     assert fields_of(ConversationEntry) == {
         "iteration": ...,
         "timestamp": ...,
@@ -168,7 +177,8 @@ def test_S0_15_B0_3_a_conversation_entry_has_all_that_the_formatter_reads() -> N
     assert [item.iteration for item in made.conversation_history] == [1, 2]
 
 
-def test_S0_16_results_have_three_shapes() -> None:
+@row("S0-16")
+def test_results_have_three_shapes() -> None:
     calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), FAIL)
     _, made = activity(Script(calls, recover("skip"), STOP), execution_mode="selective")
     found, skipped, failed = made.conversation_history[0].results
