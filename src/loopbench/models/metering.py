@@ -158,17 +158,24 @@ class MeteredModel(WrappedModel):
 
     async def complete(self, request: Request) -> Reply:
         """Return the model's reply. Raises BudgetExceeded before a call beyond the budget, and what the model raises."""
+        exchange = await self.exchange(request)
+        if exchange.error is not None:
+            raise exchange.error
+        assert exchange.reply is not None
+        return exchange.reply
+
+    async def exchange(self, request: Request) -> MeteredExchange:
+        """Ask the model, and return what came of it. Raises BudgetExceeded before a call beyond the budget."""
         await self._enter()
         ticket = object()
         started = self._in_flight[ticket] = time.perf_counter()
         try:
-            reply = await self.model.complete(request)
+            reply, failure = await self.model.complete(request), None
         except ModelError as error:
-            self._count(request, None, error, started)
-            raise
+            reply, failure = None, error
         finally:
             del self._in_flight[ticket]
-        return self._count(request, reply, None, started) or reply
+        return self._count(request, reply, failure, started)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Yield the model's chunks. Counts the last chunk's reply, or the text that came if the stream is closed before."""
@@ -182,7 +189,7 @@ class MeteredModel(WrappedModel):
                 async for chunk in chunks:
                     text += chunk.text
                     if chunk.reply is not None:
-                        chunk = replace(chunk, reply=self._count(request, chunk.reply, None, started))
+                        chunk = replace(chunk, reply=self._count(request, chunk.reply, None, started).reply)
                         counted = True
                     del self._in_flight[ticket]  # as long as the loop looks at it, nobody waits for the model
                     yield chunk
@@ -204,7 +211,7 @@ class MeteredModel(WrappedModel):
             self.meter.simulated_s = self.tunnel.simulated_s
         self.meter.admit()
 
-    def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> Reply | None:
+    def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:
         if reply is not None and reply.usage is None:
             reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
         self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
@@ -212,7 +219,7 @@ class MeteredModel(WrappedModel):
         if self.tunnel is not None:
             exchange = exchange._replace(fault=self.tunnel.struck(request), illegible=self.tunnel.illegible(request))
         self.listener.exchange(exchange)
-        return reply
+        return exchange
 
 
 GARBAGE = "\ufffd\ufffd%PDF-1.3 \x7fELF 0xDEADBEEF"

@@ -23,7 +23,11 @@ from loopbench.protocol.modules import names_in
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from loopbench.runs.options import Option, options_of
 
-PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
+PACKAGES = {
+    "loop": ("loopbench.loops", "LOOP"),
+    "framework": ("loopbench.frameworks", "LOOP"),
+    "suite": ("loopbench.datasets", "SUITE"),
+}
 
 
 # --- options ---
@@ -99,12 +103,13 @@ def _source_of(package: str, name: str) -> str:
 
 def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
-    package, attribute = PACKAGES[kind]
     if ":" in name:
         return _imported(kind, name)
-    if name in builtin_names(kind):
-        found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), attribute)
-        return found
+    for place in ("loop", "framework") if kind == "loop" else (kind,):
+        if name in builtin_names(place):
+            package, attribute = PACKAGES[place]
+            found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), attribute)
+            return found
     plugins = {point.name: point for point in entry_points(group=f"loopbench.{kind}s")}
     if name in plugins:
         loaded: Callable[..., Any] = plugins[name].load()

@@ -163,17 +163,13 @@ class Server:
         codec = _codec(asked, served)
         question = replace(asked.request, codec=codec)
         answer = ChatAnswer(request, asked, *self._next_id(trial), room_headers(question))
-        failure: ModelError | None = None
-        try:
-            reply = await served.model.complete(question)
-        except ModelError as error:
-            failure = error
-        finally:
-            struck = served.tunnel.struck(question)  # the request ends here, and its mark with it
+        exchange = await served.exchange(question)
+        reply, failure, struck = exchange.reply, exchange.error, exchange.fault
         if failure is not None:
             if isinstance(failure, ContextOverflow) and isinstance(codec, ForeignCodec):  # clients look for these words
                 failure = ContextOverflow(f"This model's maximum context length is exceeded: {failure}")
             return await self._fail(answer, served.tunnel, struck, failure)
+        assert reply is not None
         if isinstance(codec, ForeignCodec):
             sent = _as_asked(codec, question, reply, spoiled=(struck or "").startswith("wire."))
             if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from loopbench.protocol import Codec, Model, Usage
+from loopbench.protocol import Codec, Model, ModelError, Request, Usage
 
+from ..metering import MeteredExchange
 from ..tunnel import Tunnel
 from ..wires.chat import ChatRequest
 
@@ -24,6 +25,21 @@ class ServedTrial:
     """Names of the tools that the task is solved with; None: those of a scripted model's script."""
     recount: Callable[[Usage, Usage], None] | None = None
     """Takes the usage of a reply as the model gave it, and as it was sent, where the request made it another."""
+    ask: Callable[[Request], Awaitable[MeteredExchange]] | None = None
+    """Asks the model and says what came of it, where someone else keeps the accounts; None: the model itself is asked."""
+
+    async def exchange(self, request: Request) -> MeteredExchange:
+        """Return what came of a request. Raises what is no failure of the model, such as BudgetExceeded."""
+        if self.ask is not None:
+            return await self.ask(request)
+        reply, failure = None, None
+        try:
+            reply = await self.model.complete(request)
+        except ModelError as error:
+            failure = error
+        finally:
+            struck = self.tunnel.struck(request)  # the request ends here, and its mark with it
+        return MeteredExchange(request, reply, failure, 0.0, struck)
 
 
 class Trials(Protocol):

@@ -1,0 +1,127 @@
+"""One HTTP server on loopback for the programs of all trials of an event loop.
+
+    /t/TOKEN/v1/chat/completions   the trial's model, in OpenAI's protocol
+    /t/TOKEN/tools                 GET: the tools; POST /t/TOKEN/tools/NAME runs one
+    /t/TOKEN/answer                POST {"answer": …}: where an executable cannot print its answer
+
+A random token in the path tells trials apart: every client keeps its base URL, and not every one keeps headers or metadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from loopbench.models.server import OwnRequest, ServedTrial, Server, WrongMethod
+from loopbench.models.wires.chat import ChatRequest
+from loopbench.models.wires.fields import BadRequest
+
+from .trial import ProgramTrial
+
+MODEL = "scripted"
+"""The model's name for programs; any other name is served, too: many programs have theirs in their code."""
+
+
+class Gateway:
+    """Trials by token, and the server in front of them."""
+
+    def __init__(self) -> None:
+        self._trials: dict[str, ProgramTrial] = {}
+        self._server = Server(self, more=self.more)
+
+    def open(self, trial: ProgramTrial) -> tuple[str, str]:
+        """Return the token of a trial, and the address below which it is served."""
+        token = secrets.token_urlsafe(12)
+        self._trials[token] = trial
+        return token, f"{self._server.url}/t/{token}"
+
+    def close(self, token: str) -> None:
+        """End a trial."""
+        self._trials.pop(token).close()
+
+    def models(self) -> list[str]:
+        return [MODEL]
+
+    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
+        """Return a trial by its token. Raises LookupError."""
+        return self._trial(trial or "").served
+
+    async def more(self, call: OwnRequest) -> Any:
+        """Serve the pages of tools and the answer. Raises LookupError, BadRequest, WrongMethod and Refusal."""
+        match call.path:
+            case ("t", token, "tools"):
+                _only("GET", call)
+                return self._trial(token).tool_list()
+            case ("t", token, "tools", name):
+                _only("POST", call)
+                seen = await self._trial(token).call(name, _object(call.body))
+                return seen.as_dict() | {"error_type": seen.error_type, "message": seen.data}
+            case ("t", token, "answer"):
+                _only("POST", call)
+                trial, body = self._trial(token), _object(call.body)
+                if "answer" not in body:
+                    raise BadRequest("Missing required parameter: 'answer'.", "answer", "missing_required_parameter")
+                trial.answer, trial.has_answer = body["answer"], True
+                return {}
+        raise LookupError("no such page")
+
+    def _trial(self, token: str) -> ProgramTrial:
+        trial = self._trials.get(token)
+        if trial is None:
+            raise LookupError("This trial is over, or has never been.")
+        return trial
+
+
+def _only(method: str, call: OwnRequest) -> None:
+    if call.method != method:
+        raise WrongMethod(method)
+
+
+def _object(body: Any) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise BadRequest("The body must be a JSON object.")
+    return body
+
+
+# --- what an event loop keeps ---
+
+
+_GATEWAYS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Gateway]] = WeakKeyDictionary()
+_TASKS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Task[None]]] = WeakKeyDictionary()
+
+
+def keep(work: Callable[[], Awaitable[None]]) -> None:
+    """Run something until the event loop ends and cancels it; it belongs to no trial, whichever needs it first."""
+    loop = asyncio.get_running_loop()
+    task: asyncio.Task[None] = loop.create_task(_awaited(work), context=contextvars.Context())
+    kept = _TASKS.setdefault(loop, set())
+    kept.add(task)
+    task.add_done_callback(kept.discard)
+
+
+async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+async def gateway_here() -> Gateway:
+    """Return the gateway of the running event loop, opened at the first use. Raises OSError if no port can be had."""
+    loop = asyncio.get_running_loop()
+    opened = _GATEWAYS.get(loop)
+    if opened is None:
+        opened = _GATEWAYS[loop] = loop.create_future()
+        keep(lambda: _serve(opened))
+    return await asyncio.shield(opened)
+
+
+async def _serve(opened: asyncio.Future[Gateway]) -> None:
+    gateway = Gateway()
+    try:
+        async with gateway._server:
+            opened.set_result(gateway)
+            await asyncio.Event().wait()
+    except OSError as error:
+        opened.set_exception(error)

@@ -1,0 +1,93 @@
+"""A program in the place of a loop: it gets the question, the tools and an OpenAI endpoint, and gives an answer."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+from loopbench.protocol import (
+    SILENT,
+    ContextOverflow,
+    Model,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    StopReason,
+    Toolbox,
+)
+
+from .gateway import MODEL, gateway_here
+from .trial import ProgramTrial
+from .worker import Job, Solver, SolverFailed, worker_here
+
+DEFAULT_STEPS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramLoop(ABC):
+    """A loop whose steps are a program's. Its requests, calls and faults are those of any loop; its prompts are its own.
+
+    What the program raises leaves `run` and is a crash of the program.
+    """
+
+    max_steps: int = field(default=DEFAULT_STEPS, kw_only=True)
+    """Requests to the model: the program's own limit where it has one; one request more is refused in any case."""
+
+    stops: ClassVar[frozenset[StopReason]] = frozenset(
+        {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
+    )
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @abstractmethod
+    def solver(self) -> Solver:
+        """Return what runs the program. Raises ValueError if it is not installed."""
+
+    def options(self) -> Mapping[str, Any]:
+        """Return the options that the program's wiring gets."""
+        return {}
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        """Return the same program with a limit of `tool_steps` tool steps and one request for the answer."""
+        return replace(self, max_steps=tool_steps + 1)
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        """Let the program solve the task. Raises SolverFailed, WorkerGone and BudgetExceeded."""
+        trial = ProgramTrial(model, tools, self.max_steps + 1)
+        gateway, worker = await gateway_here(), await worker_here(self.solver())
+        token, url = gateway.open(trial)
+        try:
+            job = Job(question_text(query), trial.tool_list(), url, MODEL, self.max_steps, dict(self.options()))
+            said = await worker.run(job)
+        finally:
+            gateway.close(token)
+        return outcome(trial, said)
+
+
+def question_text(query: Query) -> str:
+    """Return what the program is asked: the question with its context, and the schema of the answer, if there is one."""
+    if query.schema is None:
+        return query.full_text
+    return f"{query.full_text}\n\nAnswer with JSON that this schema allows: {json.dumps(query.schema)}"
+
+
+def outcome(trial: ProgramTrial, said: Mapping[str, Any]) -> Outcome:
+    """Return what a trial came to. Raises BudgetExceeded, and SolverFailed for what left the program."""
+    if trial.budget is not None:
+        raise trial.budget
+    if trial.limit_reached or said.get("stop") == StopReason.MAX_STEPS.value:
+        return Outcome(None, StopReason.MAX_STEPS, trial.requests)
+    if "error" in said:
+        what = f"{said['type']}: {said['error']}"
+        if isinstance(trial.failure, ContextOverflow):
+            return Outcome(None, StopReason.CONTEXT_OVERFLOW, trial.requests, details={"error": what})
+        if isinstance(trial.failure, ProviderError):
+            return Outcome(None, StopReason.PROVIDER_ERROR, trial.requests, details={"error": what})
+        raise SolverFailed(what)
+    return Outcome(said.get("answer"), StopReason.FINISHED, trial.requests)

@@ -1,0 +1,229 @@
+"""Runs a solver for one trial after the other, or for many at once, in the interpreter of a framework or of a user's agent.
+
+    python runner.py FILE.py:FUNCTION | MODULE:FUNCTION
+
+Standard library only, and nothing of loopbench. It reads one JSON object a line, and writes one:
+
+    in   {"id", "question", "tools": [{"name", "description", "parameters"}], "url", "model", "max_steps", "options"}
+         {"cancel": id}
+    out  {"ready": {"python", "packages"}}, once; or {"failed": TEXT}, and it ends
+         {"id", "answer"} | {"id", "stop": "max_steps"} | {"id", "type", "error"}
+
+The function is `solve(task)` (see Task), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
+What it prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import http.client
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import distributions
+from typing import Any, Callable, Dict, Iterator, List, Mapping
+from urllib.parse import quote, urlsplit
+
+API_KEY = "none"
+MAX_THREADS = 64
+MAX_LINE = 1 << 26
+MAX_ERROR_CHARS = 2_000
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class ToolError(Exception):
+    """A tool's error, its type in front."""
+
+
+class StepLimit(Exception):
+    """The framework's own limit of steps ended the run."""
+
+
+class Tools:
+    """The tools of a task: iterate over them for typed functions, or call them by name."""
+
+    def __init__(self, listed: List[Dict[str, Any]], call: Callable[[str, Dict[str, Any]], Any], is_async: bool) -> None:
+        self.schemas = [{"type": "function", "function": tool} for tool in listed]
+        """As OpenAI's `tools` has them."""
+        self.call = call
+        """`call(name, arguments)`: the result as text; a coroutine if the solver is one. Raises ToolError."""
+        self._listed, self._is_async = listed, is_async
+
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        return (typed_functions.typed_function(tool, self.call, self._is_async) for tool in self._listed)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        tool = next((tool for tool in self._listed if tool["name"] == name), None)
+        if tool is None:
+            raise KeyError(name)
+        return typed_functions.typed_function(tool, self.call, self._is_async)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+
+class Task:
+    """What a solver of a framework gets."""
+
+    StepLimit = StepLimit
+    """Raise it where the framework says that its own limit of steps ended the run."""
+    ToolError = ToolError
+
+    def __init__(self, job: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.question: str = job["question"]
+        self.base_url = f"{job['url']}/v1"
+        self.api_key = API_KEY
+        self.model: str = job["model"]
+        self.max_steps: int = job["max_steps"]
+        """Requests to the model."""
+        self.options: Dict[str, Any] = job.get("options", {})
+        """The options of the arm that are the framework's own."""
+        self._url, self._loop = job["url"], loop
+        self.tools = Tools(job["tools"], self._call_async, True)
+        self.sync_tools = Tools(job["tools"], self._call, False)
+
+    def _call(self, name: str, arguments: Dict[str, Any]) -> str:
+        seen = post(f"{self._url}/tools/{quote(name, safe='')}", arguments)
+        if "status" not in seen:
+            raise ToolError(seen.get("error", {}).get("message", "the tool could not be called"))
+        if seen["status"] != "success":
+            raise ToolError(seen["data"])
+        return str(seen["data"])
+
+    async def _call_async(self, name: str, arguments: Dict[str, Any]) -> str:
+        return await asyncio.get_running_loop().run_in_executor(THREADS, self._call, name, arguments)
+
+    async def in_thread(self, work: Callable[[], Any]) -> Any:
+        """Run a blocking framework on a thread, in the context of the trial."""
+        return await asyncio.get_running_loop().run_in_executor(THREADS, contextvars.copy_context().run, work)
+
+
+THREADS = ThreadPoolExecutor(MAX_THREADS)
+_LOCAL = threading.local()
+
+
+def post(url: str, body: Any) -> Any:
+    """Send JSON over this thread's connection, and return the JSON of the answer."""
+    parts = urlsplit(url)
+    for attempt in (0, 1):
+        connection = getattr(_LOCAL, "connection", None)
+        if connection is None:
+            connection = _LOCAL.connection = http.client.HTTPConnection(str(parts.hostname), parts.port)
+        try:
+            connection.request("POST", parts.path, json.dumps(body, default=str), {"Content-Type": "application/json"})
+            return json.loads(connection.getresponse().read())
+        except (http.client.HTTPException, OSError):  # the server closed an idle connection
+            connection.close()
+            _LOCAL.connection = None
+            if attempt:
+                raise
+    raise AssertionError("unreachable")
+
+
+def loaded(name: str, path: str) -> Any:
+    """Import a file by its path, under a name that hides nothing installed."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+typed_functions = loaded("loopbench_typed_functions", os.path.join(HERE, "typed_functions.py"))
+
+
+def found(target: str) -> Callable[..., Any]:
+    """Return the function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names."""
+    name, _, attribute = target.rpartition(":")
+    if name.endswith(".py"):
+        return getattr(loaded("loopbench_solver", name), attribute)
+    sys.path.insert(0, os.getcwd())
+    return getattr(importlib.import_module(name), attribute)
+
+
+def arguments_of(solve: Callable[..., Any], task: Task) -> Any:
+    """Call a solver in the way that it wants: with the task, or with question, tools and where the model is."""
+    parameters = list(inspect.signature(solve).parameters.values())
+    if len(parameters) == 1 and parameters[0].name == "task":
+        return lambda: solve(task)
+    tools = task.tools if inspect.iscoroutinefunction(solve) else task.sync_tools
+    where = {"base_url": task.base_url, "api_key": task.api_key, "model": task.model}
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    named = {parameter.name for parameter in parameters}
+    return lambda: solve(task.question, tools, **{key: value for key, value in where.items() if takes_all or key in named})
+
+
+async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the message that ends a trial."""
+    task = Task(job, asyncio.get_running_loop())
+    try:
+        work = arguments_of(solve, task)
+        answer = work() if inspect.iscoroutinefunction(solve) else await task.in_thread(work)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return {"id": job["id"], "answer": answer}
+    except StepLimit:
+        return {"id": job["id"], "stop": "max_steps"}
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # the boundary to the framework: whatever leaves it is named
+        return {"id": job["id"], "type": type(error).__name__, "error": str(error)[:MAX_ERROR_CHARS]}
+
+
+def packages() -> Dict[str, str]:
+    return {item.metadata["Name"]: item.version for item in distributions() if item.metadata["Name"]}
+
+
+async def serve(solve: Callable[..., Any], say: Callable[[Dict[str, Any]], None]) -> None:
+    """Take jobs until standard input ends."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MAX_LINE)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    running: Dict[int, Any] = {}
+
+    async def one(job: Mapping[str, Any]) -> None:
+        try:
+            say(await solved(solve, job))
+        finally:
+            running.pop(job["id"], None)
+
+    say({"ready": {"python": sys.version.split()[0], "packages": packages()}})
+    while True:
+        line = await reader.readline()
+        if not line:
+            return
+        job = json.loads(line)
+        if "cancel" not in job:
+            running[job["id"]] = loop.create_task(one(job))
+        elif job["cancel"] in running:
+            running[job["cancel"]].cancel()
+
+
+def main() -> None:
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what a framework prints must not get between the lines
+    lock = threading.Lock()
+
+    def say(message: Dict[str, Any]) -> None:
+        with lock:
+            out.write(json.dumps(message, default=str) + "\n")
+            out.flush()
+
+    try:
+        solve = found(sys.argv[1])
+    except BaseException as error:
+        say({"failed": f"{type(error).__name__}: {error}"})
+        raise
+    asyncio.run(serve(solve, say))
+    os._exit(0)  # threads of frameworks shall not keep it alive
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Tools as typed Python functions, made from their JSON schemas: frameworks read names, annotations and docstrings of functions.
+
+Standard library only: this module runs in the interpreter of a framework.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import keyword
+import linecache
+import re
+import typing
+from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, Union
+
+PLAIN_TYPES = {
+    "string": "str",
+    "number": "float",
+    "integer": "int",
+    "boolean": "bool",
+    "object": "dict",
+    "array": "list",
+    "null": "None",
+}
+
+
+def annotation(schema: Any) -> str:
+    """Return a JSON schema as the text of a Python annotation; `Any` for what Python's types do not say."""
+    if not isinstance(schema, dict):
+        return "Any"
+    if "enum" in schema:
+        return f"Literal[{', '.join(repr(value) for value in schema['enum'])}]"
+    if "const" in schema:
+        return f"Literal[{schema['const']!r}]"
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        return _either([annotation(option) for option in options])
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return _either([annotation({**schema, "type": one}) for one in kind])
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return f"List[{annotation(schema['items'])}]"
+    return PLAIN_TYPES.get(str(kind), "Any")
+
+
+def _either(kinds: List[str]) -> str:
+    rest = list(dict.fromkeys(kind for kind in kinds if kind != "None"))
+    inner = "None" if not rest else rest[0] if len(rest) == 1 else f"Union[{', '.join(rest)}]"
+    return f"Optional[{inner}]" if "None" in kinds and rest else inner
+
+
+def source(tool: Mapping[str, Any], is_async: bool) -> str:
+    """Return the source of the function for a tool (name, description, parameters).
+
+    Raises ValueError for a name of the tool or of an argument that no Python function can have.
+    """
+    name, parameters = tool["name"], tool["parameters"]
+    properties, required = parameters.get("properties", {}), set(parameters.get("required", ()))
+    for word in (name, *properties):
+        if not word.isidentifier() or keyword.iskeyword(word):
+            raise ValueError(f"tool {name!r}: no Python function can have the name {word!r}")
+    order = sorted(properties, key=lambda word: word not in required)
+    signature = ", ".join(_parameter(word, properties[word], word in required) for word in order)
+    given = ", ".join(f"{word!r}: {word}" for word in order)
+    head, wait = ("async def", "await ") if is_async else ("def", "")
+    doc = _docstring(tool["description"] or name, {word: properties[word] for word in order})
+    return f'{head} {name}({signature}) -> str:\n    """{doc}"""\n    return {wait}_call({name!r}, {{{given}}})\n'
+
+
+def _parameter(name: str, schema: Any, is_required: bool) -> str:
+    kind = annotation(schema)
+    if is_required:
+        return f"{name}: {kind}"
+    default = schema.get("default") if isinstance(schema, dict) else None
+    if default is None and not kind.startswith("Optional") and kind != "Any":
+        kind = f"Optional[{kind}]"
+    return f"{name}: {kind} = {default!r}"
+
+
+def _docstring(description: str, properties: Mapping[str, Any]) -> str:
+    """Return a docstring in Google's style, which the frameworks that read arguments from it know."""
+    lines = [description]
+    if properties:
+        lines += ["", "Args:"]
+    for name, schema in properties.items():
+        said = schema.get("description") or schema.get("title") if isinstance(schema, dict) else None
+        lines.append(f"    {name}: {said or name}")
+    text = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''")
+    return re.sub(r"\n(?=.)", "\n    ", text) + ("\n    " if properties else "")
+
+
+_COMPILED: Dict[str, Any] = {}
+
+
+def typed_function(tool: Mapping[str, Any], call: Callable[[str, Dict[str, Any]], Any], is_async: bool) -> Callable[..., Any]:
+    """Return the function for a tool; it calls `call(name, arguments)`. Raises ValueError as `source` does."""
+    text = source(tool, is_async)
+    file = f"<tool {tool['name']} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
+    code = _COMPILED.get(text)
+    if code is None:
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # some frameworks read the source
+        code = _COMPILED[text] = compile(text, file, "exec", dont_inherit=True)  # else annotations would be texts
+    space = {"_call": call, "Any": Any, "List": List, "Literal": Literal, "Optional": Optional, "Union": typing.Union}
+    space["__name__"] = "loopbench_tools"
+    exec(code, space)  # noqa: S102  # the text is ours, and names in it are checked; values are literals
+    made: Callable[..., Any] = space[tool["name"]]
+    return made

@@ -1,0 +1,104 @@
+"""A trial at the gateway: its model and its tools, as the requests of a program reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.models.metering import MeteredExchange, MeteredModel
+from loopbench.models.server import ServedTrial
+from loopbench.models.server.refusals import RETRY_AFTER_S, Refusal
+from loopbench.models.tunnel import Tunnel
+from loopbench.protocol import (
+    BudgetExceeded,
+    Model,
+    ModelError,
+    Observation,
+    ProviderError,
+    Request,
+    Tool,
+    Toolbox,
+    ToolCall,
+)
+
+from .said_arguments import SaidArguments
+
+AT_ONCE_S = 0.001
+"""The wait that a client in virtual time is asked for, in seconds; the wait that a provider asks for is simulated."""
+
+
+class ProgramTrial:
+    """What one program is served, and what became of it. Every request and call after its end is refused."""
+
+    def __init__(self, model: Model, tools: Toolbox, max_requests: int | None) -> None:
+        """`max_requests`: requests that are answered; None for no limit."""
+        self.model = model
+        self.tools = tools
+        self.max_requests = max_requests
+        self.requests = 0
+        self.limit_reached = False
+        """The program asked once more than it may, and was refused."""
+        self.budget: BudgetExceeded | None = None
+        """What used up the trial's budget: frameworks word it for their model or swallow it."""
+        self.failure: ModelError | None = None
+        """The last failure that went over the wire, if no reply has followed it."""
+        self.answer: Any = None
+        """What was sent to `POST /t/TOKEN/answer`."""
+        self.has_answer = False
+        self._over = False
+        self._said = SaidArguments(tools)
+        self.tunnel = model.tunnel if isinstance(model, MeteredModel) and model.tunnel is not None else Tunnel()
+        self._of_model = ServedTrial(model, self.tunnel, ask=model.exchange if isinstance(model, MeteredModel) else None)
+        self.served = ServedTrial(model, self.tunnel, task_tools=tools.names, ask=self._ask)
+
+    def close(self) -> None:
+        """End the trial: what its program still sends is refused."""
+        self._over = True
+
+    def _check_open(self) -> None:
+        """Raise Refusal if nothing more is served."""
+        if self._over or self.budget is not None:
+            raise Refusal(404, "This trial is over.", code="trial_over")
+
+    async def _ask(self, request: Request) -> MeteredExchange:
+        """Ask the trial's model. Raises Refusal at the limit of requests, when the budget is used up and after the end."""
+        self._check_open()
+        if self.max_requests is not None and self.requests >= self.max_requests:
+            self.limit_reached = True
+            raise Refusal(400, f"The limit of {self.max_requests} requests is reached.", code="step_limit")
+        self.requests += 1
+        if isinstance(self.failure, ProviderError) and self.failure.kind == "rate_limit":
+            await self.tunnel.spend(self.failure.retry_after_s or RETRY_AFTER_S)
+        try:
+            exchange = await self._of_model.exchange(request)
+        except BudgetExceeded as error:
+            self.budget = error
+            raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
+        self.failure = exchange.error
+        if exchange.reply is not None:
+            self._said.add(request, exchange.reply)
+        return exchange._replace(error=self._at_once(exchange.error))
+
+    def _at_once(self, error: ModelError | None) -> ModelError | None:
+        """Return a failure with the wait that virtual time takes: no client shall sleep where nothing happens."""
+        if not isinstance(error, ProviderError) or error.kind != "rate_limit" or self.tunnel.real_time or not error.injected:
+            return error
+        return ProviderError(str(error), error.kind, status=error.status, retry_after_s=AT_ONCE_S, injected=True)
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        """Run a tool. Raises Refusal when the budget is used up and after the end."""
+        self._check_open()
+        try:
+            return await self.tools.call(ToolCall(name, self._said.as_said(name, arguments)))
+        except BudgetExceeded as error:
+            self.budget = error
+            raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
+
+    def tool_list(self) -> list[dict[str, Any]]:
+        """Return the tools as a program gets them."""
+        return [described(tool) for tool in self.tools]
+
+
+def described(tool: Tool) -> dict[str, Any]:
+    """Return name, description and parameters (a JSON schema) of a tool."""
+    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}

@@ -1,0 +1,188 @@
+"""A warm process in an interpreter of its own that runs a solver for many trials; it speaks JSON, a line a message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from loopbench.models.waits import waits
+
+from .gateway import keep
+
+RUNNER = Path(__file__).with_name("outside") / "runner.py"
+MAX_LINE_BYTES = 1 << 26
+MAX_STDERR_CHARS = 2_000
+"""Characters of what a worker wrote to standard error that are kept, from its end."""
+QUIET = {
+    "OPENAI_API_KEY": "none",
+    "OTEL_SDK_DISABLED": "true",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "NO_PROXY": "127.0.0.1",
+    "PYTHONUNBUFFERED": "1",
+}
+"""What workers have in their environment: no framework shall call anyone but the gateway."""
+_SECRET_ENDS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+
+
+class WorkerGone(Exception):
+    """The process of a solver did not start, or ended by itself."""
+
+
+class SolverFailed(Exception):
+    """What left a solver: the exception's type and message."""
+
+
+class Solver(NamedTuple):
+    """What a worker runs, and with which interpreter."""
+
+    python: str
+    """Path of the interpreter."""
+    target: str
+    """FILE.py:FUNCTION or MODULE:FUNCTION."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One trial for a solver."""
+
+    question: str
+    tools: list[dict[str, Any]]
+    url: str
+    """Address below which the trial is served."""
+    model: str
+    max_steps: int
+    options: Mapping[str, Any]
+
+    def message(self, number: int) -> bytes:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps({"id": number, **fields}).encode() + b"\n"
+
+
+class Worker:
+    """One process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._numbers = itertools.count()
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._stderr = ""
+        self.gone = ""
+        """Why it is gone; empty while it runs."""
+
+    async def run(self, job: Job) -> dict[str, Any]:
+        """Return the message that ended a job. Raises WorkerGone."""
+        if self.gone:
+            raise WorkerGone(self.gone)
+        assert self._process.stdin is not None
+        number = next(self._numbers)
+        ended = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._process.stdin.write(job.message(number))
+            with contextlib.suppress(ConnectionError):  # the reader below says that the process has gone
+                await self._process.stdin.drain()
+            return await ended
+        except asyncio.CancelledError:
+            self._process.stdin.write(json.dumps({"cancel": number}).encode() + b"\n")
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    async def started(self) -> None:
+        """Wait until the solver is imported. Raises WorkerGone."""
+        said = await self._message()
+        if "ready" not in said:
+            raise WorkerGone(said.get("failed") or f"it did not start{self._last_words()}")
+
+    async def read(self) -> None:
+        """Hand out messages until the process ends."""
+        try:
+            while said := await self._message():
+                waiting = self._waiting.get(said.get("id", -1))
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(said)
+        finally:
+            self.gone = f"the process of the solver ended{self._last_words()}"
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(WorkerGone(self.gone))
+
+    async def read_stderr(self) -> None:
+        """Keep the end of what the process writes to standard error."""
+        assert self._process.stderr is not None
+        while piece := await self._process.stderr.read(1 << 16):
+            self._stderr = (self._stderr + piece.decode("utf-8", "replace"))[-MAX_STDERR_CHARS:]
+
+    async def _message(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        made: dict[str, Any] = json.loads(line) if line else {}
+        return made
+
+    def _last_words(self) -> str:
+        lines = self._stderr.strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+    async def end(self) -> None:
+        """End the process and wait for it."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+
+_WORKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Solver, asyncio.Future[Worker]]] = WeakKeyDictionary()
+
+
+async def worker_here(solver: Solver) -> Worker:
+    """Return the running event loop's worker for a solver, started at the first use and after its death. Raises WorkerGone."""
+    loop = asyncio.get_running_loop()
+    kept = _WORKERS.setdefault(loop, {})
+    known = kept.get(solver)
+    if known is None or (known.done() and (known.exception() is not None or known.result().gone)):
+        started: asyncio.Future[Worker] = loop.create_future()
+        known = kept[solver] = started
+        keep(lambda: _run_worker(solver, started))
+    if known.done():
+        return known.result()
+    with waits().counted():  # importing a framework takes seconds, for which no loop is to blame
+        return await asyncio.shield(known)
+
+
+async def _run_worker(solver: Solver, started: asyncio.Future[Worker]) -> None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            solver.python, str(RUNNER), solver.target, env=environment(), limit=MAX_LINE_BYTES, start_new_session=True,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+    except OSError as error:
+        started.set_exception(WorkerGone(f"{solver.python}: {error.strerror}"))
+        return
+    worker = Worker(process)
+    said = asyncio.create_task(worker.read_stderr())
+    try:
+        try:
+            await worker.started()
+        except WorkerGone as error:
+            started.set_exception(error)
+            return
+        started.set_result(worker)
+        await worker.read()
+    finally:
+        await worker.end()
+        said.cancel()
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a worker: this one without keys, and without what would lead to our own packages."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().endswith(_SECRET_ENDS)}
+    kept.pop("PYTHONPATH", None)
+    return kept | QUIET
