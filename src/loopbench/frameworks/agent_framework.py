@@ -1,0 +1,24 @@
+"""Microsoft Agent Framework: `Agent` (learn.microsoft.com/agent-framework)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from .framework import Framework
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFramework(Framework):
+    """The agent over Chat Completions, with functions as tools."""
+
+    tool_errors: Literal["default", "shown"] = "default"
+    """`shown`: `include_detailed_errors` gives a tool's error to the model (learn.microsoft.com/agent-framework)."""
+
+    packages: ClassVar = (
+        "agent-framework-core",
+        "agent-framework-openai",
+    )
+
+
+LOOP = AgentFramework

@@ -1,0 +1,24 @@
+"""Pydantic AI: `Agent` (ai.pydantic.dev)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from .framework import Framework
+
+
+@dataclass(frozen=True, slots=True)
+class PydanticAI(Framework):
+    """Pydantic AI's agent with functions as tools."""
+
+    tool_errors: Literal["default", "shown"] = "default"
+    """`shown`: a tool that fails raises `ModelRetry` (ai.pydantic.dev/tools-advanced/#tool-retries)."""
+
+    packages: ClassVar = (
+        "pydantic-ai-slim",
+        "openai",
+    )
+
+
+LOOP = PydanticAI

@@ -1,0 +1,21 @@
+"""smolagents: `ToolCallingAgent` (huggingface.co/docs/smolagents)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .framework import Framework
+
+
+@dataclass(frozen=True, slots=True)
+class Smolagents(Framework):
+    """The agent that calls tools by JSON; it must call `final_answer` to end."""
+
+    packages: ClassVar = (
+        "smolagents",
+        "openai",
+    )
+
+
+LOOP = Smolagents

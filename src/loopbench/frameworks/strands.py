@@ -1,0 +1,21 @@
+"""Strands Agents: `Agent` (strandsagents.com)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .framework import Framework
+
+
+@dataclass(frozen=True, slots=True)
+class Strands(Framework):
+    """Strands' agent, over a streamed model."""
+
+    packages: ClassVar = (
+        "strands-agents",
+        "openai",
+    )
+
+
+LOOP = Strands

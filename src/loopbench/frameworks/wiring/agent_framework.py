@@ -1,0 +1,19 @@
+"""Microsoft Agent Framework."""
+
+from __future__ import annotations
+
+from agent_framework import Agent
+from agent_framework.openai import OpenAIChatCompletionClient
+
+AT_LIMIT = "Function invocation limit reached"
+
+
+async def solve(task):
+    limits = {"max_iterations": task.max_steps, "include_detailed_errors": task.options["tool_errors"] == "shown"}
+    client = OpenAIChatCompletionClient(
+        task.model, base_url=task.base_url, api_key=task.api_key, function_invocation_configuration=limits
+    )
+    found = await Agent(client, tools=list(task.tools)).run(task.question)
+    if found.text.startswith(AT_LIMIT):  # its own words in the place of an answer
+        raise task.StepLimit
+    return found.text

@@ -1,0 +1,21 @@
+"""Haystack."""
+
+from __future__ import annotations
+
+from haystack.components.agents import Agent
+from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack.tools import create_tool_from_function
+from haystack.utils import Secret
+
+
+async def solve(task):
+    return await task.in_thread(lambda: run(task))
+
+
+def run(task):
+    model = OpenAIChatGenerator(model=task.model, api_base_url=task.base_url, api_key=Secret.from_token(task.api_key))
+    tools = [create_tool_from_function(tool) for tool in task.sync_tools]
+    agent = Agent(chat_generator=model, tools=tools, max_agent_steps=task.max_steps)
+    found = agent.run(messages=[ChatMessage.from_user(task.question)])
+    return found["last_message"].text

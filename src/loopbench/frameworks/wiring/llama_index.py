@@ -1,0 +1,27 @@
+"""LlamaIndex."""
+
+from __future__ import annotations
+
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow.errors import WorkflowRuntimeError
+from llama_index.llms.openai_like import OpenAILike
+
+
+async def solve(task):
+    model = OpenAILike(
+        task.model,
+        api_base=task.base_url,
+        api_key=task.api_key,
+        is_chat_model=True,
+        is_function_calling_model=True,
+        context_window=128_000,
+    )
+    tools = [FunctionTool.from_defaults(async_fn=tool) for tool in task.tools]
+    agent = FunctionAgent(tools=tools, llm=model, timeout=None)
+    try:
+        return str(await agent.run(task.question, max_iterations=task.max_steps))
+    except WorkflowRuntimeError as error:
+        if "Max iterations" in str(error):
+            raise task.StepLimit from error
+        raise

@@ -1,0 +1,20 @@
+"""smolagents."""
+
+from __future__ import annotations
+
+from smolagents import OpenAIModel, ToolCallingAgent, tool
+from smolagents.monitoring import LogLevel
+
+
+async def solve(task):
+    return await task.in_thread(lambda: run(task))
+
+
+def run(task):
+    model = OpenAIModel(task.model, api_base=task.base_url, api_key=task.api_key)
+    tools = [tool(function) for function in task.sync_tools]
+    agent = ToolCallingAgent(tools=tools, model=model, verbosity_level=LogLevel.OFF, max_steps=task.max_steps)
+    found = agent.run(task.question, return_full_result=True)
+    if found.state == "max_steps_error":
+        raise task.StepLimit
+    return found.output

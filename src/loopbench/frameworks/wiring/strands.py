@@ -1,0 +1,15 @@
+"""Strands Agents."""
+
+from __future__ import annotations
+
+from strands import Agent, tool
+from strands.models.openai import OpenAIModel
+
+
+async def solve(task):
+    model = OpenAIModel(client_args={"base_url": task.base_url, "api_key": task.api_key}, model_id=task.model)
+    agent = Agent(model, tools=[tool(function) for function in task.tools], callback_handler=None)
+    found = await agent.invoke_async(task.question, limits={"turns": task.max_steps})
+    if found.stop_reason == "limit_turns":
+        raise task.StepLimit
+    return str(found).strip()
