@@ -31,6 +31,7 @@ _HOMES = {
         "ToolExecutorCallbacks",
         "ToolExecutorOptions",
     ),
+    "loopbench.loops.provider_retry": ("ProviderRetry",),
     "loopbench.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
     "loopbench.loops.repeat_guard": ("RepeatGuard",),
     "loopbench.loops.stateless": (

@@ -21,6 +21,7 @@ from loopbench.loops.phased import ToolContextManager as ToolContextManager
 from loopbench.loops.phased import ToolExecutor as ToolExecutor
 from loopbench.loops.phased import ToolExecutorCallbacks as ToolExecutorCallbacks
 from loopbench.loops.phased import ToolExecutorOptions as ToolExecutorOptions
+from loopbench.loops.provider_retry import ProviderRetry as ProviderRetry
 from loopbench.loops.react_extract import ReactExtract as ReactExtract
 from loopbench.loops.react_extract import ReactExtractProgram as ReactExtractProgram
 from loopbench.loops.repeat_guard import RepeatGuard as RepeatGuard

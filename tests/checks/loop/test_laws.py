@@ -35,6 +35,7 @@ ABLATIONS = (
     "react_extract(overflow_attempts=0, parse_retries=2, tell_extract=true)",
     "react_extract(max_iterations=1)",
     "repeat_guard(loop=bare, stop_at=5)",
+    "provider_retry(loop=finish)",
     "phased(tool_layout=agent)",
     "stateless(execution_mode=parallel)",
 )

@@ -144,9 +144,11 @@ async def provider_error(loop: Loop) -> None:
     """A provider's error ends the run with stop provider_error, without an answer and without a further model call.
 
     The model has already retried, so an answer would be invented. A loop that does not declare provider_error has its own rule.
+    A loop with `provider_attempts` sends a request that often.
     """
     if StopReason.PROVIDER_ERROR not in loop.stops:
         raise NotApplicable("the loop does not declare the stop provider_error: it has a rule of its own")
+    allowed = getattr(loop, "provider_attempts", 1) - 1
     for scene in (await scripted(CHAIN), await scripted(FAILING), await scripted(APART)):
         for kind, count in await _places(limited(loop), scene):
             if kind == "tool":
@@ -158,7 +160,8 @@ async def provider_error(loop: Loop) -> None:
                 outcome.stop is StopReason.PROVIDER_ERROR, f"{where}: the run stopped as {outcome.stop}; provider_error is right"
             )
             require(outcome.answer is None, f"{where}: the run answered {render_value(outcome.answer)[:100]!r}; it must give None")
-            require(not gate.further, f"{where}: {gate.further} further model calls were made; none may be")
+            said = f"{where}: {gate.further} further model calls were made; {allowed or 'none'} may be"
+            require(gate.further <= allowed, said)
 
 
 async def context_overflow(loop: Loop) -> None:

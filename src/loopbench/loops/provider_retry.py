@@ -1,0 +1,103 @@
+"""Any loop over a model whose failed requests are sent again, as the clients of most frameworks do by default."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from loopbench.loops.checked_options import checked_options
+from loopbench.protocol import (
+    SILENT,
+    Chunk,
+    Model,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Toolbox,
+    WrappedLoop,
+    WrappedModel,
+)
+
+MAX_DELAY_S = 60.0
+"""Longest wait before an attempt; what a provider asks for beyond it is not waited for, as in OpenAI's clients."""
+
+
+@checked_options
+@dataclass(frozen=True, slots=True)
+class ProviderRetry(WrappedLoop):
+    """A loop that does not see a provider's failure that passes. Raises ValueError for less than one attempt or a negative delay.
+
+    The default is that of OpenAI's clients, two more attempts (github.com/openai/openai-python, "Retries"), without their waits.
+    """
+
+    attempts: int = 3
+    """The number of times that a request is sent at most."""
+    delay_s: float = 0.0
+    """Seconds before the second attempt, doubled before each further one; a wait that the provider asks for comes first."""
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"attempts must be at least 1, not {self.attempts}: no request would be sent")
+        if not 0 <= self.delay_s <= MAX_DELAY_S:
+            raise ValueError(f"delay_s must be from 0 to {MAX_DELAY_S:g}, not {self.delay_s}")
+
+    @property
+    def name(self) -> str:
+        return "provider_retry"
+
+    @property
+    def provider_attempts(self) -> int:
+        """How often a failed request is sent in all: the laws of loops allow no more."""
+        return self.attempts
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return await self.loop.run(query, tools, RetryingModel(model, self.attempts, self.delay_s, observer), observer)
+
+
+class RetryingModel(WrappedModel):
+    """A model that sends a request again where another attempt may succeed."""
+
+    def __init__(self, model: Model, attempts: int, delay_s: float, observer: Observer) -> None:
+        super().__init__(model)
+        self.attempts = attempts
+        self.delay_s = delay_s
+        self.observer = observer
+
+    async def complete(self, request: Request) -> Reply:
+        """Return the first reply. Raises the last failure, and at once what no other attempt mends."""
+        for attempt in range(1, self.attempts):
+            try:
+                return await self.model.complete(request)
+            except ProviderError as error:
+                await self._wait(error, attempt)
+        return await self.model.complete(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Yield the chunks of the first stream that begins; one that breaks later is not begun again. Raises as `complete` does."""
+        for attempt in range(1, self.attempts + 1):
+            begun = False
+            try:
+                async for chunk in self.model.stream(request):
+                    begun = True
+                    yield chunk
+                return
+            except ProviderError as error:
+                if begun or attempt == self.attempts:
+                    raise
+                await self._wait(error, attempt)
+
+    async def _wait(self, error: ProviderError, attempt: int) -> None:
+        """Wait for the next attempt. Raises the error if there shall be none."""
+        if not error.is_transient:
+            raise error
+        asked_s = error.retry_after_s
+        wait_s = asked_s if asked_s is not None and asked_s <= MAX_DELAY_S else self.delay_s * 2 ** (attempt - 1)
+        self.observer.note("provider_retry", attempt=attempt, error=str(error))
+        await asyncio.sleep(min(wait_s, MAX_DELAY_S))
+
+
+LOOP = ProviderRetry

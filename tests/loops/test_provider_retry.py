@@ -1,0 +1,112 @@
+"""A loop whose provider's failures are tried again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel
+from loopbench.protocol import SILENT, Chunk, ContextOverflow, ModelError, ProviderError, Query, Reply, Request, Toolbox, run_sync
+from tests.loops.helpers import Notes
+
+PASSING = ("rate_limit", "server", "timeout", "connection")
+LASTING = ("auth", "bad_request", "refused", "setup")
+ANSWER = '{"thought": "", "final_answer": "4"}'
+
+
+class Failing:
+    """A model that fails with these errors, one a request, and then answers."""
+
+    def __init__(self, errors: Sequence[ModelError]) -> None:
+        self.errors = list(errors)
+        self.requests = 0
+        self.name = "failing"
+        self.capabilities: Any = None
+
+    async def complete(self, request: Request) -> Reply:
+        self.requests += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return Reply(ANSWER)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        reply = await self.complete(request)
+        yield Chunk(text=reply.text[:5])
+        yield Chunk(text=reply.text[5:], reply=reply)
+
+
+def asked(model: Any, attempts: int) -> Any:
+    return run_sync(RetryingModel(model, attempts, 0, SILENT).complete(Request(())))
+
+
+@given(st.integers(1, 6), st.lists(st.sampled_from(PASSING), max_size=8))
+def test_as_many_attempts_are_made_as_are_allowed_and_needed(attempts: int, failures: list[Any]) -> None:
+    model = Failing([ProviderError("no", kind) for kind in failures])
+    if len(failures) < attempts:
+        assert asked(model, attempts).text == ANSWER
+    else:
+        with pytest.raises(ProviderError) as raised:
+            asked(model, attempts)
+        assert raised.value.kind == failures[attempts - 1]
+    assert model.requests == min(attempts, len(failures) + 1)
+
+
+@pytest.mark.parametrize("error", [*(ProviderError("no", kind) for kind in LASTING), ContextOverflow("too long")])  # type: ignore[arg-type]
+def test_what_no_other_attempt_mends_is_raised_at_once(error: ModelError) -> None:
+    model = Failing([error])
+    with pytest.raises(type(error)) as raised:
+        asked(model, 5)
+    assert raised.value is error
+    assert model.requests == 1
+
+
+def test_a_stream_is_tried_again_only_before_it_begins() -> None:
+    async def text_of(model: Any) -> str:
+        return "".join([chunk.text async for chunk in RetryingModel(model, 3, 0, SILENT).stream(Request(()))])
+
+    assert run_sync(text_of(Failing([ProviderError("no", "server")] * 2))) == ANSWER
+
+    class Breaking(Failing):
+        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+            self.requests += 1
+            yield Chunk(text="4")
+            raise ProviderError("no", "connection")
+
+    broken = Breaking([])
+    with pytest.raises(ProviderError):
+        run_sync(text_of(broken))
+    assert broken.requests == 1
+
+
+def test_waits_double_and_the_providers_wish_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("loopbench.loops.provider_retry.asyncio.sleep", sleep)
+    wishes = [None, 7.0, MAX_DELAY_S + 1, None]
+    model = Failing([ProviderError("no", "rate_limit", retry_after_s=wish) for wish in wishes])
+    run_sync(RetryingModel(model, 5, 0.5, SILENT).complete(Request(())))
+    assert waited == [0.5, 7.0, 2.0, 4.0]
+
+
+def test_the_loop_within_does_not_see_what_passes_and_the_trace_does() -> None:
+    notes = Notes()
+    model: Any = Failing([ProviderError("for a moment", "server")])
+    outcome = run_sync(ProviderRetry(Bare()).run(Query("2 + 2?"), Toolbox(), model, notes))
+    assert (outcome.answer, outcome.stop.value) == ("4", "finished")
+    assert [kind for kind, _ in notes.notes] == ["provider_retry"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"attempts": 0}, "attempts"), ({"delay_s": -1.0}, "delay_s"), ({"delay_s": 61.0}, "delay_s")]
+)
+def test_a_bad_option_is_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ProviderRetry(Bare(), **options)
