@@ -12,10 +12,7 @@ from .framework import Framework
 class DSPyReAct(Framework):
     """DSPy's experimental agent over native calls; its text formats are what `react_extract` compares."""
 
-    packages: ClassVar = (
-        "dspy",
-        "litellm",
-    )
+    requires: ClassVar = ("dspy", "litellm")
 
 
 LOOP = DSPyReAct

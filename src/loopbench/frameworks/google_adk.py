@@ -15,10 +15,7 @@ class GoogleADK(Framework):
     tool_errors: Literal["default", "shown"] = "default"
     """`shown`: `ReflectAndRetryToolPlugin` gives a tool's error to the model (google.github.io/adk-docs/plugins/reflect-and-retry)."""
 
-    packages: ClassVar = (
-        "google-adk",
-        "litellm",
-    )
+    requires: ClassVar = ("google-adk", "litellm", "mcp")
 
 
 LOOP = GoogleADK

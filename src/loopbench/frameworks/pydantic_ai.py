@@ -15,10 +15,7 @@ class PydanticAI(Framework):
     tool_errors: Literal["default", "shown"] = "default"
     """`shown`: a tool that fails raises `ModelRetry` (ai.pydantic.dev/tools-advanced/#tool-retries)."""
 
-    packages: ClassVar = (
-        "pydantic-ai-slim",
-        "openai",
-    )
+    requires: ClassVar = ("pydantic-ai-slim[openai]", "openai")
 
 
 LOOP = PydanticAI

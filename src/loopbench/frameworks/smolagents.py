@@ -12,10 +12,7 @@ from .framework import Framework
 class Smolagents(Framework):
     """The agent that calls tools by JSON; it must call `final_answer` to end."""
 
-    packages: ClassVar = (
-        "smolagents",
-        "openai",
-    )
+    requires: ClassVar = ("smolagents[openai]", "openai")
 
 
 LOOP = Smolagents

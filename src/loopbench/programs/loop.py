@@ -6,6 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from loopbench.protocol import (
@@ -38,7 +39,7 @@ class ProgramLoop(ABC):
     """Requests to the model: the program's own limit where it has one; one request more is refused in any case."""
 
     stops: ClassVar[frozenset[StopReason]] = frozenset(
-        {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
+        {StopReason.FINISHED, StopReason.FORCED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
 
     @property
@@ -52,6 +53,23 @@ class ProgramLoop(ABC):
     def options(self) -> Mapping[str, Any]:
         """Return the options that the program's wiring gets."""
         return {}
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def environment_digest(self) -> str:
+        return ""
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """Files that decide what the program is given: those of this package, in the order of their names."""
+        return tuple(sorted(Path(__file__).parent.rglob("*.py")))
 
     def with_step_limit(self, tool_steps: int) -> Self:
         """Return the same program with a limit of `tool_steps` tool steps and one request for the answer."""
@@ -81,6 +99,8 @@ def outcome(trial: ProgramTrial, said: Mapping[str, Any]) -> Outcome:
     """Return what a trial came to. Raises BudgetExceeded, and SolverFailed for what left the program."""
     if trial.budget is not None:
         raise trial.budget
+    if said.get("stop") == StopReason.MAX_STEPS.value and said.get("answer") is not None:
+        return Outcome(said["answer"], StopReason.FORCED, trial.requests)
     if trial.limit_reached or said.get("stop") == StopReason.MAX_STEPS.value:
         return Outcome(None, StopReason.MAX_STEPS, trial.requests)
     if "error" in said:

@@ -7,7 +7,7 @@ Standard library only, and nothing of loopbench. It reads one JSON object a line
     in   {"id", "question", "tools": [{"name", "description", "parameters"}], "url", "model", "max_steps", "options"}
          {"cancel": id}
     out  {"ready": {"python", "packages"}}, once; or {"failed": TEXT}, and it ends
-         {"id", "answer"} | {"id", "stop": "max_steps"} | {"id", "type", "error"}
+         {"id", "answer"} | {"id", "stop": "max_steps"[, "answer"]} | {"id", "type", "error"}
 
 The function is `solve(task)` (see Task), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
 What it prints goes to standard error.
@@ -42,7 +42,7 @@ class ToolError(Exception):
 
 
 class StepLimit(Exception):
-    """The framework's own limit of steps ended the run."""
+    """The framework's own limit of steps ended the run; its argument is the answer that the framework gave there, if it gave one."""
 
 
 class Tools:
@@ -169,8 +169,8 @@ async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> Dict[str,
         if inspect.isawaitable(answer):
             answer = await answer
         return {"id": job["id"], "answer": answer}
-    except StepLimit:
-        return {"id": job["id"], "stop": "max_steps"}
+    except StepLimit as limit:
+        return {"id": job["id"], "stop": "max_steps", **({"answer": limit.args[0]} if limit.args else {})}
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # the boundary to the framework: whatever leaves it is named
