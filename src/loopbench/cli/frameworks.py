@@ -32,9 +32,9 @@ class InstallOptions(OptionGroup):
 
 @with_options()
 def install_(options: InstallOptions) -> None:
-    """Make environments of frameworks, with the versions that this loopbench was tested with.
+    """Make environments of frameworks, with the versions that were tested.
 
-    Each has its own folder below LOOPBENCH_HOME, which is ~/.local/share/loopbench by default; uv makes it where it is found, else pip.
+    Each has its own folder below LOOPBENCH_HOME, by default ~/.local/share/loopbench. uv makes it where it is found, else pip.
     """
     names = known_frameworks() if options.all_of_them else list(dict.fromkeys(options.names or ()))
     if not names:

@@ -63,8 +63,8 @@ def constraints_text(name: str, folder: Path) -> str:
 def install(name: str, say: Callable[[str], None], *, again: bool = False) -> Path:
     """Make the environment of a framework under pinned versions, with uv where it is found, else with pip; return its folder.
 
-    A finished one is kept, unless `again`. `say` gets each line of what the installer prints. Raises InstallError; nothing half made
-    is left behind, and an older environment stays as it is.
+    A finished one is kept, unless `again`. `say` gets each line of what the installer prints. Raises InstallError; then nothing
+    half made is left behind, and an older environment stays as it is.
     """
     constraints, folder = constraints_of(name), home() / name
     if folder.exists() and not again:
@@ -98,7 +98,9 @@ def _run(command: Sequence[str], say: Callable[[str], None]) -> None:
     """Run a command to its end. Raises InstallError with the end of what it said."""
     last: deque[str] = deque(maxlen=MAX_SHOWN_LINES)
     try:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+        with subprocess.Popen(  # noqa: S603  # our own words, and names of packages from our own files
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process:
             assert process.stdout is not None
             try:
                 for line in process.stdout:
@@ -118,7 +120,7 @@ def _check_wiring(folder: Path, name: str) -> None:
     """Import the wiring in a new environment. Raises InstallError if that fails."""
     command = [str(folder / "bin" / "python"), str(RUNNER), f"{WIRING / name}.py:solve"]
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603  # our own runner
             command, capture_output=True, text=True, check=False, input="", env=environment(), timeout=MAX_IMPORT_S
         )
     except subprocess.TimeoutExpired:

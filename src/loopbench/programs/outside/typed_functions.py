@@ -9,8 +9,8 @@ import hashlib
 import keyword
 import linecache
 import re
-import typing
-from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, Union
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Optional, Union
 
 PLAIN_TYPES = {
     "string": "str",
@@ -38,11 +38,11 @@ def annotation(schema: Any) -> str:
     if isinstance(kind, list):
         return _either([annotation({**schema, "type": one}) for one in kind])
     if kind == "array" and isinstance(schema.get("items"), dict):
-        return f"List[{annotation(schema['items'])}]"
+        return f"list[{annotation(schema['items'])}]"
     return PLAIN_TYPES.get(str(kind), "Any")
 
 
-def _either(kinds: List[str]) -> str:
+def _either(kinds: list[str]) -> str:
     rest = list(dict.fromkeys(kind for kind in kinds if kind != "None"))
     inner = "None" if not rest else rest[0] if len(rest) == 1 else f"Union[{', '.join(rest)}]"
     return f"Optional[{inner}]" if "None" in kinds and rest else inner
@@ -88,10 +88,10 @@ def _docstring(description: str, properties: Mapping[str, Any]) -> str:
     return re.sub(r"\n(?=.)", "\n    ", text) + ("\n    " if properties else "")
 
 
-_COMPILED: Dict[str, Any] = {}
+_COMPILED: dict[str, Any] = {}
 
 
-def typed_function(tool: Mapping[str, Any], call: Callable[[str, Dict[str, Any]], Any], is_async: bool) -> Callable[..., Any]:
+def typed_function(tool: Mapping[str, Any], call: Callable[[str, dict[str, Any]], Any], is_async: bool) -> Callable[..., Any]:
     """Return the function for a tool; it calls `call(name, arguments)`. Raises ValueError as `source` does."""
     text = source(tool, is_async)
     file = f"<tool {tool['name']} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
@@ -99,7 +99,7 @@ def typed_function(tool: Mapping[str, Any], call: Callable[[str, Dict[str, Any]]
     if code is None:
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # some frameworks read the source
         code = _COMPILED[text] = compile(text, file, "exec", dont_inherit=True)  # else annotations would be texts
-    space = {"_call": call, "Any": Any, "List": List, "Literal": Literal, "Optional": Optional, "Union": typing.Union}
+    space = {"_call": call, "Any": Any, "Literal": Literal, "Optional": Optional, "Union": Union}
     space["__name__"] = "loopbench_tools"
     exec(code, space)  # noqa: S102  # the text is ours, and names in it are checked; values are literals
     made: Callable[..., Any] = space[tool["name"]]
