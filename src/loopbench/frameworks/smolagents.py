@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from loopbench.protocol import StopReason
+
 from .framework import Framework
 
 
@@ -12,6 +14,7 @@ from .framework import Framework
 class Smolagents(Framework):
     """The agent that calls tools by JSON; it must call `final_answer` to end."""
 
+    stops: ClassVar = Framework.stops | {StopReason.FORCED}
     requires: ClassVar = ("smolagents[openai]", "openai")
 
 

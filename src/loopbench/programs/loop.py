@@ -23,7 +23,7 @@ from loopbench.protocol import (
 
 from .gateway import MODEL, gateway_here
 from .trial import ProgramTrial
-from .worker import Job, Solver, SolverFailed, worker_here
+from .worker import Job, Solver, SolverFailed, workers_here
 
 DEFAULT_STEPS = 10
 
@@ -39,8 +39,9 @@ class ProgramLoop(ABC):
     """Requests to the model: the program's own limit where it has one; one request more is refused in any case."""
 
     stops: ClassVar[frozenset[StopReason]] = frozenset(
-        {StopReason.FINISHED, StopReason.FORCED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
+        {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
+    """With FORCED for a program that answers at its limit: it raises StepLimit with the answer."""
 
     @property
     @abstractmethod
@@ -78,11 +79,11 @@ class ProgramLoop(ABC):
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """Let the program solve the task. Raises SolverFailed, WorkerGone and BudgetExceeded."""
         trial = ProgramTrial(model, tools, self.max_steps + 1)
-        gateway, worker = await gateway_here(), await worker_here(self.solver())
+        gateway, workers = await gateway_here(), workers_here(self.solver())
         token, url = gateway.open(trial)
         try:
             job = Job(question_text(query), trial.tool_list(), url, MODEL, self.max_steps, dict(self.options()))
-            said = await worker.run(job)
+            said = await workers.run(job)
         finally:
             gateway.close(token)
         return outcome(trial, said)

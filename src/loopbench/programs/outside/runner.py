@@ -154,7 +154,8 @@ def found(target: str) -> Callable[..., Any]:
 def _callable(thing: Any) -> Callable[..., Any]:
     if not callable(thing):
         raise TypeError(f"{thing!r} is not a function")
-    return thing
+    function: Callable[..., Any] = thing
+    return function
 
 
 def arguments_of(solve: Callable[..., Any], task: Task) -> Any:

@@ -99,7 +99,7 @@ def typed_function(tool: Mapping[str, Any], call: Callable[[str, dict[str, Any]]
     if code is None:
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # some frameworks read the source
         code = _COMPILED[text] = compile(text, file, "exec", dont_inherit=True)  # else annotations would be texts
-    space = {"_call": call, "Any": Any, "Literal": Literal, "Optional": Optional, "Union": Union}
+    space: dict[str, Any] = {"_call": call, "Any": Any, "Literal": Literal, "Optional": Optional, "Union": Union}
     space["__name__"] = "loopbench_tools"
     exec(code, space)  # noqa: S102  # the text is ours, and names in it are checked; values are literals
     made: Callable[..., Any] = space[tool["name"]]
