@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from loopbench.models.metering import MeteredExchange, MeteredModel
 from loopbench.models.server import ServedTrial
 from loopbench.models.server.refusals import RETRY_AFTER_S, Refusal
+from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
     BudgetExceeded,
@@ -94,9 +96,12 @@ class ProgramTrial:
             self.budget = error
             raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
         self.failure = exchange.error
-        if exchange.reply is not None:
-            self._said.add(request, exchange.reply)
-        return exchange._replace(error=self._at_once(exchange.error))
+        reply = exchange.reply
+        if reply is not None:
+            self._said.add(request, reply)
+            if reply.usage is None:  # OpenAI always counts, and some frameworks fail without
+                reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
+        return exchange._replace(reply=reply, error=self._at_once(exchange.error))
 
     def _at_once(self, error: ModelError | None) -> ModelError | None:
         """Return a failure with the wait that virtual time takes: no client shall sleep where nothing happens."""

@@ -19,8 +19,8 @@ from .gateway import keep
 
 RUNNER = Path(__file__).with_name("outside") / "runner.py"
 MAX_LINE_BYTES = 1 << 26
-MAX_WORKERS = min(os.cpu_count() or 1, 4)
-"""Processes of one solver."""
+MAX_WORKERS = max(1, min((os.cpu_count() or 1) // 2, 4))
+"""Processes of one solver. With several frameworks in a run, more would only get in each other's way."""
 MAX_JOBS = 16
 """Trials that one process has at a time; more would only wait for each other, and their time limits run."""
 MANY_JOBS = 4
@@ -148,7 +148,12 @@ class Worker:
         """End the process and wait for it."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        await self._process.wait()
+        while True:
+            try:
+                await self._process.wait()
+                return
+            except asyncio.CancelledError:  # the event loop ends; a killed process has to be waited for, and ends at once
+                continue
 
 
 class Workers:
