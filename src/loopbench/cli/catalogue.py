@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from loopbench.datasets.task import Task
+from loopbench.frameworks.installing import framework_class, pinned_version
 from loopbench.metrics.scoring import SCORERS, scorer_names
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
@@ -58,6 +59,16 @@ class CatalogueSuite(CatalogueEntry):
     """Number of calls of the median plan."""
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogueFramework(CatalogueEntry):
+    """An agent framework, which runs in an environment of its own."""
+
+    version: str = ""
+    """The version that `loopbench frameworks install` gives."""
+    installed: str | None = None
+    """The version in the environment that it made; None if there is none."""
+
+
 def entries(what: str) -> list[CatalogueEntry]:
     """Return what can be named; `what`: loops, suites, profiles, metrics, models or optimizers."""
     return _LISTS[what]()
@@ -67,6 +78,15 @@ def _designs(kind: str) -> list[CatalogueEntry]:
     make = _suite_entry if kind == "suite" else _entry
     plugins = sorted(point.name for point in entry_points(group=f"loopbench.{kind}s"))
     return [make(kind, name) for name in builtin_names(kind)] + [CatalogueEntry(name, "(plug-in)") for name in plugins]
+
+
+def _framework_entry(name: str) -> CatalogueFramework:
+    plain = _entry("framework", name)
+    try:
+        installed = framework_class(name)().version
+    except ValueError:
+        installed = None
+    return CatalogueFramework(name, plain.summary, plain.options, pinned_version(name), installed)
 
 
 def _suite_entry(kind: str, name: str) -> CatalogueSuite:
@@ -102,7 +122,7 @@ _SPLITS = {"train": 0, "dev": 1, "test": 2}
 
 
 def _entry(kind: str, name: str) -> CatalogueEntry:
-    target = find(kind, name)
+    target = find("loop" if kind == "framework" else kind, name)
     text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
     options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in options_of(target).values())
     return CatalogueEntry(name, text.splitlines()[0] if text else "", options)
@@ -156,7 +176,7 @@ def _optimizers() -> list[CatalogueEntry]:
 
 
 _LISTS: dict[str, Callable[[], list[CatalogueEntry]]] = {
-    "loops": lambda: _designs("loop"),
+    "loops": lambda: [*_designs("loop"), *map(_framework_entry, builtin_names("framework"))],
     "suites": lambda: _designs("suite"),
     "profiles": _profiles,
     "metrics": _metrics,

@@ -47,12 +47,21 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "new loop": ("new_loop:new_loop", "Write NAME.py, a small loop that works, and test_NAME.py, which tests it against the laws."),
     "profile fit": ("profile:fit", "Estimate from a run's traces how often its model failed."),
     "profile show": ("profile:show", "Print a profile: its kinds of fault, what they mean, and how often they occur."),
+    "frameworks install": (
+        "frameworks:install_",
+        "Make environments of frameworks, with the versions that were tested.",
+    ),
+    "frameworks list": (
+        "frameworks:list_frameworks",
+        "List the frameworks: the version that `install` gives, the one that is installed, and their options.",
+    ),
     "suite learn": ("suite_learn:learn", "Write a run's suite with the calls of successful trials as plans."),
 }
 """Subcommand → module and function within this package, and the first line of the function's docstring."""
 
 GROUPS: Mapping[str, str] = {
     "check": "Check a loop, a suite or a real model.",
+    "frameworks": "Install agent frameworks to compare, each in an environment of its own, or list them.",
     "new": "Write a first version of your own loop.",
     "profile": "Fit a fault profile to a run, or show one.",
     "suite": "Learn plans for the tasks of your own suite.",

@@ -15,10 +15,7 @@ class AgentFramework(Framework):
     tool_errors: Literal["default", "shown"] = "default"
     """`shown`: `include_detailed_errors` gives a tool's error to the model (learn.microsoft.com/agent-framework)."""
 
-    packages: ClassVar = (
-        "agent-framework-core",
-        "agent-framework-openai",
-    )
+    requires: ClassVar = ("agent-framework-core", "agent-framework-openai")
 
 
 LOOP = AgentFramework

@@ -12,10 +12,7 @@ from .framework import Framework
 class Agno(Framework):
     """Agno's agent, which has no limit of steps: the gateway ends it."""
 
-    packages: ClassVar = (
-        "agno",
-        "openai",
-    )
+    requires: ClassVar = ("agno", "openai")
 
 
 LOOP = Agno

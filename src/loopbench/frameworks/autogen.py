@@ -12,10 +12,7 @@ from .framework import Framework
 class AutoGen(Framework):
     """AutoGen's assistant with functions as tools."""
 
-    packages: ClassVar = (
-        "autogen-agentchat",
-        "autogen-ext",
-    )
+    requires: ClassVar = ("autogen-agentchat", "autogen-ext[openai]")
 
 
 LOOP = AutoGen

@@ -12,7 +12,7 @@ from .framework import Framework
 class CrewAI(Framework):
     """CrewAI's agent with functions as tools."""
 
-    packages: ClassVar = ("crewai",)
+    requires: ClassVar = ("crewai",)
 
 
 LOOP = CrewAI

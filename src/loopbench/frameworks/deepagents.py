@@ -15,12 +15,7 @@ class DeepAgents(Framework):
     tool_errors: Literal["default", "shown"] = "default"
     """`shown`: `ToolErrorMiddleware` gives a tool's error to the model (docs.langchain.com/oss/python/langchain/middleware)."""
 
-    packages: ClassVar = (
-        "deepagents",
-        "langchain",
-        "langgraph",
-        "langchain-openai",
-    )
+    requires: ClassVar = ("deepagents", "langchain", "langgraph", "langchain-openai")
 
 
 LOOP = DeepAgents

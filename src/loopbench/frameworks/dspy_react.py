@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from loopbench.protocol import StopReason
+
 from .framework import Framework
 
 
@@ -12,10 +14,8 @@ from .framework import Framework
 class DSPyReAct(Framework):
     """DSPy's experimental agent over native calls; its text formats are what `react_extract` compares."""
 
-    packages: ClassVar = (
-        "dspy",
-        "litellm",
-    )
+    stops: ClassVar = Framework.stops | {StopReason.FORCED}
+    requires: ClassVar = ("dspy", "litellm")
 
 
 LOOP = DSPyReAct

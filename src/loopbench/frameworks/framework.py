@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from loopbench.programs.loop import ProgramLoop
 from loopbench.programs.worker import Solver
 
-from .environments import Environment, find_environment
+from .environments import Environment, find_environment, plain_name
 
 WIRING = Path(__file__).with_name("wiring")
 
@@ -22,8 +22,8 @@ class Framework(ProgramLoop):
     venv: str = ""
     """Folder of the environment that has the framework; default: what `loopbench frameworks install` made."""
 
-    packages: ClassVar[tuple[str, ...]]
-    """Names of the packages that the wiring imports, the framework's own first."""
+    requires: ClassVar[tuple[str, ...]]
+    """What is installed, as pip takes it: the packages that the wiring needs, the framework's own first."""
 
     @property
     def name(self) -> str:
@@ -32,16 +32,34 @@ class Framework(ProgramLoop):
     @property
     def environment(self) -> Environment:
         """The environment. Raises ValueError if there is none or if it lacks a package."""
-        return find_environment(self.name, self.packages, self.venv)
+        return find_environment(self.name, self.requires, self.venv)
 
     @property
     def version(self) -> str:
         """The framework's version in its environment. Raises ValueError as `environment` does."""
-        return self.environment.versions[self.packages[0]]
+        return self.packages[plain_name(self.requires[0])]
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """The versions of what the wiring needs, and of Python. Raises ValueError as `environment` does."""
+        return self.environment.versions
+
+    @property
+    def environment_digest(self) -> str:
+        return self.environment.digest
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return (self.wiring, *super(Framework, self).sources)
+
+    @property
+    def wiring(self) -> Path:
+        """The file that runs in the environment."""
+        return WIRING / f"{self.name}.py"
 
     def solver(self) -> Solver:
         """Return the wiring and the interpreter that runs it. Raises ValueError as `environment` does."""
-        return Solver(self.environment.python, f"{WIRING / self.name}.py:solve")
+        return Solver(self.environment.python, f"{self.wiring}:solve")
 
     def options(self) -> Mapping[str, Any]:
         shared = {item.name for item in fields(Framework)}

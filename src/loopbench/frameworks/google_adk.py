@@ -13,12 +13,9 @@ class GoogleADK(Framework):
     """ADK's agent with functions as tools."""
 
     tool_errors: Literal["default", "shown"] = "default"
-    """`shown`: `ReflectAndRetryToolPlugin` gives a tool's error to the model (google.github.io/adk-docs/plugins/reflect-and-retry)."""
+    """`shown`: `ReflectAndRetryToolPlugin` shows a tool's error (google.github.io/adk-docs/plugins/reflect-and-retry)."""
 
-    packages: ClassVar = (
-        "google-adk",
-        "litellm",
-    )
+    requires: ClassVar = ("google-adk", "litellm", "mcp")
 
 
 LOOP = GoogleADK

@@ -12,10 +12,7 @@ from .framework import Framework
 class Haystack(Framework):
     """Haystack's agent component with functions as tools."""
 
-    packages: ClassVar = (
-        "haystack-ai",
-        "openai",
-    )
+    requires: ClassVar = ("haystack-ai", "openai")
 
 
 LOOP = Haystack

@@ -15,11 +15,7 @@ class LangChain(Framework):
     tool_errors: Literal["default", "shown"] = "default"
     """`shown`: `ToolErrorMiddleware` gives a tool's error to the model (docs.langchain.com/oss/python/langchain/middleware)."""
 
-    packages: ClassVar = (
-        "langchain",
-        "langgraph",
-        "langchain-openai",
-    )
+    requires: ClassVar = ("langchain", "langgraph", "langchain-openai")
 
 
 LOOP = LangChain

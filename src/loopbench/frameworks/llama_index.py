@@ -12,10 +12,7 @@ from .framework import Framework
 class LlamaIndex(Framework):
     """LlamaIndex's workflow agent with functions as tools."""
 
-    packages: ClassVar = (
-        "llama-index-core",
-        "llama-index-llms-openai-like",
-    )
+    requires: ClassVar = ("llama-index-core", "llama-index-llms-openai-like")
 
 
 LOOP = LlamaIndex

@@ -17,7 +17,7 @@ class OpenAIAgents(Framework):
     unknown_tool: Literal["default", "shown"] = "default"
     """`shown`: `tool_not_found_behavior` tells the model (openai.github.io/openai-agents-python/running_agents)."""
 
-    packages: ClassVar = ("openai-agents",)
+    requires: ClassVar = ("openai-agents",)
 
 
 LOOP = OpenAIAgents

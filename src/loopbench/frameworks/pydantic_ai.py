@@ -14,11 +14,10 @@ class PydanticAI(Framework):
 
     tool_errors: Literal["default", "shown"] = "default"
     """`shown`: a tool that fails raises `ModelRetry` (ai.pydantic.dev/tools-advanced/#tool-retries)."""
+    retries: int = 1
+    """Failures in a row of one tool that the model may mend, `Agent(retries=…)` (ai.pydantic.dev/tools-advanced/#tool-retries)."""
 
-    packages: ClassVar = (
-        "pydantic-ai-slim",
-        "openai",
-    )
+    requires: ClassVar = ("pydantic-ai-slim[openai]", "openai")
 
 
 LOOP = PydanticAI

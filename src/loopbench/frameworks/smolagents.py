@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from loopbench.protocol import StopReason
+
 from .framework import Framework
 
 
@@ -12,10 +14,8 @@ from .framework import Framework
 class Smolagents(Framework):
     """The agent that calls tools by JSON; it must call `final_answer` to end."""
 
-    packages: ClassVar = (
-        "smolagents",
-        "openai",
-    )
+    stops: ClassVar = Framework.stops | {StopReason.FORCED}
+    requires: ClassVar = ("smolagents[openai]", "openai")
 
 
 LOOP = Smolagents

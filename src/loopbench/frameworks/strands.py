@@ -12,10 +12,7 @@ from .framework import Framework
 class Strands(Framework):
     """Strands' agent, over a streamed model."""
 
-    packages: ClassVar = (
-        "strands-agents",
-        "openai",
-    )
+    requires: ClassVar = ("strands-agents[openai]", "openai")
 
 
 LOOP = Strands

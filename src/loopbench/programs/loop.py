@@ -6,6 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from loopbench.protocol import (
@@ -22,7 +23,7 @@ from loopbench.protocol import (
 
 from .gateway import MODEL, gateway_here
 from .trial import ProgramTrial
-from .worker import Job, Solver, SolverFailed, worker_here
+from .worker import Job, Solver, SolverFailed, workers_here
 
 DEFAULT_STEPS = 10
 
@@ -40,6 +41,7 @@ class ProgramLoop(ABC):
     stops: ClassVar[frozenset[StopReason]] = frozenset(
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
+    """With FORCED for a program that answers at its limit: it raises StepLimit with the answer."""
 
     @property
     @abstractmethod
@@ -53,6 +55,23 @@ class ProgramLoop(ABC):
         """Return the options that the program's wiring gets."""
         return {}
 
+    @property
+    def version(self) -> str:
+        return ""
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def environment_digest(self) -> str:
+        return ""
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """Files that decide what the program is given: those of this package, in the order of their names."""
+        return tuple(sorted(Path(__file__).parent.rglob("*.py")))
+
     def with_step_limit(self, tool_steps: int) -> Self:
         """Return the same program with a limit of `tool_steps` tool steps and one request for the answer."""
         return replace(self, max_steps=tool_steps + 1)
@@ -60,11 +79,11 @@ class ProgramLoop(ABC):
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """Let the program solve the task. Raises SolverFailed, WorkerGone and BudgetExceeded."""
         trial = ProgramTrial(model, tools, self.max_steps + 1)
-        gateway, worker = await gateway_here(), await worker_here(self.solver())
+        gateway, workers = await gateway_here(), workers_here(self.solver())
         token, url = gateway.open(trial)
         try:
             job = Job(question_text(query), trial.tool_list(), url, MODEL, self.max_steps, dict(self.options()))
-            said = await worker.run(job)
+            said = await workers.run(job)
         finally:
             gateway.close(token)
         return outcome(trial, said)
@@ -81,6 +100,8 @@ def outcome(trial: ProgramTrial, said: Mapping[str, Any]) -> Outcome:
     """Return what a trial came to. Raises BudgetExceeded, and SolverFailed for what left the program."""
     if trial.budget is not None:
         raise trial.budget
+    if said.get("stop") == StopReason.MAX_STEPS.value and said.get("answer") is not None:
+        return Outcome(said["answer"], StopReason.FORCED, trial.requests)
     if trial.limit_reached or said.get("stop") == StopReason.MAX_STEPS.value:
         return Outcome(None, StopReason.MAX_STEPS, trial.requests)
     if "error" in said:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from loopbench.models.metering import MeteredExchange, MeteredModel
 from loopbench.models.server import ServedTrial
 from loopbench.models.server.refusals import RETRY_AFTER_S, Refusal
+from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
     BudgetExceeded,
@@ -23,6 +26,8 @@ from loopbench.protocol import (
 
 from .said_arguments import SaidArguments
 
+T = TypeVar("T")
+OVER = "This trial is over."
 AT_ONCE_S = 0.001
 """The wait that a client in virtual time is asked for, in seconds; the wait that a provider asks for is simulated."""
 
@@ -46,19 +51,35 @@ class ProgramTrial:
         """What was sent to `POST /t/TOKEN/answer`."""
         self.has_answer = False
         self._over = False
+        self._in_flight: set[asyncio.Future[Any]] = set()
         self._said = SaidArguments(tools)
         self.tunnel = model.tunnel if isinstance(model, MeteredModel) and model.tunnel is not None else Tunnel()
         self._of_model = ServedTrial(model, self.tunnel, ask=model.exchange if isinstance(model, MeteredModel) else None)
         self.served = ServedTrial(model, self.tunnel, task_tools=tools.names, ask=self._ask)
 
     def close(self) -> None:
-        """End the trial: what its program still sends is refused."""
+        """End the trial: what its program still waits for is cancelled, and what it still sends is refused."""
         self._over = True
+        for waiting in self._in_flight:
+            waiting.cancel()
+
+    async def _until_over(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something that the program asked for. Raises Refusal if the trial ends first."""
+        task = asyncio.ensure_future(work)
+        self._in_flight.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not self._over:
+                raise
+            raise Refusal(404, OVER, code="trial_over") from None
+        finally:
+            self._in_flight.discard(task)
 
     def _check_open(self) -> None:
         """Raise Refusal if nothing more is served."""
         if self._over or self.budget is not None:
-            raise Refusal(404, "This trial is over.", code="trial_over")
+            raise Refusal(404, OVER, code="trial_over")
 
     async def _ask(self, request: Request) -> MeteredExchange:
         """Ask the trial's model. Raises Refusal at the limit of requests, when the budget is used up and after the end."""
@@ -70,14 +91,17 @@ class ProgramTrial:
         if isinstance(self.failure, ProviderError) and self.failure.kind == "rate_limit":
             await self.tunnel.spend(self.failure.retry_after_s or RETRY_AFTER_S)
         try:
-            exchange = await self._of_model.exchange(request)
+            exchange = await self._until_over(self._of_model.exchange(request))
         except BudgetExceeded as error:
             self.budget = error
             raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
         self.failure = exchange.error
-        if exchange.reply is not None:
-            self._said.add(request, exchange.reply)
-        return exchange._replace(error=self._at_once(exchange.error))
+        reply = exchange.reply
+        if reply is not None:
+            self._said.add(request, reply)
+            if reply.usage is None:  # OpenAI always counts, and some frameworks fail without
+                reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
+        return exchange._replace(reply=reply, error=self._at_once(exchange.error))
 
     def _at_once(self, error: ModelError | None) -> ModelError | None:
         """Return a failure with the wait that virtual time takes: no client shall sleep where nothing happens."""
@@ -89,7 +113,7 @@ class ProgramTrial:
         """Run a tool. Raises Refusal when the budget is used up and after the end."""
         self._check_open()
         try:
-            return await self.tools.call(ToolCall(name, self._said.as_said(name, arguments)))
+            return await self._until_over(self.tools.call(ToolCall(name, self._said.as_said(name, arguments))))
         except BudgetExceeded as error:
             self.budget = error
             raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None

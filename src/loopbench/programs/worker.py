@@ -19,6 +19,12 @@ from .gateway import keep
 
 RUNNER = Path(__file__).with_name("outside") / "runner.py"
 MAX_LINE_BYTES = 1 << 26
+MAX_WORKERS = max(1, min((os.cpu_count() or 1) // 2, 4))
+"""Processes of one solver. With several frameworks in a run, more would only get in each other's way."""
+MAX_JOBS = 16
+"""Trials that one process has at a time; more would only wait for each other, and their time limits run."""
+MANY_JOBS = 4
+"""Trials at a time from which another process is worth its start, which takes seconds."""
 MAX_STDERR_CHARS = 2_000
 """Characters of what a worker wrote to standard error that are kept, from its end."""
 QUIET = {
@@ -79,13 +85,19 @@ class Worker:
         self.gone = ""
         """Why it is gone; empty while it runs."""
 
+    @property
+    def jobs(self) -> int:
+        """Number of trials that it has."""
+        return len(self._waiting)
+
     async def run(self, job: Job) -> dict[str, Any]:
         """Return the message that ended a job. Raises WorkerGone."""
         if self.gone:
             raise WorkerGone(self.gone)
         assert self._process.stdin is not None
         number = next(self._numbers)
-        ended = self._waiting[number] = asyncio.get_running_loop().create_future()
+        ended: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = ended
         try:
             self._process.stdin.write(job.message(number))
             with contextlib.suppress(ConnectionError):  # the reader below says that the process has gone
@@ -136,25 +148,68 @@ class Worker:
         """End the process and wait for it."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        await self._process.wait()
+        while True:
+            try:
+                await self._process.wait()
+                return
+            except asyncio.CancelledError:  # the event loop ends; a killed process has to be waited for, and ends at once
+                continue
 
 
-_WORKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Solver, asyncio.Future[Worker]]] = WeakKeyDictionary()
+class Workers:
+    """The processes of one solver: one at first, more while all of them are busy, and a new one for each that died."""
+
+    def __init__(self, solver: Solver) -> None:
+        self._solver = solver
+        self._starting: asyncio.Future[Worker] | None = None
+        self._ready: list[Worker] = []
+        self._free = asyncio.Semaphore(MAX_WORKERS * MAX_JOBS)
+
+    async def run(self, job: Job) -> dict[str, Any]:
+        """Return the message that ended a job. Raises WorkerGone."""
+        with waits().counted():  # others have the turn, or a framework is imported: no loop is to blame for that
+            await self._free.acquire()
+            try:
+                worker = await self._worker()
+            except BaseException:
+                self._free.release()
+                raise
+        try:
+            return await worker.run(job)
+        finally:
+            self._free.release()
+
+    async def _worker(self) -> Worker:
+        """Return the least busy process; start one more if it is too busy. Raises WorkerGone."""
+        self._ready = [worker for worker in self._ready if not worker.gone]
+        least = min(self._ready, key=lambda worker: worker.jobs, default=None)
+        if least is None or (least.jobs >= MANY_JOBS and len(self._ready) < MAX_WORKERS):
+            self._start()
+        if least is not None:
+            return least
+        assert self._starting is not None
+        return await asyncio.shield(self._starting)
+
+    def _start(self) -> None:
+        if self._starting is not None:
+            return
+        self._starting = started = asyncio.get_running_loop().create_future()
+        started.add_done_callback(self._started)
+        keep(lambda: _run_worker(self._solver, started))
+
+    def _started(self, started: asyncio.Future[Worker]) -> None:
+        self._starting = None
+        if not started.cancelled() and started.exception() is None:
+            self._ready.append(started.result())
 
 
-async def worker_here(solver: Solver) -> Worker:
-    """Return the running event loop's worker for a solver, started at the first use and after its death. Raises WorkerGone."""
-    loop = asyncio.get_running_loop()
-    kept = _WORKERS.setdefault(loop, {})
-    known = kept.get(solver)
-    if known is None or (known.done() and (known.exception() is not None or known.result().gone)):
-        started: asyncio.Future[Worker] = loop.create_future()
-        known = kept[solver] = started
-        keep(lambda: _run_worker(solver, started))
-    if known.done():
-        return known.result()
-    with waits().counted():  # importing a framework takes seconds, for which no loop is to blame
-        return await asyncio.shield(known)
+_WORKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Solver, Workers]] = WeakKeyDictionary()
+
+
+def workers_here(solver: Solver) -> Workers:
+    """Return the running event loop's workers for a solver."""
+    kept = _WORKERS.setdefault(asyncio.get_running_loop(), {})
+    return kept.setdefault(solver, Workers(solver))
 
 
 async def _run_worker(solver: Solver, started: asyncio.Future[Worker]) -> None:

@@ -1,7 +1,7 @@
 """The contracts that every other part imports; this package imports nothing of loopbench."""
 
 from .chat import CallDelta, Capabilities, Chunk, Message, NativeCall, Reply, Usage
-from .loop import HARNESS_STOPS, SILENT, Loop, Observer, Outcome, Query, StopReason, WrappedLoop, run_sync
+from .loop import HARNESS_STOPS, SILENT, ForeignLoop, Loop, Observer, Outcome, Query, StopReason, WrappedLoop, run_sync
 from .model import (
     DEFAULT_SAMPLING,
     ContextOverflow,
@@ -62,6 +62,7 @@ __all__ = [
     "Completion",
     "ContextOverflow",
     "Demo",
+    "ForeignLoop",
     "Inexpressible",
     "Loop",
     "Message",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from .chat import Chunk
@@ -109,6 +110,27 @@ class Loop(Protocol):
 
     def with_step_limit(self, tool_steps: int) -> Self:
         """Return the same design with a limit of `tool_steps` tool steps, in its own unit."""
+
+
+@runtime_checkable
+class ForeignLoop(Protocol):
+    """A loop whose steps a program takes, in an interpreter of its own. What the program raises leaves `run`."""
+
+    @property
+    def version(self) -> str:
+        """The program's version, which stands in the arm's name; empty if it has none. Raises ValueError if it is not installed."""
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Version of each package that the program is made of, by name; empty if unknown."""
+
+    @property
+    def environment_digest(self) -> str:
+        """Digest of the versions of all packages beside the program; empty if unknown."""
+
+    @property
+    def sources(self) -> Sequence[Path]:
+        """Files that decide what the program does, beside its packages and the module of the loop's class."""
 
 
 @dataclass(frozen=True, slots=True)

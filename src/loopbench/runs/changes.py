@@ -5,14 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 from loopbench.runs.manifest import ArmEntry, Manifest, SuiteEntry
 
 MAX_TOLD = 3
 """Maximum number of changes that a message names; it counts the rest."""
 
+VENV = "venv"
+"""The option of a foreign loop that only says where its environment is."""
 _VERSIONS = {"record": "the form of records", "policy_and_profiles": "the scripted model"}
-_PARTS_OF_ARMS = ("code", "configuration", "program", "options", "model", "profile", "loop")
+_PARTS_OF_ARMS = ("version", "packages", "environment", "code", "configuration", "program", "options", "model", "profile", "loop")
 
 
 def changes(then: Manifest, now: Manifest) -> list[str]:
@@ -74,12 +77,49 @@ def _profile_changes(then: Manifest, now: Manifest) -> Iterator[str]:
 
 
 def _arm_changes(was: Mapping[str, ArmEntry], now: Mapping[str, ArmEntry]) -> Iterator[str]:
+    upgraded = {old: new for old, new in upgrades(was, now).items() if new is not None and old not in now}
+    for old, new in upgraded.items():
+        yield f"arm {old} (its version, now {now[new].version or 'unknown'})"
     for name, arm in now.items():
+        if name in upgraded.values():
+            continue
         if name not in was:
             yield f"arm {name} (there was none)"
         elif arm != was[name]:
             parts = [part for part in _PARTS_OF_ARMS if getattr(arm, part) != getattr(was[name], part)]
             yield f"arm {name} (its {' and '.join(parts) or 'entry'})"
     for name in was:
-        if name not in now:
+        if name not in now and name not in upgraded:
             yield f"arm {name} (there is none now)"
+
+
+class VersionedArm(Protocol):
+    """What says which arms differ in nothing but the version of a foreign loop."""
+
+    @property
+    def loop(self) -> str: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def profile(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+
+
+def upgrades(was: Mapping[str, VersionedArm], now: Mapping[str, VersionedArm]) -> dict[str, str | None]:
+    """Return arm → the only arm of the other side that differs from it in nothing but version and environment; None without one."""
+
+    def alike(arm: VersionedArm, arms: Mapping[str, VersionedArm]) -> list[str]:
+        return [name for name, other in arms.items() if other.version and _identity(other) == _identity(arm)]
+
+    found: dict[str, str | None] = {}
+    for name, arm in was.items():
+        new = alike(arm, now) if arm.version else []
+        found[name] = new[0] if len(new) == 1 and alike(now[new[0]], was) == [name] else None
+    return found
+
+
+def _identity(arm: VersionedArm) -> tuple[Any, ...]:
+    return (arm.loop, {name: value for name, value in arm.options.items() if name != VENV}, arm.model, arm.profile)

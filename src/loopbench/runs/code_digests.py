@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from loopbench.protocol import Loop
+from loopbench.protocol import ForeignLoop, Loop
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.values import underlying
 from loopbench.runs.options import options_of
@@ -27,11 +27,16 @@ def _source_of_design(design: type) -> str:
 
 
 def code_digest(target: object) -> str:
-    """Return the sha256 of the source of a loop and the loops inside it: a run continues only with the code that began it."""
+    """Return the sha256 of the source of a loop and the loops inside it: a run continues only with the code that began it.
+
+    The source of a foreign loop includes that of its program.
+    """
     try:
         source = _source_of_design(type(target))
     except (OSError, TypeError):
         return ""
+    if isinstance(target, ForeignLoop):
+        source += "".join(f"# {file.name}\n{file.read_text(encoding='utf-8')}" for file in target.sources)
     inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if takes_loop(option))
     return sha256(source + "".join(code_digest(loop) for loop in inside if isinstance(loop, Loop)))
 

@@ -67,6 +67,12 @@ class ArmEntry(ManifestPart):
     """Digest of the loop's code."""
     program: str | None = None
     """Digest of the optimized program that the arm runs, if it runs one."""
+    version: str = ""
+    """Version of a foreign loop, which its name has, too."""
+    packages: dict[str, str] = Field(default_factory=dict)
+    """Versions of the packages that a foreign loop is made of, and of its interpreter."""
+    environment: str = ""
+    """Digest of the versions of all packages beside a foreign loop."""
 
     def info(self, suite: str) -> ArmInfo:
         """Return the arm as a comparison names it."""

@@ -11,7 +11,7 @@ from typing import Any
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.profiles import PROFILES_VERSION
-from loopbench.protocol import Loop, Optimizable, plan_to_json, program_digest, render_value
+from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from loopbench.protocol.digest import canonical_json, digest, sha256
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest, own_code_digest
@@ -65,7 +65,16 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         configuration=configuration(arm.loop),
         code=code_digest(arm.loop),
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
+        **_foreign_entries(arm.loop),
     )
+
+
+def _foreign_entries(loop: Loop) -> dict[str, Any]:
+    """Return what only the entry of a foreign loop has."""
+    if not isinstance(loop, ForeignLoop):
+        return {}
+    found = {"version": loop.version, "packages": dict(loop.packages), "environment": loop.environment_digest}
+    return {name: value for name, value in found.items() if value}
 
 
 def typed_options(arm: Arm) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def allow_words(config: CompareConfig) -> list[str]:
 
 def own_code(config: CompareConfig) -> list[str]:
     """Return the names in a configuration that lead to code outside of loopbench, each once."""
-    ours = {"loop": builtin_names("loop"), "suite": builtin_names("suite")}
+    ours = {"loop": [*builtin_names("loop"), *builtin_names("framework")], "suite": builtin_names("suite")}
     named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
     names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
     tools = [] if config.tools is None else [config.tools]

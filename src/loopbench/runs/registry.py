@@ -81,7 +81,7 @@ def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
 
 
 def builtin_names(kind: str) -> list[str]:
-    """Return the names of the built-in loops or suites, one module each, sorted."""
+    """Return the names of the built-in loops, frameworks or suites, one module each, sorted."""
     package, attribute = PACKAGES[kind]
     return [name for name in names_in(package) if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
 
@@ -105,7 +105,8 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     if ":" in name:
         return _imported(kind, name)
-    for place in ("loop", "framework") if kind == "loop" else (kind,):
+    places = ("loop", "framework") if kind == "loop" else (kind,)
+    for place in places:
         if name in builtin_names(place):
             package, attribute = PACKAGES[place]
             found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), attribute)
@@ -114,7 +115,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     if name in plugins:
         loaded: Callable[..., Any] = plugins[name].load()
         return loaded
-    known = [*builtin_names(kind), *sorted(plugins)]
+    known = [name for place in places for name in builtin_names(place)] + sorted(plugins)
     raise ValueError(f"unknown {kind} {name!r}; {nearest(name, known)}, or package.module:Name")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.models.draws import derived_seed
 from loopbench.models.profiles import Profile, load_profile
-from loopbench.protocol import Loop, render_value
+from loopbench.protocol import ForeignLoop, Loop, render_value
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.protocol.redact import redact
 from loopbench.runs.config import CompareConfig
@@ -22,7 +23,10 @@ class Arm:
     """One column of a comparison."""
 
     name: str
-    """`loop/profile`, or `loop/model` for a real model; unique within the run. A program's file appears without its folder."""
+    """`loop/profile`, or `loop/model` for a real model; unique within the run. A program's file appears without its folder.
+
+    A foreign loop's version follows its name, `langchain@1.4.7/clean`.
+    """
     spec: Spec
     loop: Loop
     model: str
@@ -63,12 +67,22 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
             for text in config.loops:
                 spec = parse_spec(text)
                 _check_for_secrets(spec)
-                name = f"{spec.label}/{profile.name if model == 'scripted' else model}"
-                arms.append(Arm(name, spec, make_loop(spec, limit), model, profile))
+                loop = make_loop(spec, limit)
+                name = f"{_label(spec, loop)}/{profile.name if model == 'scripted' else model}"
+                arms.append(Arm(name, spec, loop, model, profile))
     names = [arm.name for arm in arms]
     if len(set(names)) != len(names):
         raise ValueError(f"two arms are both called {next(n for n in names if names.count(n) > 1)!r}")
     return tuple(arms)
+
+
+def _label(spec: Spec, loop: Loop) -> str:
+    """Return a loop as its arm is named. Raises ValueError for a foreign loop that is not installed."""
+    if not isinstance(loop, ForeignLoop):
+        return spec.label
+    options = {name: Path(value).name if isinstance(value, str) and "/" in value else value for name, value in spec.options.items()}
+    name = f"{spec.name}@{loop.version}" if loop.version else spec.name
+    return Spec(name, options, spec.program).label
 
 
 def _check_for_secrets(spec: Spec) -> None:

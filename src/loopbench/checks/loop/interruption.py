@@ -13,6 +13,7 @@ from typing import Literal
 from loopbench.protocol import (
     BudgetExceeded,
     ContextOverflow,
+    ForeignLoop,
     Loop,
     ModelError,
     Outcome,
@@ -143,8 +144,8 @@ def _ending(result: object) -> str:
 async def provider_error(loop: Loop) -> None:
     """A provider's error ends the run with stop provider_error, without an answer and without a further model call.
 
-    The model has already retried, so an answer would be invented. A loop that does not declare provider_error has its own rule.
-    A loop with `provider_attempts` sends a request that often.
+    The model has already retried, so an answer would be invented. A loop that does not declare provider_error has its own rule. A loop
+    with `provider_attempts` sends a request that often, and the client of a foreign loop may ask again.
     """
     if StopReason.PROVIDER_ERROR not in loop.stops:
         raise NotApplicable("the loop does not declare the stop provider_error: it has a rule of its own")
@@ -161,7 +162,7 @@ async def provider_error(loop: Loop) -> None:
             )
             require(outcome.answer is None, f"{where}: the run answered {render_value(outcome.answer)[:100]!r}; it must give None")
             said = f"{where}: {gate.further} further model calls were made; {allowed or 'none'} may be"
-            require(gate.further <= allowed, said)
+            require(isinstance(loop, ForeignLoop) or gate.further <= allowed, said)
 
 
 async def context_overflow(loop: Loop) -> None:
@@ -206,7 +207,8 @@ class _Hold:
 async def cancellation(loop: Loop) -> None:
     """A run cancelled at any model or tool call raises CancelledError at once and leaves nothing running.
 
-    Time limits and Ctrl-C use cancellation; a loop that swallows it, or a task left running, wastes money.
+    Time limits and Ctrl-C use cancellation; a loop that swallows it, or a task left running, wastes money. The connections of a
+    foreign loop's program outlast its runs.
     """
     for scene in (await scripted(CHAIN), await scripted(APART)):
         for place in await _places(limited(loop), scene):
@@ -230,11 +232,11 @@ async def _cancelled_at(loop: Loop, scene: Scene, place: Place) -> None:
         await settle()
         require(not hold.further, f"{where}: {hold.further} further model calls were made; none may be")
         require(not log.tools_running, f"{where}: a tool is still running; it must be cancelled too")
-        leftover = asyncio.all_tasks() - earlier_tasks - {reached}
+        leftover = set() if isinstance(loop, ForeignLoop) else asyncio.all_tasks() - earlier_tasks - {reached}
         require(not leftover, f"{where}: {len(leftover)} asyncio tasks are still running; a run must end the tasks that it starts")
     finally:
         reached.cancel()
-        for task in asyncio.all_tasks() - earlier_tasks - {reached}:
+        for task in set() if isinstance(loop, ForeignLoop) else asyncio.all_tasks() - earlier_tasks - {reached}:
             await stop(task, 0.1)
 
 

@@ -100,6 +100,8 @@ class BaselineArm(_Part):
     profile: str
     code: str = ""
     """The sha256 of the loop's code, for readers only: the gate exists for code that changes."""
+    version: str = ""
+    """Version of a foreign loop."""
     digest: str
     """The sha256 of the arm's records."""
     tasks: dict[str, TaskLine]
@@ -192,6 +194,7 @@ def bless(run: Results) -> Baseline:
                     model=arm.model,
                     profile=arm.profile,
                     code=arm.code,
+                    **({"version": arm.version} if arm.version else {}),
                     digest=records_digest(by_arm[arm.arm]),
                     tasks=_task_lines(run.folder, by_arm[arm.arm], repeats, known),
                 )

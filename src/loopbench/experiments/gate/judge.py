@@ -11,6 +11,7 @@ from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.gate import MARGIN, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, TaskValues
+from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
 
 from .baseline import Baseline, has_all, troubles
@@ -68,8 +69,10 @@ def judge(
 def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
     """Return arm of the baseline → arm of the run, None if absent.
 
-    Arms match by name, or else if each side has a single loop under the same model and profile.
+    Arms match by name, or else if only the version of a foreign loop differs, or if each side has a single loop under the same
+    model and profile.
     """
+    upgraded = upgrades(baseline.arms, {arm.arm: arm for arm in manifest.arms})
     in_run = {arm.arm: (arm.model, arm.profile) for arm in manifest.arms}
     blessed = {name: (arm.model, arm.profile) for name, arm in baseline.arms.items()}
 
@@ -77,7 +80,7 @@ def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
         old, new = ([name for name, its in side.items() if its == conditions] for side in (blessed, in_run))
         return new[0] if len(old) == len(new) == 1 else None
 
-    return {name: name if name in in_run else alone(conditions) for name, conditions in blessed.items()}
+    return {name: name if name in in_run else upgraded[name] or alone(conditions) for name, conditions in blessed.items()}
 
 
 # --- can they be compared? ---

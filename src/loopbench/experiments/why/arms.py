@@ -11,9 +11,18 @@ from .why import comparable
 
 
 def arms_named(run: Results, name: str) -> list[str]:
-    """Return the arm of that name, or the arms of that loop; empty if there are none."""
+    """Return the arm of that name, or the arms of that loop, with or without its version; empty if there are none."""
     arms = [arm.info.arm for arm in run.comparison.arms]
-    return [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/")]
+    return [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/") or _unversioned(run, arm) == name]
+
+
+def _unversioned(run: Results, arm: str) -> str | None:
+    """Return the loop of an arm without its version; None for an arm without one."""
+    entry = run.manifest.arm(arm)
+    if entry is None or not entry.version:
+        return None
+    condition = entry.profile if entry.model == "scripted" else entry.model
+    return arm.removesuffix(f"/{condition}").replace(f"@{entry.version}", "", 1)
 
 
 def pairs_named(run: Results, a: str, b: str) -> Sequence[tuple[str, str]]:

@@ -16,4 +16,4 @@ async def solve(task):
     found = await Agent(client, tools=list(task.tools)).run(task.question)
     if found.text.startswith(AT_LIMIT):  # its own words in the place of an answer
         raise task.StepLimit
-    return found.text
+    return found.messages[-1].text  # `found.text` joins the texts of all messages, those beside calls among them

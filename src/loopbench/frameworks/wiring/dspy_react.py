@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import dspy
 
+MODEL = "openai/gpt-4o-mini"
+"""A name that DSPy's catalogue has: it asks for native calls only of models that it knows to take them."""
+
 
 async def solve(task):
-    model = dspy.LM(f"openai/{task.model}", api_base=task.base_url, api_key=task.api_key, cache=False)
+    model = dspy.LM(MODEL, api_base=task.base_url, api_key=task.api_key, cache=False)
     agent = dspy.ReActV2("question -> answer", tools=list(task.tools), max_iters=task.max_steps)
     with dspy.context(lm=model, adapter=dspy.ChatAdapter(use_native_function_calling=True)):
-        return (await agent.acall(question=task.question)).answer
+        try:
+            found = await agent.acall(question=task.question)
+        except ValueError as error:
+            if "after max_iters" in str(error):
+                raise task.StepLimit from error
+            raise
+    if found.termination_reason == "forced_submit" and len(found.history.messages) > task.max_steps:
+        raise task.StepLimit(found.answer)
+    return found.answer

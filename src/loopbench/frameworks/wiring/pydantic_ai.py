@@ -15,7 +15,9 @@ from pydantic_ai.usage import UsageLimits
 async def solve(task):
     client = AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, timeout=None)
     tools = [retried(tool, task) for tool in task.tools] if task.options["tool_errors"] == "shown" else list(task.tools)
-    agent = Agent(OpenAIChatModel(task.model, provider=OpenAIProvider(openai_client=client)), tools=tools)
+    agent = Agent(
+        OpenAIChatModel(task.model, provider=OpenAIProvider(openai_client=client)), tools=tools, retries=task.options["retries"]
+    )
     try:
         found = await agent.run(task.question, usage_limits=UsageLimits(request_limit=task.max_steps))
     except UsageLimitExceeded as error:

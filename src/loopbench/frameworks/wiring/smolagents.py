@@ -16,5 +16,5 @@ def run(task):
     agent = ToolCallingAgent(tools=tools, model=model, verbosity_level=LogLevel.OFF, max_steps=task.max_steps)
     found = agent.run(task.question, return_full_result=True)
     if found.state == "max_steps_error":
-        raise task.StepLimit
+        raise task.StepLimit(found.output)  # it asked once more, for an answer without calls
     return found.output

@@ -7,7 +7,7 @@ Standard library only, and nothing of loopbench. It reads one JSON object a line
     in   {"id", "question", "tools": [{"name", "description", "parameters"}], "url", "model", "max_steps", "options"}
          {"cancel": id}
     out  {"ready": {"python", "packages"}}, once; or {"failed": TEXT}, and it ends
-         {"id", "answer"} | {"id", "stop": "max_steps"} | {"id", "type", "error"}
+         {"id", "answer"} | {"id", "stop": "max_steps"[, "answer"]} | {"id", "type", "error"}
 
 The function is `solve(task)` (see Task), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
 What it prints goes to standard error.
@@ -25,9 +25,10 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distributions
-from typing import Any, Callable, Dict, Iterator, List, Mapping
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 API_KEY = "none"
@@ -42,13 +43,13 @@ class ToolError(Exception):
 
 
 class StepLimit(Exception):
-    """The framework's own limit of steps ended the run."""
+    """The framework's own limit of steps ended the run; the argument is the answer that it gave there, if it gave one."""
 
 
 class Tools:
     """The tools of a task: iterate over them for typed functions, or call them by name."""
 
-    def __init__(self, listed: List[Dict[str, Any]], call: Callable[[str, Dict[str, Any]], Any], is_async: bool) -> None:
+    def __init__(self, listed: list[dict[str, Any]], call: Callable[[str, dict[str, Any]], Any], is_async: bool) -> None:
         self.schemas = [{"type": "function", "function": tool} for tool in listed]
         """As OpenAI's `tools` has them."""
         self.call = call
@@ -62,7 +63,8 @@ class Tools:
         tool = next((tool for tool in self._listed if tool["name"] == name), None)
         if tool is None:
             raise KeyError(name)
-        return typed_functions.typed_function(tool, self.call, self._is_async)
+        made: Callable[..., Any] = typed_functions.typed_function(tool, self.call, self._is_async)
+        return made
 
     def __len__(self) -> int:
         return len(self._listed)
@@ -82,13 +84,13 @@ class Task:
         self.model: str = job["model"]
         self.max_steps: int = job["max_steps"]
         """Requests to the model."""
-        self.options: Dict[str, Any] = job.get("options", {})
+        self.options: dict[str, Any] = job.get("options", {})
         """The options of the arm that are the framework's own."""
         self._url, self._loop = job["url"], loop
         self.tools = Tools(job["tools"], self._call_async, True)
         self.sync_tools = Tools(job["tools"], self._call, False)
 
-    def _call(self, name: str, arguments: Dict[str, Any]) -> str:
+    def _call(self, name: str, arguments: dict[str, Any]) -> str:
         seen = post(f"{self._url}/tools/{quote(name, safe='')}", arguments)
         if "status" not in seen:
             raise ToolError(seen.get("error", {}).get("message", "the tool could not be called"))
@@ -96,7 +98,7 @@ class Task:
             raise ToolError(seen["data"])
         return str(seen["data"])
 
-    async def _call_async(self, name: str, arguments: Dict[str, Any]) -> str:
+    async def _call_async(self, name: str, arguments: dict[str, Any]) -> str:
         return await asyncio.get_running_loop().run_in_executor(THREADS, self._call, name, arguments)
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:
@@ -129,7 +131,8 @@ def post(url: str, body: Any) -> Any:
 def loaded(name: str, path: str) -> Any:
     """Import a file by its path, under a name that hides nothing installed."""
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -143,9 +146,16 @@ def found(target: str) -> Callable[..., Any]:
     """Return the function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names."""
     name, _, attribute = target.rpartition(":")
     if name.endswith(".py"):
-        return getattr(loaded("loopbench_solver", name), attribute)
+        return _callable(getattr(loaded("loopbench_solver", name), attribute))
     sys.path.insert(0, os.getcwd())
-    return getattr(importlib.import_module(name), attribute)
+    return _callable(getattr(importlib.import_module(name), attribute))
+
+
+def _callable(thing: Any) -> Callable[..., Any]:
+    if not callable(thing):
+        raise TypeError(f"{thing!r} is not a function")
+    function: Callable[..., Any] = thing
+    return function
 
 
 def arguments_of(solve: Callable[..., Any], task: Task) -> Any:
@@ -160,7 +170,7 @@ def arguments_of(solve: Callable[..., Any], task: Task) -> Any:
     return lambda: solve(task.question, tools, **{key: value for key, value in where.items() if takes_all or key in named})
 
 
-async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> Dict[str, Any]:
+async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message that ends a trial."""
     task = Task(job, asyncio.get_running_loop())
     try:
@@ -169,24 +179,24 @@ async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> Dict[str,
         if inspect.isawaitable(answer):
             answer = await answer
         return {"id": job["id"], "answer": answer}
-    except StepLimit:
-        return {"id": job["id"], "stop": "max_steps"}
+    except StepLimit as limit:
+        return {"id": job["id"], "stop": "max_steps", **({"answer": limit.args[0]} if limit.args else {})}
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # the boundary to the framework: whatever leaves it is named
         return {"id": job["id"], "type": type(error).__name__, "error": str(error)[:MAX_ERROR_CHARS]}
 
 
-def packages() -> Dict[str, str]:
+def packages() -> dict[str, str]:
     return {item.metadata["Name"]: item.version for item in distributions() if item.metadata["Name"]}
 
 
-async def serve(solve: Callable[..., Any], say: Callable[[Dict[str, Any]], None]) -> None:
+async def serve(solve: Callable[..., Any], say: Callable[[dict[str, Any]], None]) -> None:
     """Take jobs until standard input ends."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_LINE)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    running: Dict[int, Any] = {}
+    running: dict[int, Any] = {}
 
     async def one(job: Mapping[str, Any]) -> None:
         try:
@@ -211,7 +221,7 @@ def main() -> None:
     os.dup2(2, 1)  # what a framework prints must not get between the lines
     lock = threading.Lock()
 
-    def say(message: Dict[str, Any]) -> None:
+    def say(message: dict[str, Any]) -> None:
         with lock:
             out.write(json.dumps(message, default=str) + "\n")
             out.flush()

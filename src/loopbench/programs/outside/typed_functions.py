@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import keyword
 import linecache
-import re
-import typing
-from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, Union
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Optional, Union
 
+CALL = "_loopbench_call"
+"""What the functions call; no argument may have that name."""
 PLAIN_TYPES = {
     "string": "str",
     "number": "float",
@@ -38,11 +39,11 @@ def annotation(schema: Any) -> str:
     if isinstance(kind, list):
         return _either([annotation({**schema, "type": one}) for one in kind])
     if kind == "array" and isinstance(schema.get("items"), dict):
-        return f"List[{annotation(schema['items'])}]"
+        return f"list[{annotation(schema['items'])}]"
     return PLAIN_TYPES.get(str(kind), "Any")
 
 
-def _either(kinds: List[str]) -> str:
+def _either(kinds: list[str]) -> str:
     rest = list(dict.fromkeys(kind for kind in kinds if kind != "None"))
     inner = "None" if not rest else rest[0] if len(rest) == 1 else f"Union[{', '.join(rest)}]"
     return f"Optional[{inner}]" if "None" in kinds and rest else inner
@@ -56,14 +57,14 @@ def source(tool: Mapping[str, Any], is_async: bool) -> str:
     name, parameters = tool["name"], tool["parameters"]
     properties, required = parameters.get("properties", {}), set(parameters.get("required", ()))
     for word in (name, *properties):
-        if not word.isidentifier() or keyword.iskeyword(word):
+        if not word.isidentifier() or keyword.iskeyword(word) or word == CALL:
             raise ValueError(f"tool {name!r}: no Python function can have the name {word!r}")
     order = sorted(properties, key=lambda word: word not in required)
     signature = ", ".join(_parameter(word, properties[word], word in required) for word in order)
     given = ", ".join(f"{word!r}: {word}" for word in order)
     head, wait = ("async def", "await ") if is_async else ("def", "")
     doc = _docstring(tool["description"] or name, {word: properties[word] for word in order})
-    return f'{head} {name}({signature}) -> str:\n    """{doc}"""\n    return {wait}_call({name!r}, {{{given}}})\n'
+    return f"{head} {name}({signature}) -> str:\n    {doc!r}\n    return {wait}{CALL}({name!r}, {{{given}}})\n"
 
 
 def _parameter(name: str, schema: Any, is_required: bool) -> str:
@@ -84,14 +85,13 @@ def _docstring(description: str, properties: Mapping[str, Any]) -> str:
     for name, schema in properties.items():
         said = schema.get("description") or schema.get("title") if isinstance(schema, dict) else None
         lines.append(f"    {name}: {said or name}")
-    text = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''")
-    return re.sub(r"\n(?=.)", "\n    ", text) + ("\n    " if properties else "")
+    return "\n".join(lines)
 
 
-_COMPILED: Dict[str, Any] = {}
+_COMPILED: dict[str, Any] = {}
 
 
-def typed_function(tool: Mapping[str, Any], call: Callable[[str, Dict[str, Any]], Any], is_async: bool) -> Callable[..., Any]:
+def typed_function(tool: Mapping[str, Any], call: Callable[[str, dict[str, Any]], Any], is_async: bool) -> Callable[..., Any]:
     """Return the function for a tool; it calls `call(name, arguments)`. Raises ValueError as `source` does."""
     text = source(tool, is_async)
     file = f"<tool {tool['name']} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
@@ -99,7 +99,7 @@ def typed_function(tool: Mapping[str, Any], call: Callable[[str, Dict[str, Any]]
     if code is None:
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # some frameworks read the source
         code = _COMPILED[text] = compile(text, file, "exec", dont_inherit=True)  # else annotations would be texts
-    space = {"_call": call, "Any": Any, "List": List, "Literal": Literal, "Optional": Optional, "Union": typing.Union}
+    space: dict[str, Any] = {CALL: call, "Any": Any, "Literal": Literal, "Optional": Optional, "Union": Union}
     space["__name__"] = "loopbench_tools"
     exec(code, space)  # noqa: S102  # the text is ours, and names in it are checked; values are literals
     made: Callable[..., Any] = space[tool["name"]]

@@ -1,0 +1,160 @@
+"""Agent frameworks beside our five designs: the same tasks, tools, model and faults; Markdown, and a page of each suite's run.
+
+python benchmarks/frameworks.py [--suite NAME …] [--framework NAME …] [--profile NAME …] [--tasks N] [--runs FOLDER] [--write]
+
+Each suite is one run in FOLDER, which goes on where it was interrupted. Frameworks that are not installed are left out, and named:
+`loopbench frameworks install --all`. --write renews the tables in docs/frameworks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.frameworks.framework import Framework
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.statistics import Interval
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import builtin_names, find
+
+PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
+RUNS = Path("runs") / "frameworks"
+SUITES = ("arithmetic", "ecommerce", "library")
+PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble")
+DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
+TASKS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for."""
+
+    suites: Sequence[str]
+    profiles: Sequence[str]
+    loops: Sequence[str]
+    tasks: int
+    runs: Path
+
+
+def arms_of(names: Sequence[str]) -> Iterator[str]:
+    """Our designs with the retries that clients make by default, then each installed framework: by default, and as documented."""
+    yield from (f"provider_retry(loop={name})" for name in DESIGNS)
+    for name in names:
+        framework = find("loop", name)
+        try:
+            print(f"{name} {framework().version}", file=sys.stderr)
+        except ValueError as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        yield name
+        shared = {field.name for field in fields(Framework)}
+        cures = [field.name for field in fields(framework) if field.name not in shared]
+        if cures:
+            yield f"{name}({', '.join(f'{cure}=shown' for cure in cures)})"
+
+
+def whole_run(suite: str, asked: Asked) -> Results:
+    """Run what is missing of a suite's run, and return its results."""
+    folder = asked.runs / suite
+    known = sorted(folder.glob("*/manifest.json"))
+    settings = CompareConfig(
+        loops=tuple(asked.loops), profiles=tuple(asked.profiles), suite=suite, tasks=asked.tasks, runs=folder, mlflow=False
+    )
+    experiment = reopen(known[-1].parent) if known else prepare(settings)
+    run(experiment, Unwatched())
+    return results(experiment.folder)
+
+
+def by_loop(found: Results) -> dict[str, dict[str, ArmResult]]:
+    """Loop → profile → what the arm gave, in the order of the arms."""
+    made: dict[str, dict[str, ArmResult]] = {}
+    for arm in found.comparison.arms:
+        made.setdefault(arm.info.arm.rpartition("/")[0], {})[arm.info.profile] = arm
+    return made
+
+
+def interval(value: Interval | None, digits: int = 2) -> str:
+    if value is None:
+        return "–"
+    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+
+
+def head(*columns: str) -> list[str]:
+    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+
+
+def accuracies(found: Results, profiles: Sequence[str]) -> list[str]:
+    """A row for each loop: its accuracy under each profile, and its calls and tokens in clean air; best under faults first."""
+    rows = []
+    for loop, arms in by_loop(found).items():
+        cells = [interval(arms[profile].summary.accuracy) for profile in profiles]
+        clean = arms[profiles[0]].summary
+        cost = [interval(clean.means.get("lm_calls"), 1), interval(clean.means.get("tokens"), 0)]
+        mean = sum(arm.summary.accuracy.value for name, arm in arms.items() if name != "clean" and arm.summary.accuracy)
+        rows.append((-mean, f"| `{loop}` | {' | '.join([*cells, *cost])} |"))
+    costs = [f"calls, {profiles[0]}", f"tokens, {profiles[0]}"]
+    return [*head("loop", *profiles, *costs), *(row for _, row in sorted(rows))]
+
+
+def landed(found: Results) -> list[str]:
+    """A row for each loop: how its trials ended under the faulty profiles, and what became of its faults."""
+    rows = head("loop", "ended (faulty profiles)", "faults landed", "recovered")
+    for loop, arms in by_loop(found).items():
+        faulty = [arm.summary for profile, arm in arms.items() if profile != "clean"]
+        stops: dict[str, int] = {}
+        for summary in faulty:
+            for stop, count in summary.stops.items():
+                stops[stop] = stops.get(stop, 0) + count
+        ended = ", ".join(f"{stop} {count}" for stop, count in sorted(stops.items(), key=lambda item: -item[1]))
+        there, meant = sum(one.faults.landed for one in faulty), sum(one.faults.scheduled for one in faulty)
+        recovered = sum(one.faults.recovered for one in faulty)
+        rows.append(f"| `{loop}` | {ended} | {there} of {meant} | {recovered} |")
+    return rows
+
+
+def tables(asked: Asked) -> Iterator[tuple[str, str]]:
+    """Name of a block of the page → its Markdown."""
+    for suite in asked.suites:
+        found = whole_run(suite, asked)
+        made = found.manifest
+        said = f"{made.suite.tasks} tasks of `{suite}` {made.suite.version}, seed {made.seed}; digest `{found.digest[:12]}`."
+        yield f"accuracy, {suite}", "\n".join([said, "", *accuracies(found, asked.profiles)])
+        yield f"endings, {suite}", "\n".join(landed(found))
+
+
+def write(name: str, table: str) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    block = re.compile(rf"(<!-- {re.escape(name)}: .*? -->\n).*?(<!-- /{re.escape(name)} -->)", re.DOTALL)
+    if not block.search(text):
+        raise SystemExit(f"{PAGE} has no block {name!r}")
+    PAGE.write_text(block.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", action="append")
+    parser.add_argument("--framework", action="append")
+    parser.add_argument("--profile", action="append")
+    parser.add_argument("--tasks", type=int, default=TASKS)
+    parser.add_argument("--runs", type=Path, default=RUNS)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    loops = tuple(arms_of(given.framework or builtin_names("framework")))
+    asked = Asked(given.suite or SUITES, given.profile or PROFILES, loops, given.tasks, given.runs)
+    for name, table in tables(asked):
+        if given.write:
+            write(name, table)
+        print(f"\n## {name}\n\n{table}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""`loopbench frameworks`: the environments of agent frameworks."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from loopbench.frameworks.environments import home, known_frameworks
+from loopbench.frameworks.installing import InstallError, framework_class, install, pinned_version
+from loopbench.text.plain_text import plain
+
+from .catalogue import CatalogueFramework, entries
+from .console import out, say
+from .list_ import print_framework
+from .options import JsonOption, OptionGroup, with_options
+
+
+class InstallOptions(OptionGroup):
+    names: Annotated[list[str] | None, typer.Argument()] = None
+    """Frameworks, as `loopbench frameworks list` names them."""
+    all_of_them: Annotated[bool, typer.Option("--all")] = False
+    """Install every framework."""
+    again: bool = False
+    """Make environments anew that are there."""
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
+    """Show no progress."""
+
+
+@with_options()
+def install_(options: InstallOptions) -> None:
+    """Make environments of frameworks, with the versions that were tested.
+
+    Each has its own folder below LOOPBENCH_HOME, by default ~/.local/share/loopbench. uv makes it where it is found, else pip.
+    """
+    names = known_frameworks() if options.all_of_them else list(dict.fromkeys(options.names or ()))
+    if not names:
+        raise InstallError("name a framework, or give --all; loopbench frameworks list shows them")
+    if options.all_of_them and options.names:
+        raise InstallError("name frameworks or give --all, not both")
+    for name in names:
+        framework_class(name)  # a wrong name is told before anything is made
+    for name in names:
+        _install(name, again=options.again, quiet=options.quiet)
+
+
+def _install(name: str, *, again: bool, quiet: bool) -> None:
+    folder = home() / name
+    if folder.exists() and not again:
+        print(plain(f"{name}: already in {folder}; --again makes it anew"))
+        return
+    if not quiet:
+        say(f"{name} {pinned_version(name)}: installing into {folder}")
+    start = time.monotonic()
+    made = install(name, (lambda line: None) if quiet else (lambda line: say(f"{name}: {line}")), again=again)
+    print(plain(f"{name} {pinned_version(name)}: installed in {time.monotonic() - start:.0f} s, in {made}"))
+
+
+@with_options()
+def list_frameworks(output: JsonOption) -> None:
+    """List the frameworks: the version that `install` gives, the one that is installed, and their options."""
+    found = [entry for entry in entries("loops") if isinstance(entry, CatalogueFramework)]
+    if output.as_json:
+        print(json.dumps([entry.as_dict() for entry in found], ensure_ascii=True))
+        return
+    for entry in found:
+        print_framework(entry)
+    out().print(Text(f"environments: {plain(str(home()))}"), soft_wrap=True)

@@ -1,0 +1,148 @@
+"""Making the environment of a framework, under the versions that ship with loopbench."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+from loopbench.programs.worker import RUNNER, environment
+from loopbench.protocol.names import nearest
+
+from .environments import home, known_frameworks, packages_in, plain_name
+from .framework import WIRING, Framework
+
+CONSTRAINTS = Path(__file__).with_name("constraints")
+MAX_SHOWN_LINES = 5
+"""Lines of an installer's output that an error repeats, from its end."""
+
+MAX_IMPORT_S = 300
+"""Seconds that the first import of a wiring may take, which compiles the framework."""
+
+
+class InstallError(ValueError):
+    """An environment could not be made."""
+
+
+def framework_class(name: str) -> type[Framework]:
+    """Return the class of a framework. Raises InstallError for an unknown name."""
+    if name not in known_frameworks():
+        raise InstallError(f"unknown framework {name!r}; {nearest(name, known_frameworks())}")
+    found: type[Framework] = import_module(f"{__package__}.{name}").LOOP
+    return found
+
+
+def constraints_of(name: str) -> Path:
+    """Return the file that pins the versions of a framework and of all that it needs. Raises InstallError for an unknown name."""
+    framework_class(name)
+    return CONSTRAINTS / f"{name}.txt"
+
+
+def pinned_version(name: str) -> str:
+    """Return the version of a framework that `install` gives. Raises InstallError for an unknown name."""
+    own = plain_name(framework_class(name).requires[0])
+    lines = constraints_of(name).read_text(encoding="utf-8").splitlines()
+    return next(version for package, _, version in (line.partition("==") for line in lines) if package == own)
+
+
+def constraints_text(name: str, folder: Path) -> str:
+    """Return the constraints that an environment of a framework amounts to: versions only, no address and no path."""
+    versions = dict(packages_in(folder))
+    python = ".".join(versions.pop("python").split(".")[:2])
+    lines = [f"{package}=={version}" for package, version in versions.items() if package != "pip"]
+    head = f"# {name} and all that it needs, as tested on Python {python}; made by: python benchmarks/constraints.py {name}"
+    return "\n".join([head, *lines, ""])
+
+
+def install(name: str, say: Callable[[str], None], *, again: bool = False) -> Path:
+    """Make the environment of a framework under pinned versions, with uv where it is found, else with pip; return its folder.
+
+    A finished one is kept, unless `again`. `say` gets each line of what the installer prints. Raises InstallError; then nothing
+    half made is left behind, and an older environment stays as it is.
+    """
+    constraints, folder = constraints_of(name), home() / name
+    if folder.exists() and not again:
+        return folder
+    making = folder.with_name(f".{name}.{os.getpid()}")
+    try:
+        making.parent.mkdir(parents=True, exist_ok=True)
+        for command in _commands(making, constraints, framework_class(name).requires):
+            _run(command, say)
+        _check_wiring(making, name)
+        with _aside(folder):
+            making.rename(folder)
+    except OSError as error:
+        raise InstallError(f"{name}: {error.filename or making}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return folder
+
+
+def _commands(folder: Path, constraints: Path, requires: Sequence[str]) -> Iterator[list[str]]:
+    python, uv = str(folder / "bin" / "python"), shutil.which("uv")
+    if uv is not None:
+        yield [uv, "venv", "--relocatable", "--python", sys.executable, str(folder)]
+        yield [uv, "pip", "install", "--python", python, "--constraint", str(constraints), *requires]
+    else:
+        yield [sys.executable, "-m", "venv", str(folder)]
+        yield [python, "-m", "pip", "install", "--disable-pip-version-check", "--constraint", str(constraints), *requires]
+
+
+def _run(command: Sequence[str], say: Callable[[str], None]) -> None:
+    """Run a command to its end. Raises InstallError with the end of what it said."""
+    last: deque[str] = deque(maxlen=MAX_SHOWN_LINES)
+    try:
+        with subprocess.Popen(  # noqa: S603  # our own words, and names of packages from our own files
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process:
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    if line.strip():
+                        last.append(line.strip())
+                        say(line.strip())
+            except BaseException:  # Ctrl-C ends the installer, too
+                process.kill()
+                raise
+    except OSError as error:
+        raise InstallError(f"{command[0]}: {error.strerror}") from None
+    if process.returncode:
+        raise InstallError(f"{' '.join(command[:3])} … ended with exit code {process.returncode}: {' '.join(last)}")
+
+
+def _check_wiring(folder: Path, name: str) -> None:
+    """Import the wiring in a new environment. Raises InstallError if that fails."""
+    command = [str(folder / "bin" / "python"), str(RUNNER), f"{WIRING / name}.py:solve"]
+    try:
+        done = subprocess.run(  # noqa: S603  # our own runner
+            command, capture_output=True, text=True, check=False, input="", env=environment(), timeout=MAX_IMPORT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise InstallError(f"{name}: its wiring was not imported within {MAX_IMPORT_S} s") from None
+    if done.returncode:
+        raise InstallError(f"{name}: its wiring cannot be imported: {' '.join(done.stderr.strip().splitlines()[-1:])}")
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[None]:
+    """Make room for a new folder; the old one comes back if the new one does not come."""
+    old = folder.with_name(f"{folder.name}.old.{os.getpid()}")
+    if not folder.exists() and not folder.is_symlink():
+        yield
+        return
+    folder.rename(old)
+    try:
+        yield
+    except BaseException:
+        old.rename(folder)
+        raise
+    if old.is_symlink():
+        old.unlink()
+    else:
+        shutil.rmtree(old, ignore_errors=True)
