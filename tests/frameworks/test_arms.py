@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from loopbench.protocol import ForeignLoop
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.registry import make_loop
@@ -88,6 +89,7 @@ def test_another_wiring_is_noticed(loopbench, run, toy_wiring):
 
 def test_the_digest_of_the_code_covers_the_runner(installed, monkeypatch):
     loop = make_loop(parse_spec("openai_agents"))
+    assert isinstance(loop, ForeignLoop)
     names = [file.name for file in loop.sources]
     assert {"openai_agents.py", "runner.py", "typed_functions.py", "gateway.py", "said_arguments.py"} <= set(names)
     before = code_digest(loop)

@@ -23,7 +23,7 @@ from loopbench.protocol import (
 
 from .gateway import MODEL, gateway_here
 from .trial import ProgramTrial
-from .worker import Job, Solver, SolverFailed, workers_here
+from .worker import Solver, SolverFailed, SolverJob, workers_here
 
 DEFAULT_STEPS = 10
 
@@ -82,7 +82,7 @@ class ProgramLoop(ABC):
         gateway, workers = await gateway_here(), workers_here(self.solver())
         token, url = gateway.open(trial)
         try:
-            job = Job(question_text(query), trial.tool_list(), url, MODEL, self.max_steps, dict(self.options()))
+            job = SolverJob(question_text(query), trial.tool_list(), url, MODEL, self.max_steps, dict(self.options()))
             said = await workers.run(job)
         finally:
             gateway.close(token)
