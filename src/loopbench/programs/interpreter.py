@@ -30,7 +30,9 @@ def look_at(solver: Solver) -> Interpreter:
     command = [solver.python, str(RUNNER), solver.target]
     environment = None if solver.environment is None else dict(solver.environment)
     try:
-        done = subprocess.run(command, capture_output=True, input=b"", check=False, env=environment, timeout=MAX_START_S)
+        done = subprocess.run(  # noqa: S603  # our own runner, in an interpreter that the user named
+            command, capture_output=True, input=b"", check=False, env=environment, timeout=MAX_START_S
+        )
         said = json.loads(done.stdout.splitlines()[0])
     except subprocess.TimeoutExpired:
         raise ValueError(f"{solver.target}: its import did not end within {MAX_START_S} s") from None

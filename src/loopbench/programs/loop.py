@@ -48,7 +48,7 @@ class ForeignAgent(ABC):
     def name(self) -> str: ...
 
     @abstractmethod
-    async def solve(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
         """Return the message that ends a trial: `answer`, or `stop`, or `type` and `error`; nothing of them without an answer."""
 
     @property
@@ -76,7 +76,7 @@ class ForeignAgent(ABC):
         """Let the program solve the task. Raises SolverFailed, WorkerGone and BudgetExceeded."""
         trial = ProgramTrial(model, tools, self.max_steps)
         try:
-            said = await self.solve(trial, question_text(query))
+            said = await self.solve_trial(trial, question_text(query))
         finally:
             trial.close()
         return outcome(trial, said)
@@ -94,7 +94,7 @@ class ProgramLoop(ForeignAgent):
         """Return the options that the program's wiring gets."""
         return {}
 
-    async def solve(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
         """Let a process solve the task. Raises WorkerGone, and ValueError as `solver` does."""
         workers = workers_here(self.solver())
         async with served(trial) as url:

@@ -53,9 +53,7 @@ class Program(ProgramLoop):
             raise ValueError("venv and python exclude each other: both say which Python runs the program")
         if (self.venv or self.python) and not self.is_function and self.words[0] not in _PYTHONS:
             what = "venv" if self.venv else "python"
-            raise ValueError(
-                f"{what}: it is for Python, and the command begins with {self.words[0]!r}; write python … or leave it out"
-            )
+            raise ValueError(f"{what}: it is for Python, and the command begins with {self.words[0]!r}, not with python")
         if self.processes and self.is_function:
             raise ValueError("processes: it is for executables; a function is called in processes that stay")
         if not 0 <= self.processes <= MAX_PROCESSES:
@@ -153,10 +151,10 @@ class Program(ProgramLoop):
             if name not in os.environ:
                 raise ValueError(f"keys: the environment has no {name}")
 
-    async def solve(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
-        """Let the program solve the task, in a process of its own if it is an executable. Raises OSError, WorkerGone and ValueError."""
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+        """Let the program solve the task; an executable has its own process. Raises OSError, WorkerGone and ValueError."""
         if self.is_function:
-            return await super(Program, self).solve(trial, question)
+            return await super(Program, self).solve_trial(trial, question)
         words, environment = self.command_words(), own_environment(self.keys, self.interpreter)
         async with place(self, self.processes or os.cpu_count() or 1), served(trial) as url:
             told = trial_environment(url, question, MODEL, self.max_steps)

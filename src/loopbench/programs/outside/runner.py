@@ -10,8 +10,8 @@ Standard library only, and nothing of loopbench. It reads one JSON object a line
          {"id", "answer"} | {"id", "stop": "max_steps"[, "answer"]} | {"id", "type", "error"}
 
 The function is `solve(task)` (see SolverTask), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
-A parameter `max_steps`, `tools_url` or `mcp_url` gets that, too. What it prints goes to standard error. Without a function the runner
-only says what there is.
+A parameter `max_steps`, `tools_url` or `mcp_url` gets that, too. What the function prints goes to standard error. Without a
+function the runner only says that it is ready.
 """
 
 from __future__ import annotations
