@@ -26,7 +26,6 @@ from .trial import ProgramTrial
 ORIGIN = "http://loopbench.invalid"
 """Where clients believe the model to be; names below .invalid exist nowhere (RFC 2606)."""
 CHAT_PATH = "/v1/chat/completions"
-NOT_FOUND = 404
 
 
 class InProcessTrial(NamedTuple):
@@ -45,7 +44,7 @@ class InProcessTrial(NamedTuple):
         return cls(trial, asyncio.get_running_loop(), threading.get_ident(), Chat())
 
     def from_thread(self, work: Any) -> Any:
-        """Run a coroutine in the trial's event loop, and wait for it in this thread. Raises RuntimeError in the loop's own thread."""
+        """Run a coroutine in the trial's event loop, and wait for it in this thread. Raises RuntimeError in that loop's thread."""
         if threading.get_ident() == self.thread:
             work.close()
             raise RuntimeError("a blocking call in a coroutine would wait for itself: make the function plain, or use async calls")
@@ -54,7 +53,7 @@ class InProcessTrial(NamedTuple):
     async def answer(self, method: str, path: str, body: bytes) -> WireAnswer | Refusal:
         """Return what the model answers to a request."""
         if (method, path) != ("POST", CHAT_PATH):
-            return Refusal(NOT_FOUND, f"Invalid URL ({method} {path})", code="unknown_url")
+            return Refusal(404, f"Invalid URL ({method} {path})", code="unknown_url")
         try:
             return await self.chat.answer(read_request(_object(body)), self.trial.served, None)
         except BadRequest as error:
@@ -91,9 +90,8 @@ class TunnelTransport:
     def _response(self, answer: WireAnswer | Refusal, request: Any) -> Any:
         if isinstance(answer, Refusal):
             body = json.dumps(answer.body).encode()
-            return self._http.Response(
-                answer.status, headers={"Content-Type": "application/json", **(answer.headers or {})}, content=body
-            )
+            headers = {"Content-Type": "application/json", **(answer.headers or {})}
+            return self._http.Response(answer.status, headers=headers, content=body)
         if answer.ending == "dropped":
             raise self._http.ReadError("Connection reset by peer", request=request)
         return self._http.Response(200, headers=answer.headers, stream=self._stream(answer))
