@@ -21,10 +21,12 @@ from loopbench.models.wires.chat import read_request
 from loopbench.models.wires.fields import BadRequest
 from loopbench.protocol.wire import from_json
 
-from .trial import ProgramTrial
+from .trial import AT_ONCE_S, ProgramTrial
 
 ORIGIN = "http://loopbench.invalid"
 """Where clients believe the model to be; names below .invalid exist nowhere (RFC 2606)."""
+_AT_ONCE = {"retry-after-ms": f"{1000 * AT_ONCE_S:g}"}
+"""What OpenAI's clients wait for before another attempt; without it they sleep for seconds, in which nothing happens here."""
 CHAT_PATH = "/v1/chat/completions"
 
 
@@ -90,7 +92,8 @@ class TunnelTransport:
     def _response(self, answer: WireAnswer | Refusal, request: Any) -> Any:
         if isinstance(answer, Refusal):
             body = json.dumps(answer.body).encode()
-            headers = {"Content-Type": "application/json", **(answer.headers or {})}
+            at_once = {} if self._place.trial.tunnel.real_time else _AT_ONCE
+            headers = {"Content-Type": "application/json", **at_once, **(answer.headers or {})}
             return self._http.Response(answer.status, headers=headers, content=body)
         if answer.ending == "dropped":
             raise self._http.ReadError("Connection reset by peer", request=request)
