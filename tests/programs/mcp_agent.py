@@ -5,8 +5,9 @@ import json
 import os
 import shlex
 import sys
+from typing import Any
 
-from mcp import Client, StdioServerParameters
+from mcp import Client, StdioServerParameters  # type: ignore[import-not-found]  # in an environment of its own
 from openai import AsyncOpenAI
 
 
@@ -17,8 +18,12 @@ def server():
     return StdioServerParameters(command=command, args=arguments)
 
 
+def _client() -> Any:
+    return AsyncOpenAI()
+
+
 async def main():
-    async with Client(server()) as tools, AsyncOpenAI() as model:
+    async with Client(server()) as tools, _client() as model:
         listed = (await tools.list_tools()).tools
         named = [{"name": tool.name, "description": tool.description, "parameters": tool.input_schema} for tool in listed]
         offered = [{"type": "function", "function": function} for function in named]

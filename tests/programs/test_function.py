@@ -5,6 +5,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -181,7 +182,7 @@ def test_a_blocking_call_in_a_coroutine_is_refused_instead_of_waiting_for_ever()
         client = tunnel.OpenAI(max_retries=0)
         client.chat.completions.create(model="any", messages=[{"role": "user", "content": "?"}])
 
-    with pytest.raises(SolverFailed, match="Connection error|would wait for itself"):
+    with pytest.raises(SolverFailed, match=r"Connection error|would wait for itself"):
         run(tunnel.loop(solve))
 
 
@@ -207,14 +208,12 @@ def test_a_function_handed_over_as_an_object_has_a_name():
 def test_here_and_in_a_process_trials_are_the_same_at_any_concurrency(tmp_path, monkeypatch, profile):
     """The law of the seam: model, tools and faults do not depend on where a program runs, nor on how many run beside it."""
     monkeypatch.chdir(tmp_path)
-    loops = [agents.in_the_event_loop, agents.on_a_thread, f'program(command="{AGENTS}:plain_function")']
+    loops: list[Any] = [agents.in_the_event_loop, agents.on_a_thread, f'program(command="{AGENTS}:plain_function")']
     if profile == "flaky-tools":  # a process per trial imports OpenAI's client in two seconds
         loops.append(f'program(command="python {AGENTS}")')
     digests = []
     for concurrency in (1, 6):
-        found = compare(
-            loops, suite="arithmetic(size=6)", profiles=[profile], concurrency=concurrency, mlflow=False, progress=False, traces="none"
-        )
+        found = compare(loops, "arithmetic(size=6)", [profile], concurrency=concurrency, mlflow=False, progress=False)
         by_task: dict[str, set[str]] = {}
         for record in found.results.records:
             assert record.status == "scored", record.reason

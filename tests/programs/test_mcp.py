@@ -22,8 +22,12 @@ from loopbench.programs.trial import ProgramTrial
 from loopbench.protocol import Act, Answer, Query, Tool, Toolbox, ToolCall
 
 AGENT = Path(__file__).with_name("mcp_agent.py")
-VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
-METHODS = st.sampled_from(["initialize", "ping", "tools/list", "tools/call", "notifications/initialized", "resources/list"]) | VALUES
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+)
+METHODS = (
+    st.sampled_from(["initialize", "ping", "tools/list", "tools/call", "notifications/initialized", "resources/list"]) | VALUES
+)
 
 
 def double(n: int) -> int:
@@ -81,7 +85,8 @@ def test_each_request_has_one_answer_under_its_own_id(message):
 
 @given(METHODS, VALUES)
 def test_a_notification_has_none(method, params):
-    assert asyncio.run(mcp.answer(ProgramTrial(FakeModel(), TOOLS, None), {"jsonrpc": "2.0", "method": method, "params": params})) is None
+    message = {"jsonrpc": "2.0", "method": method, "params": params}
+    assert asyncio.run(mcp.answer(ProgramTrial(FakeModel(), TOOLS, None), message)) is None
 
 
 @pytest.mark.parametrize("message", [None, 3, [], {}, {"id": 1, "method": "ping"}, {"jsonrpc": "1.0", "id": 1, "method": "ping"}])
@@ -137,4 +142,7 @@ def test_the_official_sdk_is_served(way):
     model = FakeModel(Act("", (ToolCall("double", {"n": 4}),)), Act("", (ToolCall("fail", {}),)), then=Answer("", "42"))
     outcome = asyncio.run(Program(f"python {AGENT} {way}", venv=str(venv)).run(Query("What is it?"), TOOLS, model))
     assert outcome.answer == "42"
-    assert [message.content for message in model.requests[-1].messages if message.role == "tool"] == ["8", "ValueError: the pump is dry"]
+    assert [message.content for message in model.requests[-1].messages if message.role == "tool"] == [
+        "8",
+        "ValueError: the pump is dry",
+    ]
