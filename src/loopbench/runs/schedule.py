@@ -83,7 +83,8 @@ def _label(spec: Spec, loop: Loop) -> str:
     if not isinstance(loop, ForeignLoop):
         return spec.label
     options = {name: Path(value).name if name == VENV else value for name, value in spec.options.items()}
-    title = options.pop("label", "") or options.pop("command", "") or spec.name
+    command = options.pop("command", "")
+    title = options.pop("label", "") or command or spec.name
     return Spec(f"{title}@{loop.version}" if loop.version else title, options, spec.program).label
 
 
