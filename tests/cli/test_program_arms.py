@@ -156,7 +156,7 @@ def test_keys_stay_here_unless_they_are_named(loopbench, here, monkeypatch):
     assert loopbench("compare", "--program", "python show.py", "--program", named, *words).code == 0
     assert {record.arm: record.answer for record in records(latest(here))} == {
         "python show.py/clean": "none",
-        "named/clean": "word",
+        'named(keys=["SEARCH_API_KEY"])/clean': "word",
     }
 
 
