@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopbench.models.fake import FakeModel
+from loopbench.programs import worker
 from loopbench.programs.environment import framework_environment
 from loopbench.programs.loop import ProgramLoop
 from loopbench.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone
@@ -179,6 +180,25 @@ def test_a_cancelled_run_ends_and_its_worker_goes_on(solve):
         return (await Toy(solve="own_pid").run(Query("?"), TOOLS, answering())).answer
 
     assert not is_alive(asyncio.run(cancelled()))
+
+
+@pytest.mark.parametrize("solve", ["blocks", "blocks_on_a_thread"])
+def test_a_program_that_blocks_for_ever_loses_its_process_and_later_trials_get_another(solve, monkeypatch):
+    monkeypatch.setattr(worker, "GRACE_S", 0.1)
+
+    async def blocked():
+        loop = Toy(solve=solve)
+        first = (await loop.run(Query("?"), TOOLS, answering())).answer
+        running = asyncio.create_task(loop.run(Query("block"), TOOLS, answering()))
+        await asyncio.sleep(0.3)
+        running.cancel()
+        await asyncio.wait({running})
+        while is_alive(first):
+            await asyncio.sleep(0.05)
+        return first, (await loop.run(Query("?"), TOOLS, answering())).answer
+
+    first, second = asyncio.run(blocked())
+    assert first != second
 
 
 def test_a_trial_that_is_over_takes_its_requests_with_it():

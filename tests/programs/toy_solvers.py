@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 
 
@@ -79,6 +80,18 @@ async def exits(task):
 
 async def hangs(task):
     await asyncio.Event().wait()
+
+
+async def blocks(task):
+    if task.question != "block":
+        return os.getpid()
+    time.sleep(600)
+
+
+def blocks_on_a_thread(question, tools):
+    if question != "block":
+        return os.getpid()
+    time.sleep(600)
 
 
 async def hangs_in_the_model(task):

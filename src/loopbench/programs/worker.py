@@ -26,6 +26,8 @@ MAX_JOBS = 16
 """Trials that one process has at a time; more would only wait for each other, and their time limits run."""
 MANY_JOBS = 4
 """Trials at a time from which another process is worth its start, which takes seconds."""
+GRACE_S = 2.0
+"""Seconds that a cancelled trial has to end in its process."""
 MAX_STDERR_CHARS = 2_000
 """Characters of what a worker wrote to standard error that are kept, from its end."""
 
@@ -74,6 +76,10 @@ class Worker:
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._stderr = ""
+        self._cancelled: set[int] = set()
+        """Numbers of cancelled trials that have not ended."""
+        self.stuck = False
+        """A cancelled trial goes on in it; it ends with the trials that it has."""
         self.gone = ""
         """Why it is gone; empty while it runs."""
 
@@ -97,9 +103,22 @@ class Worker:
             return await ended
         except asyncio.CancelledError:
             self._process.stdin.write(json.dumps({"cancel": number}).encode() + b"\n")
+            self._cancelled.add(number)
+            asyncio.get_running_loop().call_later(GRACE_S, self._look_after, number)
             raise
         finally:
             self._waiting.pop(number, None)
+            self._end_if_stuck()
+
+    def _look_after(self, number: int) -> None:
+        """Note that a cancelled trial is still under way: it may hold up all others, and gets no company any more."""
+        self.stuck = self.stuck or number in self._cancelled
+        self._end_if_stuck()
+
+    def _end_if_stuck(self) -> None:
+        if self.stuck and not self._waiting:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
 
     async def started(self) -> None:
         """Wait until the solver is imported. Raises WorkerGone."""
@@ -111,6 +130,7 @@ class Worker:
         """Hand out messages until the process ends."""
         try:
             while said := await self._message():
+                self._cancelled.discard(said.get("id", -1))
                 waiting = self._waiting.get(said.get("id", -1))
                 if waiting is not None and not waiting.done():
                     waiting.set_result(said)
@@ -173,7 +193,7 @@ class Workers:
 
     async def _worker(self) -> Worker:
         """Return the least busy process; start one more if it is too busy. Raises WorkerGone."""
-        self._ready = [worker for worker in self._ready if not worker.gone]
+        self._ready = [worker for worker in self._ready if not worker.gone and not worker.stuck]
         least = min(self._ready, key=lambda worker: worker.jobs, default=None)
         if least is None or (least.jobs >= MANY_JOBS and len(self._ready) < MAX_WORKERS):
             self._start()

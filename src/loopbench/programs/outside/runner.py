@@ -7,7 +7,7 @@ Standard library only, and nothing of loopbench. It reads one JSON object a line
     in   {"id", "question", "tools": [{"name", "description", "parameters"}], "url", "model", "max_steps", "options"}
          {"cancel": id}
     out  {"ready": {"python", "packages"}}, once; or {"failed": TEXT}, and it ends
-         {"id", "answer"} | {"id", "stop": "max_steps"[, "answer"]} | {"id", "type", "error"}
+         {"id", "answer"} | {"id", "stop": "max_steps"[, "answer"]} | {"id", "type", "error"} | {"id", "cancelled"}
 
 The function is `solve(task)` (see SolverTask), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
 A parameter `max_steps`, `tools_url` or `mcp_url` gets that, too. What the function prints goes to standard error. Without a
@@ -27,7 +27,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import distributions
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -79,6 +79,7 @@ class SolverTask:
         self.options: dict[str, Any] = job.get("options", {})
         """The options of the arm that are the framework's own."""
         self._url, self._loop = job["url"], loop
+        self._in_threads: list[Future[Any]] = []
         self.tools = Tools(job["tools"], self._call_async, True)
         self.sync_tools = Tools(job["tools"], self._call, False)
 
@@ -95,7 +96,13 @@ class SolverTask:
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:
         """Run a blocking framework on a thread, in the context of the trial."""
-        return await asyncio.get_running_loop().run_in_executor(THREADS, contextvars.copy_context().run, work)
+        running = THREADS.submit(contextvars.copy_context().run, work)
+        self._in_threads.append(running)
+        return await asyncio.wrap_future(running)
+
+    async def left(self) -> None:
+        """Wait until none of its threads runs any more: no cancellation ends them."""
+        await asyncio.gather(*(asyncio.wrap_future(running) for running in self._in_threads), return_exceptions=True)
 
 
 THREADS = ThreadPoolExecutor(MAX_THREADS)
@@ -149,9 +156,8 @@ def arguments_of(solve: Callable[..., Any], task: SolverTask) -> Any:
     return lambda: solve(task.question, tools, **{key: value for key, value in where.items() if takes_all or key in named})
 
 
-async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> dict[str, Any]:
+async def solved(solve: Callable[..., Any], task: SolverTask, job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message that ends a trial."""
-    task = SolverTask(job, asyncio.get_running_loop())
     try:
         work = arguments_of(solve, task)
         answer = work() if inspect.iscoroutinefunction(solve) else await task.in_thread(work)
@@ -179,8 +185,12 @@ async def serve(solve: Callable[..., Any], say: Callable[[dict[str, Any]], None]
     running: dict[int, Any] = {}
 
     async def one(job: Mapping[str, Any]) -> None:
+        task = SolverTask(job, loop)
         try:
-            say(await solved(solve, job))
+            say(await solved(solve, task, job))
+        except asyncio.CancelledError:
+            await task.left()
+            say({"id": job["id"], "cancelled": True})
         finally:
             running.pop(job["id"], None)
 
