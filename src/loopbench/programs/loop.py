@@ -41,7 +41,7 @@ class ProgramLoop(ABC):
     stops: ClassVar[frozenset[StopReason]] = frozenset(
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
-    """With FORCED for a program that answers at its limit: it raises StepLimit with the answer."""
+    """With FORCED for a program that states an answer at its limit."""
 
     @property
     @abstractmethod
@@ -111,4 +111,4 @@ def outcome(trial: ProgramTrial, said: Mapping[str, Any]) -> Outcome:
         if isinstance(trial.failure, ProviderError):
             return Outcome(None, StopReason.PROVIDER_ERROR, trial.replies, details={"error": what})
         raise SolverFailed(what)
-    return Outcome(said.get("answer"), StopReason.FINISHED, trial.replies)
+    return Outcome(said.get("answer"), StopReason.FORCED if trial.is_forced else StopReason.FINISHED, trial.replies)
