@@ -222,8 +222,13 @@ def test_only_its_own_module_reads_a_trace_by_its_keys() -> None:
     assert reading - OTHERS_KEYS == {"metrics/trace.py"}
 
 
+WRITERS_OF_FUNCTIONS = frozenset({"programs/outside/typed_functions.py"})
+"""Files that write functions from schemas: every name in their text is checked, and every value is a literal."""
+
+
 def test_no_text_is_run_as_code() -> None:
-    assert not {below(path): calls for path in MODULES if (calls := careless_calls(parsed(path)))}
+    found = {below(path): calls for path in MODULES if (calls := careless_calls(parsed(path)))}
+    assert found == {name: {"exec"} for name in WRITERS_OF_FUNCTIONS}
 
 
 @pytest.mark.parametrize("name", DOORS)

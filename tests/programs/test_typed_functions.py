@@ -21,7 +21,7 @@ def _described(text):
     return {"description": text}
 
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 PLAIN = st.sampled_from(["string", "number", "integer", "boolean", "object", "array", "null"]).map(lambda kind: {"type": kind})
 LITERALS = st.lists(TEXTS | st.integers() | st.booleans(), min_size=1, max_size=3).map(lambda values: {"enum": values})
 SCHEMAS = st.recursive(

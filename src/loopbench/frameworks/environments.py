@@ -19,7 +19,7 @@ _PYTHON = re.compile(r"^version(?:_info)?\s*=\s*([\d.]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class FrameworkEnvironment:
     """One environment."""
 
     folder: Path
@@ -42,7 +42,7 @@ def known_frameworks() -> list[str]:
     return list(names_in("loopbench.frameworks.wiring"))
 
 
-def find_environment(name: str, requires: Sequence[str], venv: str = "") -> Environment:
+def find_environment(name: str, requires: Sequence[str], venv: str = "") -> FrameworkEnvironment:
     """Return the environment of a framework. `venv`: its folder, if it is not the one that was installed.
 
     Raises ValueError, with the command that makes one, if there is none or if it lacks a package.
@@ -58,7 +58,7 @@ def find_environment(name: str, requires: Sequence[str], venv: str = "") -> Envi
     if missing := [package for package in needed if package not in versions]:
         raise ValueError(f"{name}: {folder} lacks {', '.join(missing)}")
     own = {package: versions[package] for package in (*needed, "python")}
-    return Environment(folder, str(python), own, sha256(canonical_json(dict(versions))))
+    return FrameworkEnvironment(folder, str(python), own, sha256(canonical_json(dict(versions))))
 
 
 def packages_in(folder: Path) -> Mapping[str, str]:

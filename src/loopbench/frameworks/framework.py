@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from loopbench.programs.loop import ProgramLoop
 from loopbench.programs.worker import Solver
 
-from .environments import Environment, find_environment, plain_name
+from .environments import FrameworkEnvironment, find_environment, plain_name
 
 WIRING = Path(__file__).with_name("wiring")
 
@@ -30,7 +30,7 @@ class Framework(ProgramLoop):
         return type(self).__module__.rpartition(".")[2]
 
     @property
-    def environment(self) -> Environment:
+    def environment(self) -> FrameworkEnvironment:
         """The environment. Raises ValueError if there is none or if it lacks a package."""
         return find_environment(self.name, self.requires, self.venv)
 

@@ -16,7 +16,7 @@ from loopbench.programs.worker import RUNNER, environment
 from loopbench.protocol.names import nearest
 
 from .environments import home, known_frameworks, packages_in, plain_name
-from .framework import WIRING, Framework
+from .framework import Framework
 
 CONSTRAINTS = Path(__file__).with_name("constraints")
 MAX_SHOWN_LINES = 5
@@ -118,7 +118,7 @@ def _run(command: Sequence[str], say: Callable[[str], None]) -> None:
 
 def _check_wiring(folder: Path, name: str) -> None:
     """Import the wiring in a new environment. Raises InstallError if that fails."""
-    command = [str(folder / "bin" / "python"), str(RUNNER), f"{WIRING / name}.py:solve"]
+    command = [str(folder / "bin" / "python"), str(RUNNER), f"{framework_class(name)().wiring}:solve"]
     try:
         done = subprocess.run(  # noqa: S603  # our own runner
             command, capture_output=True, text=True, check=False, input="", env=environment(), timeout=MAX_IMPORT_S

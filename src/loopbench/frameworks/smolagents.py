@@ -14,7 +14,7 @@ from .framework import Framework
 class Smolagents(Framework):
     """The agent that calls tools by JSON; it must call `final_answer` to end."""
 
-    stops: ClassVar = Framework.stops | {StopReason.FORCED}
+    stops: ClassVar = Framework.stops - {StopReason.MAX_STEPS} | {StopReason.FORCED}  # it always answers at its limit
     requires: ClassVar = ("smolagents[openai]", "openai")
 
 

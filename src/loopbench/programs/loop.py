@@ -23,7 +23,7 @@ from loopbench.protocol import (
 
 from .gateway import MODEL, gateway_here
 from .trial import ProgramTrial
-from .worker import Job, Solver, SolverFailed, workers_here
+from .worker import Solver, SolverFailed, SolverJob, workers_here
 
 DEFAULT_STEPS = 10
 
@@ -36,12 +36,12 @@ class ProgramLoop(ABC):
     """
 
     max_steps: int = field(default=DEFAULT_STEPS, kw_only=True)
-    """Requests to the model: the program's own limit where it has one; one request more is refused in any case."""
+    """Replies of the model: the program's own limit where it has one; in any case it gets no more, but one without a call."""
 
     stops: ClassVar[frozenset[StopReason]] = frozenset(
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
-    """With FORCED for a program that answers at its limit: it raises StepLimit with the answer."""
+    """With FORCED for a program that states an answer at its limit."""
 
     @property
     @abstractmethod
@@ -78,11 +78,11 @@ class ProgramLoop(ABC):
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """Let the program solve the task. Raises SolverFailed, WorkerGone and BudgetExceeded."""
-        trial = ProgramTrial(model, tools, self.max_steps + 1)
+        trial = ProgramTrial(model, tools, self.max_steps)
         gateway, workers = await gateway_here(), workers_here(self.solver())
         token, url = gateway.open(trial)
         try:
-            job = Job(question_text(query), trial.tool_list(), url, MODEL, self.max_steps, dict(self.options()))
+            job = SolverJob(question_text(query), trial.tool_list(), url, MODEL, self.max_steps, dict(self.options()))
             said = await workers.run(job)
         finally:
             gateway.close(token)
@@ -101,14 +101,14 @@ def outcome(trial: ProgramTrial, said: Mapping[str, Any]) -> Outcome:
     if trial.budget is not None:
         raise trial.budget
     if said.get("stop") == StopReason.MAX_STEPS.value and said.get("answer") is not None:
-        return Outcome(said["answer"], StopReason.FORCED, trial.requests)
+        return Outcome(said["answer"], StopReason.FORCED, trial.replies)
     if trial.limit_reached or said.get("stop") == StopReason.MAX_STEPS.value:
-        return Outcome(None, StopReason.MAX_STEPS, trial.requests)
+        return Outcome(None, StopReason.MAX_STEPS, trial.replies)
     if "error" in said:
         what = f"{said['type']}: {said['error']}"
         if isinstance(trial.failure, ContextOverflow):
-            return Outcome(None, StopReason.CONTEXT_OVERFLOW, trial.requests, details={"error": what})
+            return Outcome(None, StopReason.CONTEXT_OVERFLOW, trial.replies, details={"error": what})
         if isinstance(trial.failure, ProviderError):
-            return Outcome(None, StopReason.PROVIDER_ERROR, trial.requests, details={"error": what})
+            return Outcome(None, StopReason.PROVIDER_ERROR, trial.replies, details={"error": what})
         raise SolverFailed(what)
-    return Outcome(said.get("answer"), StopReason.FINISHED, trial.requests)
+    return Outcome(said.get("answer"), StopReason.FORCED if trial.is_forced else StopReason.FINISHED, trial.replies)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from loopbench.models.metering import MeteredExchange, MeteredModel
 from loopbench.models.server import ServedTrial
+from loopbench.models.server.foreign import ForeignCodec
 from loopbench.models.server.refusals import RETRY_AFTER_S, Refusal
 from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.models.tunnel import Tunnel
@@ -28,6 +29,8 @@ from .said_arguments import SaidArguments
 
 T = TypeVar("T")
 OVER = "This trial is over."
+MAX_ATTEMPTS = 8
+"""Requests per reply, on average, after which a program counts as one that asks for ever."""
 AT_ONCE_S = 0.001
 """The wait that a client in virtual time is asked for, in seconds; the wait that a provider asks for is simulated."""
 
@@ -35,12 +38,13 @@ AT_ONCE_S = 0.001
 class ProgramTrial:
     """What one program is served, and what became of it. Every request and call after its end is refused."""
 
-    def __init__(self, model: Model, tools: Toolbox, max_requests: int | None) -> None:
-        """`max_requests`: requests that are answered; None for no limit."""
+    def __init__(self, model: Model, tools: Toolbox, max_replies: int | None) -> None:
+        """`max_replies`: replies that it may get, beside one without a call at the end; None for no limit."""
         self.model = model
         self.tools = tools
-        self.max_requests = max_requests
+        self.max_replies = max_replies
         self.requests = 0
+        self.replies = 0
         self.limit_reached = False
         """The program asked once more than it may, and was refused."""
         self.budget: BudgetExceeded | None = None
@@ -56,6 +60,11 @@ class ProgramTrial:
         self.tunnel = model.tunnel if isinstance(model, MeteredModel) and model.tunnel is not None else Tunnel()
         self._of_model = ServedTrial(model, self.tunnel, ask=model.exchange if isinstance(model, MeteredModel) else None)
         self.served = ServedTrial(model, self.tunnel, task_tools=tools.names, ask=self._ask)
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether its last reply was the one without a call beyond the limit."""
+        return self.max_replies is not None and self.replies > self.max_replies
 
     def close(self) -> None:
         """End the trial: what its program still waits for is cancelled, and what it still sends is refused."""
@@ -81,12 +90,19 @@ class ProgramTrial:
         if self._over or self.budget is not None:
             raise Refusal(404, OVER, code="trial_over")
 
+    def _is_beyond_limit(self, request: Request) -> bool:
+        """Say whether a request is one too many. A last one that leaves no room for a call is how some programs end."""
+        if self.max_replies is None:
+            return False
+        may_call = not isinstance(request.codec, ForeignCodec) or request.codec.max_calls > 0
+        return self.replies >= self.max_replies + (not may_call) or self.requests >= MAX_ATTEMPTS * (self.max_replies + 1)
+
     async def _ask(self, request: Request) -> MeteredExchange:
         """Ask the trial's model. Raises Refusal at the limit of requests, when the budget is used up and after the end."""
         self._check_open()
-        if self.max_requests is not None and self.requests >= self.max_requests:
+        if self._is_beyond_limit(request):
             self.limit_reached = True
-            raise Refusal(400, f"The limit of {self.max_requests} requests is reached.", code="step_limit")
+            raise Refusal(400, f"The limit of {self.max_replies} replies is reached.", code="step_limit")
         self.requests += 1
         if isinstance(self.failure, ProviderError) and self.failure.kind == "rate_limit":
             await self.tunnel.spend(self.failure.retry_after_s or RETRY_AFTER_S)
@@ -98,6 +114,7 @@ class ProgramTrial:
         self.failure = exchange.error
         reply = exchange.reply
         if reply is not None:
+            self.replies += 1
             self._said.add(request, reply)
             if reply.usage is None:  # OpenAI always counts, and some frameworks fail without
                 reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))

@@ -58,7 +58,7 @@ class Solver(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SolverJob:
     """One trial for a solver."""
 
     question: str
@@ -90,7 +90,7 @@ class Worker:
         """Number of trials that it has."""
         return len(self._waiting)
 
-    async def run(self, job: Job) -> dict[str, Any]:
+    async def run(self, job: SolverJob) -> dict[str, Any]:
         """Return the message that ended a job. Raises WorkerGone."""
         if self.gone:
             raise WorkerGone(self.gone)
@@ -165,7 +165,7 @@ class Workers:
         self._ready: list[Worker] = []
         self._free = asyncio.Semaphore(MAX_WORKERS * MAX_JOBS)
 
-    async def run(self, job: Job) -> dict[str, Any]:
+    async def run(self, job: SolverJob) -> dict[str, Any]:
         """Return the message that ended a job. Raises WorkerGone."""
         with waits().counted():  # others have the turn, or a framework is imported: no loop is to blame for that
             await self._free.acquire()

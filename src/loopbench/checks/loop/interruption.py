@@ -26,7 +26,7 @@ from loopbench.runs.trial.guard import stop
 
 from .contract import limited
 from .law import Broken, NotApplicable, require
-from .scene import APART, CHAIN, FAILING, GRACE_S, LIMIT_S, ONE_CALL, FinishedRun, RunLog, Scene, play, scripted, settle, start
+from .scene import APART, CHAIN, FAILING, GRACE_S, ONE_CALL, FinishedRun, RunLog, Scene, limit_s, play, scripted, settle, start
 
 Kind = Literal["model", "tool"]
 Place = tuple[Kind, int]
@@ -54,6 +54,8 @@ async def never_blocks(loop: Loop) -> None:
     `time.sleep` or a synchronous HTTP client in a loop stops every other run of the process. Only idle time counts, and only if it
     recurs in several runs, because a busy machine is not the loop's fault.
     """
+    if isinstance(loop, ForeignLoop):
+        raise NotApplicable("its steps are taken in a process of their own, which competes for the processor")
     stalls = []
     for _ in range(STALLED_RUNS):
         stalls.append(await _longest_stall(loop))
@@ -222,7 +224,7 @@ async def _cancelled_at(loop: Loop, scene: Scene, place: Place) -> None:
     running = start(loop, scene, log, hold)
     reached = asyncio.create_task(hold.reached.wait())
     try:
-        await asyncio.wait({running, reached}, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({running, reached}, timeout=limit_s(loop), return_when=asyncio.FIRST_COMPLETED)
         require(hold.reached.is_set(), f"{where}: the run never got there, as it does without interruption")
         hold.cancelled = True
         ended = await stop(running, GRACE_S)

@@ -22,6 +22,7 @@ from loopbench.protocol import (
     Capabilities,
     Chunk,
     Codec,
+    ForeignLoop,
     Loop,
     Model,
     ModelError,
@@ -48,6 +49,8 @@ MAX_CALLS = 200
 """Number of model calls, and of tool calls, after which a run counts as endless."""
 LIMIT_S = 10.0
 """Seconds after which a run counts as hung; these models and tools never wait."""
+FOREIGN_LIMIT_S = 120.0
+"""The same for a foreign loop, whose program may have to be imported first, and whose client may wait before it asks again."""
 GRACE_S = 1.0
 """Seconds that a cancelled run has to end."""
 MAX_DETAIL_CHARS = 300
@@ -310,19 +313,24 @@ class FinishedRun:
         return [request_json(request) for request in self.log.requests]
 
 
+def limit_s(loop: Loop) -> float:
+    """Return the seconds after which a run of a loop counts as hung."""
+    return FOREIGN_LIMIT_S if isinstance(loop, ForeignLoop) else LIMIT_S
+
+
 async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> FinishedRun:
     """Run a loop in a scene until it ends, hangs or exceeds the call limit."""
     log = RunLog()
     running = start(loop, scene, log, gate)
     endless = asyncio.create_task(log.endless.wait())
     try:
-        await asyncio.wait({running, endless}, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({running, endless}, timeout=limit_s(loop), return_when=asyncio.FIRST_COMPLETED)
     finally:
         endless.cancel()
     if running.done():
         return FinishedRun(log, running.result() if not running.cancelled() else asyncio.CancelledError())
     await stop(running, GRACE_S)
-    calls = f"made more than {MAX_CALLS} calls" if log.endless.is_set() else f"did not end within {LIMIT_S:g} s"
+    calls = f"made more than {MAX_CALLS} calls" if log.endless.is_set() else f"did not end within {limit_s(loop):g} s"
     return FinishedRun(log, None, calls)
 
 

@@ -14,6 +14,7 @@ async def solve(task):
         task.model, base_url=task.base_url, api_key=task.api_key, function_invocation_configuration=limits
     )
     found = await Agent(client, tools=list(task.tools)).run(task.question)
-    if found.text.startswith(AT_LIMIT):  # its own words in the place of an answer
-        raise task.StepLimit
-    return found.messages[-1].text  # `found.text` joins the texts of all messages, those beside calls among them
+    answer = found.messages[-1].text
+    if answer.startswith(AT_LIMIT):  # its own words in the place of an answer
+        raise task.StepLimit("")
+    return answer  # `found.text` joins the texts of all messages, those beside calls among them

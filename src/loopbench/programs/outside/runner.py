@@ -9,7 +9,7 @@ Standard library only, and nothing of loopbench. It reads one JSON object a line
     out  {"ready": {"python", "packages"}}, once; or {"failed": TEXT}, and it ends
          {"id", "answer"} | {"id", "stop": "max_steps"[, "answer"]} | {"id", "type", "error"}
 
-The function is `solve(task)` (see Task), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
+The function is `solve(task)` (see SolverTask), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
 What it prints goes to standard error.
 """
 
@@ -70,7 +70,7 @@ class Tools:
         return len(self._listed)
 
 
-class Task:
+class SolverTask:
     """What a solver of a framework gets."""
 
     StepLimit = StepLimit
@@ -158,7 +158,7 @@ def _callable(thing: Any) -> Callable[..., Any]:
     return function
 
 
-def arguments_of(solve: Callable[..., Any], task: Task) -> Any:
+def arguments_of(solve: Callable[..., Any], task: SolverTask) -> Any:
     """Call a solver in the way that it wants: with the task, or with question, tools and where the model is."""
     parameters = list(inspect.signature(solve).parameters.values())
     if len(parameters) == 1 and parameters[0].name == "task":
@@ -172,7 +172,7 @@ def arguments_of(solve: Callable[..., Any], task: Task) -> Any:
 
 async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message that ends a trial."""
-    task = Task(job, asyncio.get_running_loop())
+    task = SolverTask(job, asyncio.get_running_loop())
     try:
         work = arguments_of(solve, task)
         answer = work() if inspect.iscoroutinefunction(solve) else await task.in_thread(work)

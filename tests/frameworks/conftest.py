@@ -1,0 +1,48 @@
+"""Environments that look as if frameworks were installed, with this interpreter in them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopbench.frameworks import framework
+from tests.cli.conftest import here, loopbench
+
+__all__ = ["here", "loopbench"]
+
+TOYS = Path(__file__).parents[1] / "programs" / "toy_solvers.py"
+
+
+def make_environment(folder, **packages):
+    """An environment with packages of these versions; underscores in their names stand for hyphens."""
+    site = folder / "lib" / "python3.11" / "site-packages"
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    if not (folder / "bin" / "python").exists():
+        (folder / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    (folder / "pyvenv.cfg").write_text("version_info = 3.11.7\n")
+    for old in site.glob("*.dist-info"):
+        (old / "METADATA").unlink()
+        old.rmdir()
+    for name, version in packages.items():
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n")
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The folder of installed environments, empty."""
+    monkeypatch.setenv("LOOPBENCH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "frameworks"
+
+
+@pytest.fixture
+def toy_wiring(tmp_path, monkeypatch):
+    """The wiring of OpenAI Agents, replaced by a while loop that needs no package."""
+    folder = tmp_path / "wiring"
+    folder.mkdir()
+    wiring = folder / "openai_agents.py"
+    wiring.write_text(f"{TOYS.read_text()}\n\nsolve = while_loop\n")
+    monkeypatch.setattr(framework, "WIRING", folder)
+    return wiring

@@ -1,0 +1,114 @@
+"""`loopbench frameworks`: with an installer that works, one that fails, and one that is cut off."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopbench.frameworks.environments import known_frameworks
+
+from .conftest import make_environment
+
+pytestmark = pytest.mark.thorough  # processes are started
+
+
+@pytest.fixture
+def uv(tmp_path, monkeypatch):
+    """Puts an installer called uv on the search path; the text is what it does for `uv pip install`."""
+
+    def write(installs):
+        folder = tmp_path / "tools"
+        folder.mkdir()
+        link = f"mkdir -p $last/bin && ln -s {Path(sys.executable).resolve()} $last/bin/python"
+        script = f'#!/bin/sh\nfor last; do :; done\nif [ "$1" = venv ]; then {link}; else echo Resolved; {installs}; fi\n'
+        (folder / "uv").write_text(script)
+        (folder / "uv").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+    return write
+
+
+def left_in(home):
+    return sorted(path.name for path in home.iterdir()) if home.exists() else []
+
+
+def test_an_environment_is_made_with_progress_and_kept(loopbench, home, toy_wiring, uv):
+    uv("true")
+    ended = loopbench("frameworks", "install", "openai_agents")
+    assert (ended.code, left_in(home)) == (0, ["openai_agents"])
+    assert "openai_agents: Resolved\n" in ended.err
+    assert ended.out.startswith("openai_agents 0.24.0: installed in ")
+    again = loopbench("frameworks", "install", "openai_agents")
+    assert again.out.endswith("--again makes it anew\n")
+
+
+def test_an_installer_that_fails_leaves_nothing_half_made(loopbench, home, uv):
+    uv("echo no route to the index >&2; exit 7")
+    ended = loopbench("frameworks", "install", "openai_agents", "--quiet")
+    assert (ended.code, ended.out, left_in(home)) == (2, "", [])
+    assert ended.err.count("\n") == 1
+    assert "ended with exit code 7: " in ended.err
+    assert ended.err.endswith("no route to the index\n")
+
+
+def test_what_was_installed_stays_where_a_new_one_fails(loopbench, home, uv):
+    make_environment(home / "openai_agents", openai_agents="0.20.0")
+    uv("exit 1")
+    assert loopbench("frameworks", "install", "openai_agents", "--again").code == 2
+    assert left_in(home) == ["openai_agents"]
+    assert (home / "openai_agents" / "pyvenv.cfg").exists()
+
+
+def test_packages_that_the_wiring_cannot_import_are_no_environment(loopbench, home, uv):
+    uv("true")
+    ended = loopbench("frameworks", "install", "openai_agents", "-q")
+    assert (ended.code, left_in(home)) == (2, [])
+    assert "its wiring cannot be imported: ModuleNotFoundError: No module named 'agents'" in ended.err
+
+
+def test_a_new_environment_takes_the_place_of_the_old_one(loopbench, home, toy_wiring, uv):
+    make_environment(home / "openai_agents", openai_agents="0.20.0")
+    uv("true")
+    assert loopbench("frameworks", "install", "openai_agents", "--again", "-q").code == 0
+    assert left_in(home) == ["openai_agents"]
+    assert not (home / "openai_agents" / "pyvenv.cfg").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["openai_agent"], "error: unknown framework 'openai_agent'; did you mean 'openai_agents'? known: "),
+        (["agno", "agnos"], "error: unknown framework 'agnos'; did you mean 'agno'?"),
+        ([], "error: name a framework, or give --all; "),
+        (["agno", "--all"], "error: name frameworks or give --all, not both"),
+    ],
+)
+def test_a_wrong_name_makes_nothing(loopbench, home, uv, words, said):
+    uv("true")
+    ended = loopbench("frameworks", "install", *words)
+    assert (ended.code, left_in(home)) == (2, [])
+    assert ended.err.startswith(said)
+
+
+def test_the_list_says_what_is_installed(loopbench, home):
+    make_environment(home / "openai_agents", openai_agents="0.20.0")
+    listed = loopbench("frameworks", "list", "--json").json
+    assert [entry["name"] for entry in listed] == known_frameworks()
+    by_name = {entry["name"]: entry for entry in listed}
+    assert (by_name["openai_agents"]["version"], by_name["openai_agents"]["installed"]) == ("0.24.0", "0.20.0")
+    assert by_name["agno"]["installed"] is None
+    assert {option["name"] for option in by_name["openai_agents"]["options"]} == {
+        "venv",
+        "tool_errors",
+        "unknown_tool",
+        "max_steps",
+    }
+    assert "version 0.24.0, installed 0.20.0" in loopbench("frameworks", "list").out
+
+
+def test_loops_and_frameworks_are_listed_apart(loopbench, home):
+    loops, heading, frameworks = loopbench("list", "loops").out.partition("\nFrameworks, each in an environment of its own")
+    assert heading
+    assert "\nfinish  " in loops
+    assert "openai_agents  " not in loops
+    assert "\nopenai_agents  " in frameworks
