@@ -199,6 +199,7 @@ def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench,
         ('"policy_and_profiles": ', '"policy_and_profiles": 9', "another version of policy_and_profiles than in the baseline"),
     ):
         (here / "b.json").write_text(text.replace(old, new))
+        reseal(here / "b.json")
         ended = loopbench("gate", "--baseline", "b.json", "--quiet")
         assert ended.code == 2
         assert why in ended.err

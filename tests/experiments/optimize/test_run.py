@@ -121,6 +121,7 @@ def test_the_test_split_is_opened_once(configured: Configured, watcher: Any) -> 
 
     ended = made.designs[0].folder / "ended.json"
     ended.write_text(ended.read_text("utf-8").replace(made.designs[0].ended().digest, "0" * 64), "utf-8")
+    reseal(ended)
     with pytest.raises(RunError, match="opened before, for other programs; it is opened once"):
         run(reopen(folder), watcher, watcher)
 
@@ -186,6 +187,7 @@ def test_a_program_put_back_is_tested(configured: Configured, watcher: Any, monk
     path = made.designs[0].folder / "optimized.json"
     whole = path.read_text("utf-8")
     path.write_text(whole.replace('"demos": [', '"demos": [{},', 1), "utf-8")
+    reseal(path)
     with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
         run(reopen(made.folder), watcher, watcher)
     assert read_manifest_json(made.folder)["splits"]["test"]["opened"] is None

@@ -38,6 +38,8 @@ DIGITS = 6
 """Significant digits of a number that is not an integer."""
 MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
+MAX_HEAD_BYTES = 200
+"""A baseline names itself within them."""
 
 Score = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0, lt=MAX_VALUE)]
@@ -335,6 +337,8 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError."""
     text = read_bounded(path)
+    if b'"loopbench_baseline"' not in text[:MAX_HEAD_BYTES]:
+        raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     try:
         data = load_json(open_document(text).decode("utf-8"), finite=True)
     except ValueError as error:
