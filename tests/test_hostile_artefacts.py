@@ -30,10 +30,10 @@ from loopbench.protocol.checksums import open_document, open_line
 from loopbench.runs.config import MAX_REPEATS, CompareConfig, load_config
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.run_state import read_state
-from loopbench.runs.store.files import MANIFEST, RunError
+from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import TRIALS, read_records
-from loopbench.runs.store.traces import MAX_TEXT, TRACES, Traces, TraceWriter
+from loopbench.runs.store.records import read_records
+from loopbench.runs.store.traces import MAX_TEXT, Traces, TraceWriter
 from tests.models.cassettes import RECORD, ask, use
 from tests.sealing import reseal
 

@@ -22,8 +22,7 @@ from loopbench.metrics.statistics import Verdict, VerdictWord
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
-from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.files import MANIFEST, TRIALS, RunError, read_manifest_json, write_manifest_json
 
 pytestmark = pytest.mark.thorough
 

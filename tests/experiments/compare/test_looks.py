@@ -19,8 +19,7 @@ from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.files import TRIALS, RunError
 from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough

@@ -24,10 +24,10 @@ from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.runs.run_state import Spent, SpentTally, larger, read_state
-from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
+from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
-from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.records import read_records
 
 BARE = "bare(check_types=true)"
 

@@ -26,8 +26,8 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
-from loopbench.runs.store.files import RunError, read_manifest_json
-from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json
+from loopbench.runs.store.records import read_records
 from tests.sealing import reseal
 
 SUITES = """

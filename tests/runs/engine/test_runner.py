@@ -29,9 +29,9 @@ from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import MAX_ATTEMPTS
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.store import journal
-from loopbench.runs.store.files import RunError
+from loopbench.runs.store.files import TRIALS, RunError
 from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
 from tests.sealing import reseal

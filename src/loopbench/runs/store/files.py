@@ -15,6 +15,8 @@ from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import MAX_LINE, check_regular, each_line, read_bounded
 
 MANIFEST = "manifest.json"
+TRIALS = "trials.jsonl"
+TRACES = "traces.zst"
 
 _BLOCK = 1 << 20
 
