@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from operator import attrgetter
 from typing import Any
@@ -36,6 +36,8 @@ START_LIMIT_S = 300.0
 END_LIMIT_S = 5.0
 MAX_DEATHS = 3
 """Worker deaths during the same trial, which ran alone the last time, after which it is given up."""
+MAX_DEADLY = 5
+"""Trials of one arm that may be given up because their workers died, before the others are not even begun."""
 MAX_BARREN = 5
 """Consecutive idle deaths of workers, beyond the number of workers, after which the run ends."""
 MAX_THREADS = 64
@@ -70,6 +72,8 @@ class Pool:
         """Why no further trial may run; empty while trials may."""
         self._failed: Exception | None = None
         self._left = Left()
+        self._deadly = Counter[str]()
+        """Arm → trials that were given up because their workers died."""
 
     @property
     def in_flight(self) -> int:
@@ -104,8 +108,11 @@ class Pool:
         number = next(self._order_numbers)
         place = [number, self._arms[trial.arm.name], self._tasks[trial.task.id], trial.repeat, trial.attempt]
         order = Order(number, trial, _line({"run": place}), asyncio.get_running_loop().create_future())
-        self._waiting.append(order)
-        self._deal()
+        if self._deadly[trial.arm.name] >= MAX_DEADLY:
+            self._record_as_deadly(order)
+        else:
+            self._waiting.append(order)
+            self._deal()
         return await order.done
 
     # --- handing out ---
@@ -171,6 +178,8 @@ class Pool:
             await asyncio.wait([worker.listening])
             if not worker.stuck:
                 worker.listening.result()
+            if worker.orders:
+                raise WorkerLost("it ended before its trials did")
         finally:
             self._leaves(worker)
             posting.cancel()
@@ -317,13 +326,25 @@ class Pool:
             order.deaths += 1
             if order.alone and order.deaths >= MAX_DEATHS:
                 self._record(order, status="errored", reason=f"its worker process died ({why}) three times")
+                self._deadly[order.trial.arm.name] += 1
             order.alone = order.alone or order.deaths >= MAX_DEATHS - 1
         given_up = [f"{' '.join(map(str, order.trial.key))} was given up" for order in running if order.done.done()]
+        self._give_up_deadly(orders)
         again = self._again(orders)
         self._barren += not running and not worker.finished
         if self._barren >= MAX_BARREN + self._links.workers:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._barren - 1} before it, and nothing was done")
         self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _what(again)}")
+
+    def _give_up_deadly(self, lost: Iterable[Order]) -> None:
+        """Record the trials of arms that have killed workers again and again, before they kill more of them."""
+        for order in (*lost, *self._waiting, *self._alone):
+            if self._deadly[order.trial.arm.name] >= MAX_DEADLY:
+                self._record_as_deadly(order)
+
+    def _record_as_deadly(self, order: Order) -> None:
+        reason = f"it was not run: {MAX_DEADLY} other trials of its arm had each ended {MAX_DEATHS} worker processes"
+        self._record(order, status="errored", reason=reason)
 
     def _kill(self, worker: PoolWorker, stuck_s: float) -> None:
         """Kill a worker that is stuck."""
