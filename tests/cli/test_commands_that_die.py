@@ -94,8 +94,8 @@ def own(here):
 
 def assert_says_that_it_died(ended, way, code=INVALID):
     assert (ended.code, ended.out) == (code, ""), ended.err
-    how = {"abort": "signal 6", "segfault": "signal 11", "exit": "called sys.exit(0)", "posix": "called os._exit(0)"}
-    how = how.get(way, "exit code 0")
+    hows = {"abort": "signal 6", "segfault": "signal 11", "exit": "called sys.exit(0)", "posix": "called os._exit(0)"}
+    how = hows.get(way, "exit code 0")
     assert how in ended.err
     assert ended.err.count("\n") == 1
     assert "Traceback" not in ended.err

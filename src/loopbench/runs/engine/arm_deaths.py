@@ -8,7 +8,7 @@ from collections.abc import Collection
 MAX_ARM_DEATHS = 30
 """Deaths of workers during trials of an arm that are borne however few of its trials have ended."""
 MAX_ARM_DEATH_SHARE = 0.1
-"""Deaths for each ended trial of the arm that are borne beyond those: a machine that kills a worker now and then is not its fault."""
+"""Deaths for each ended trial of the arm that are borne: a machine that kills a worker now and then is not the arm's fault."""
 
 
 class ArmDeaths:
