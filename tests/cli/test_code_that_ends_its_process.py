@@ -7,7 +7,6 @@ import os
 
 import pytest
 
-from loopbench.runs.engine.pool import MAX_DEADLY, MAX_DEATHS
 from loopbench.runs.silent_end import told_of_exit
 
 LOOP = """
@@ -125,16 +124,6 @@ def test_a_module_of_the_current_directory_runs_in_a_worker_too(loopbench, here)
     assert compared.code == 0
     assert "Traceback" not in compared.err
     assert (here / "before").read_text() != f"{os.getpid()}\n"
-
-
-@pytest.mark.thorough
-def test_an_arm_that_kills_its_workers_is_given_up(loopbench, here):
-    (here / "own_ending.py").write_text(LOOP)
-    ended = compare(loopbench, "abort", "--suite", f"arithmetic(size={MAX_DEADLY + 3})", "--concurrency", "1", "--json")
-    assert ended.code == 4
-    assert json.loads(ended.out)["arms"][0]["errored"] == MAX_DEADLY + 3
-    assert (here / "before").read_text().count("\n") == MAX_DEADLY * MAX_DEATHS
-    assert f"{MAX_DEADLY} other trials of its arm" in loopbench("show", "latest").out
 
 
 @pytest.mark.parametrize("command", [["compare", "--no-mlflow", "--suite", "arithmetic(size=1)", "--loop"], ["check", "loop"]])

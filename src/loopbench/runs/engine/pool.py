@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from operator import attrgetter
 from typing import Any
@@ -24,6 +24,7 @@ from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.record import head_of
 from loopbench.runs.trial.setting import FinishedTrial, NotRun
 
+from .arm_deaths import ArmDeaths
 from .job import Job, setup_of
 from .leftovers import Left
 from .messages import Link, Links, WorkerError, WorkerLost
@@ -36,8 +37,6 @@ START_LIMIT_S = 300.0
 END_LIMIT_S = 5.0
 MAX_DEATHS = 3
 """Worker deaths during the same trial, which ran alone the last time, after which it is given up."""
-MAX_DEADLY = 5
-"""Trials of one arm that may be given up because their workers died, before the others are not even begun."""
 MAX_BARREN = 5
 """Consecutive idle deaths of workers, beyond the number of workers, after which the run ends."""
 MAX_THREADS = 64
@@ -68,12 +67,11 @@ class Pool:
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = False
         self._barren = 0
+        self._arm_deaths = ArmDeaths()
         self._stopped = ""
         """Why no further trial may run; empty while trials may."""
         self._failed: Exception | None = None
         self._left = Left()
-        self._deadly = Counter[str]()
-        """Arm → trials that were given up because their workers died."""
 
     @property
     def in_flight(self) -> int:
@@ -108,11 +106,10 @@ class Pool:
         number = next(self._order_numbers)
         place = [number, self._arms[trial.arm.name], self._tasks[trial.task.id], trial.repeat, trial.attempt]
         order = Order(number, trial, _line({"run": place}), asyncio.get_running_loop().create_future())
-        if self._deadly[trial.arm.name] >= MAX_DEADLY:
-            self._record_as_deadly(order)
-        else:
-            self._waiting.append(order)
-            self._deal()
+        self._waiting.append(order)
+        if self._arm_deaths.reason(trial.arm.name):
+            self._give_up_arms()
+        self._deal()
         return await order.done
 
     # --- handing out ---
@@ -246,6 +243,7 @@ class Pool:
         order = worker.orders.pop(number)
         worker.finished += 1
         self._barren = 0
+        self._arm_deaths.trial_ended(order.trial.arm.name)
         if not order.done.done():
             if isinstance(outcome, NotRun):
                 order.done.set_exception(outcome)
@@ -326,25 +324,15 @@ class Pool:
             order.deaths += 1
             if order.alone and order.deaths >= MAX_DEATHS:
                 self._record(order, status="errored", reason=f"its worker process died ({why}) three times")
-                self._deadly[order.trial.arm.name] += 1
             order.alone = order.alone or order.deaths >= MAX_DEATHS - 1
+        if arm := self._arm_deaths.worker_died([order.trial.arm.name for order in running], why):
+            self._progress.noted(f"{arm} is given up, because its trials end their workers; those that are left are errored")
         given_up = [f"{' '.join(map(str, order.trial.key))} was given up" for order in running if order.done.done()]
-        self._give_up_deadly(orders)
         again = self._again(orders)
         self._barren += not running and not worker.finished
         if self._barren >= MAX_BARREN + self._links.workers:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._barren - 1} before it, and nothing was done")
         self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _what(again)}")
-
-    def _give_up_deadly(self, lost: Iterable[Order]) -> None:
-        """Record the trials of arms that have killed workers again and again, before they kill more of them."""
-        for order in (*lost, *self._waiting, *self._alone):
-            if self._deadly[order.trial.arm.name] >= MAX_DEADLY:
-                self._record_as_deadly(order)
-
-    def _record_as_deadly(self, order: Order) -> None:
-        reason = f"it was not run: {MAX_DEADLY} other trials of its arm had each ended {MAX_DEATHS} worker processes"
-        self._record(order, status="errored", reason=reason)
 
     def _kill(self, worker: PoolWorker, stuck_s: float) -> None:
         """Kill a worker that is stuck."""
@@ -372,18 +360,27 @@ class Pool:
         left = [order for order in orders if not order.done.done()]
         self._alone.extend(order for order in left if order.alone)
         self._waiting.extendleft(order for order in reversed(left) if not order.alone)
+        self._give_up_arms()
         if self._stopped:
             self._refuse()
         self._deal()
         return sum(order.deaths > 0 for order in left)
 
+    def _give_up_arms(self) -> None:
+        """Record the trials as errored that wait for a worker and whose arm has ended too many."""
+        for waiting in (self._waiting, self._alone):
+            for order in [order for order in waiting if self._arm_deaths.reason(order.trial.arm.name)]:
+                waiting.remove(order)
+                self._record(order, status="errored", reason=self._arm_deaths.reason(order.trial.arm.name))
+
     def _record(self, order: Order, **fields: Any) -> None:
         """Record what is known about a trial that no worker could finish."""
         if order.done.done():
             return
-        wall_s = time.time() - order.sent_at
+        now = time.time()
+        started_at = order.sent_at or now
         head = head_of(order.trial, self._job.suite)
-        record = Record(**head, started_at=order.sent_at, wall_s=wall_s, attempt=order.trial.attempt, **fields)
+        record = Record(**head, started_at=started_at, wall_s=now - started_at, attempt=order.trial.attempt, **fields)
         order.done.set_result(FinishedTrial(record))
 
     def _fail(self, error: Exception) -> None:
