@@ -79,6 +79,7 @@ def kill(folder: Path, kept: int) -> None:
     """As if the process had been killed when so many trials were on the disk, and the next one torn."""
     rows = (folder / TRIALS).read_bytes().splitlines(keepends=True)
     (folder / TRIALS).write_bytes(b"".join(rows[:kept]) + b"".join(rows[kept : kept + 1])[:40])
+    unseal(folder)
 
 
 def change(folder: Path, **parts: Any) -> None:
@@ -277,6 +278,7 @@ def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
 
 
 CRASHING = """
+from tests.sealing import unseal
 from loopbench.protocol import Outcome, StopReason
 
 class Mine:
