@@ -28,6 +28,7 @@ from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json, wri
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
 from loopbench.runs.store.records import read_records
+from tests.sealing import unseal
 
 BARE = "bare(check_types=true)"
 
@@ -278,7 +279,6 @@ def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
 
 
 CRASHING = """
-from tests.sealing import unseal
 from loopbench.protocol import Outcome, StopReason
 
 class Mine:
