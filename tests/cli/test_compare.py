@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from tests.sealing import unseal
+
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 LOOP = """
-from tests.sealing import unseal
 from loopbench.protocol import Outcome, StopReason
 
 class {name}:
