@@ -28,6 +28,7 @@ from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json, wri
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
 from loopbench.runs.store.records import read_records
+from tests.sealing import unseal
 
 BARE = "bare(check_types=true)"
 
@@ -79,6 +80,7 @@ def kill(folder: Path, kept: int) -> None:
     """As if the process had been killed when so many trials were on the disk, and the next one torn."""
     rows = (folder / TRIALS).read_bytes().splitlines(keepends=True)
     (folder / TRIALS).write_bytes(b"".join(rows[:kept]) + b"".join(rows[kept : kept + 1])[:40])
+    unseal(folder)
 
 
 def change(folder: Path, **parts: Any) -> None:
