@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.sealing import unseal
+
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 LOOP = """
 from loopbench.protocol import Outcome, StopReason
-from tests.sealing import unseal
-from tests.sealing import unseal
 
 class {name}:
     name, stops = "own", frozenset()
