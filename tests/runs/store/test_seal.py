@@ -20,7 +20,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import find_trial, read_records
-from loopbench.runs.store.seal import break_seal, read_seal
+from loopbench.runs.store.seal import break_seal, read_seal, run_lines
 from loopbench.runs.store.traces import TracePolicy
 from tests.sealing import unseal
 
@@ -91,24 +91,53 @@ def test_other_lines_than_those_that_were_written_are_noticed(finished: Path, tm
     assert (folder / TRIALS).read_bytes() == damaged != whole
 
 
-@pytest.mark.parametrize("name", [TRIALS, TRACES])
-@pytest.mark.parametrize("end", [None, 0, -1])
-@pytest.mark.parametrize("command", ["report", "resume", "why", "rescore"])
-def test_a_file_that_is_gone_or_cut_short_ends_every_command_with_one_line(
-    copied: Path, name: str, end: int | None, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def ended(copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command over the run, and returns its exit code and what it printed."""
+
+    def call(command: str, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["loopbench", command, str(copied), *arguments])
+        code: object = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code or 0
+        assert isinstance(code, int)
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def shorten(path: Path, end: int | None) -> None:
+    """Cut a file off, or remove it."""
     if end is None:
-        (copied / name).unlink()
+        path.unlink()
     else:
-        (copied / name).write_bytes((copied / name).read_bytes()[:end])
-    monkeypatch.setattr("sys.argv", ["loopbench", command, str(copied)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert f"{name}: " in said.err
+        path.write_bytes(path.read_bytes()[:end])
+
+
+@pytest.mark.parametrize("end", [None, 0, -1])
+@pytest.mark.parametrize("command", ["report", "resume", "show", "why", "rescore"])
+def test_a_file_of_records_that_is_gone_or_cut_short_ends_every_command(copied: Path, end: int | None, command: str, ended):
+    shorten(copied / TRIALS, end)
+    code, out, err = ended(command)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{TRIALS}: " in err
+
+
+@pytest.mark.parametrize("end", [None, 0, -1])
+def test_a_file_of_traces_that_is_gone_or_cut_short_is_named_and_never_written_to(copied: Path, end: int | None, ended):
+    """Records count without their traces; nothing is added to what is left of these."""
+    whole, last = results(copied).digest, max(read_records(copied), key=lambda record: record.trace_at or ())
+    shorten(copied / TRACES, end)
+    code, out, err = ended("report", "--json")
+    assert code == 0
+    assert whole in out
+    assert f"{TRACES}: manifest.json tells of" in out + err
+    for command, *arguments in (["resume"], ["show", last.name]):
+        code, _, err = ended(command, *arguments)
+        assert code == 2
+        assert f"{TRACES}: " in err.splitlines()[-1]
 
 
 def test_a_run_that_was_not_sealed_goes_on_where_it_ends(copied: Path):
@@ -144,8 +173,6 @@ def test_a_reader_at_work_when_a_session_adds_lines_reads_on(copied: Path):
     (copied / TRIALS).write_bytes(b"".join(lines_of(copied)[:-1]))
     unseal(copied)
     Journal(copied).close()
-    from loopbench.runs.store.seal import run_lines
-
     reading = run_lines(copied)
     next(reading)
     with Journal(copied, TracePolicy("none")) as journal:

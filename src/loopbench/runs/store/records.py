@@ -40,8 +40,7 @@ def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
         hash(record.key)  # TypeError where a name is a list
         return record
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        hint = "without this line the run is whole but for that trial, which `loopbench resume` runs again"
-        raise RunError(f"{where}: not a record of a trial: {type(error).__name__}: {error}; {hint}") from None
+        raise RunError(f"{where}: not a record of a trial: {type(error).__name__}: {error}") from None
 
 
 def find_trial(folder: Path, trial: str) -> Record:

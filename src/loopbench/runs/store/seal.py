@@ -91,8 +91,10 @@ def tally_of(folder: Path) -> SealTally:
 
 
 def break_seal(folder: Path) -> None:
-    """Note in the manifest that the files will grow. Raises DiskError and RunError."""
+    """Note in the manifest that the files will grow. Raises DiskError, and RunError where the file of traces is not whole."""
     seal = read_seal(folder)
+    if damage := traces_damage(folder, seal):
+        raise RunError(f"{folder / TRACES}: {damage}")
     if seal is not None and not seal.growing:
         write_seal(folder, replace(seal, growing=True))
 
@@ -103,8 +105,6 @@ def run_lines(folder: Path) -> Iterator[bytes]:
     Raises RunError, which names the file, for a damaged line, and where the files are not those that were sealed.
     """
     seal, path, tally = read_seal(folder), folder / TRIALS, SealTally()
-    if seal is not None:
-        _check_traces(folder / TRACES, seal)
     for line in sealed_lines(path):
         tally.add(line)
         yield line
@@ -124,8 +124,11 @@ def _said(seal: Seal) -> str:
     return f"{MANIFEST} tells of {seal.lines} lines"
 
 
-def _check_traces(path: Path, seal: Seal) -> None:
+def traces_damage(folder: Path, seal: Seal | None) -> str:
+    """Return what is missing of the file of traces, without which its records can still be read; empty if nothing is."""
+    path = folder / TRACES
     size = path.stat().st_size if path.is_file() else 0
-    if size < seal.traces:
-        found = f"{size} are there" if path.exists() else "the file is missing"
-        raise RunError(f"{path}: {MANIFEST} tells of {seal.traces} bytes, and {found}: the file was damaged or edited")
+    if seal is None or size >= seal.traces:
+        return ""
+    found = f"{size} are there" if path.exists() else "the file is missing"
+    return f"{MANIFEST} tells of {seal.traces} bytes, and {found}: the file was damaged or edited"
