@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from typing import NoReturn
 
 from loopbench.protocol.own_code import before_own_code
@@ -23,6 +25,8 @@ from .codes import DONE, FAILED, INTERRUPTED, INVALID
 from .main import main as commands
 
 _HANDED_ON = frozenset({signal.SIGINT, signal.SIGTERM})
+_ONE_WISH_S = 1.0
+"""Seconds within which several signals are one wish: `timeout` sends its own to a command, and then to the command's group."""
 _CHILD: dict[int, int] = {}
 """The child's process number → where it writes its exit code."""
 
@@ -83,13 +87,16 @@ def _answer_for(child: int, read: int) -> NoReturn:
         if number > 2 and number != read:  # a lock that the child lets go must be free
             with contextlib.suppress(OSError):  # the listing's own
                 os.close(number)
+    handed_on_at = -math.inf
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             break
         came = signal.sigwaitinfo({*_HANDED_ON, signal.SIGCHLD})
-        if came.si_signo in _HANDED_ON and came.si_code <= 0:  # a terminal sends it to both
+        is_news = time.monotonic() > handed_on_at + _ONE_WISH_S
+        if came.si_signo in _HANDED_ON and came.si_code <= 0 and is_news:  # a terminal sends it to both
             os.kill(child, came.si_signo)
+            handed_on_at = time.monotonic()
     os.set_blocking(read, False)
     with contextlib.suppress(BlockingIOError):
         if announced := os.read(read, 1):

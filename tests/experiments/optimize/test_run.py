@@ -20,7 +20,7 @@ from loopbench.runs.manifest import write_manifest
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 from loopbench.runs.store.lock import locked
-from tests.sealing import reseal
+from tests.sealing import reseal, unseal
 
 pytestmark = pytest.mark.thorough
 
@@ -171,6 +171,7 @@ def test_a_run_that_was_moved_in_its_test_goes_on(configured: Configured, watche
     expected = digests(folder)
     trials = folder / "test" / "trials.jsonl"
     trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:9]))
+    unseal(trials.parent)
     moved = folder.rename(tmp_path / "moved")
     assert not results(moved / "test").is_complete
     assert digests(finished(reopen(moved), watcher)) == expected
