@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopbench.protocol.checksums import open_document
+from loopbench.protocol.files import MAX_SETTINGS
 from loopbench.runs.config import MAX_REPEATS
 from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import Journal
@@ -100,6 +101,19 @@ def test_a_file_without_an_end_in_sight_is_not_read_to_its_end(copied: Path, nam
     with (copied / name).open("wb") as file:
         file.truncate(1 << 36)  # of zeros, which take no room on the disk
     refused(name, copied)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, CONFIG, PROFILE])
+def test_so_many_values_that_saying_what_is_wrong_with_each_takes_long_are_not_checked(copied: Path, name: str):
+    wrong = ", ".join(["0"] * (MAX_SETTINGS + 2))
+    if name == MANIFEST:
+        manifest = json.loads(open_document((copied / name).read_bytes()))
+        manifest["config"]["loops"] = "wrong"
+        (copied / name).write_text(json.dumps(manifest).replace('"wrong"', f"[{wrong}]"))
+        reseal(copied / name)
+    else:
+        (copied / name).write_text(f"loops = [{wrong}]\n")
+    assert f"more than {MAX_SETTINGS} values" in refused(name, copied)
 
 
 def test_a_frame_that_expands_beyond_the_bound_is_not_expanded(copied: Path):

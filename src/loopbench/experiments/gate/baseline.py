@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, field_validator, model_validator
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.comparison import MAX_ERRORED, most_frequent
@@ -132,7 +132,7 @@ class Baseline(_Part):
     """The configuration in the run's manifest, which the gate runs again if RUN is not given."""
     seed: Seed
     repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)]
-    metrics: tuple[str, ...]
+    metrics: Annotated[tuple[str, ...], FailFast()]
     """The metrics known in at least one arm."""
     arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from loopbench.protocol.checksums import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
 from loopbench.protocol.file_json import load_json
-from loopbench.protocol.files import MAX_LINE, check_regular, each_line, read_bounded
+from loopbench.protocol.files import MAX_LINE, check_regular, each_line, read_bounded, read_settings
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
@@ -46,7 +46,11 @@ def write_document(path: Path, data: Mapping[str, Any]) -> None:
 
 def read_document(path: Path) -> Any:
     """Read a JSON object that `write_document` wrote. Raises OSError, and ValueError for anything else."""
-    return load_json(open_document(read_bounded(path)).decode("utf-8"), finite=True)
+    return _document(read_bounded(path))
+
+
+def _document(text: bytes) -> Any:
+    return load_json(open_document(text).decode("utf-8"), finite=True)
 
 
 def refuse_constant(name: str) -> NoReturn:
@@ -68,7 +72,7 @@ def read_manifest_json(folder: Path) -> dict[str, Any]:
     """Read a manifest of any kind. Raises RunError where there is none, or for what is not an object with a configuration."""
     path = folder / MANIFEST
     try:
-        manifest = read_document(path)
+        manifest = _document(read_settings(path))
     except FileNotFoundError:
         raise RunError(f"{folder}: not a run directory (it has no {MANIFEST})") from None
     except OSError as error:
