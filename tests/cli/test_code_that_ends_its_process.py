@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -13,6 +15,8 @@ LOOP = """
 import ctypes
 import json
 import os
+import subprocess
+import sys
 import sys
 from dataclasses import dataclass
 
@@ -152,3 +156,16 @@ def test_built_in_loops_stay_in_the_process_of_the_command(loopbench, monkeypatc
 
     monkeypatch.setattr("loopbench.runs.engine.engine.ProcessLink", refuse)
     assert loopbench("compare", "--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=1)", "-q").code == 0
+
+
+def test_a_watchdog_ends_a_process_in_which_code_of_a_users_own_is_at_work():
+    """As pytest-timeout does: an exception in its thread would be no end."""
+    code = (
+        "import os, threading, time\n"
+        "from loopbench.runs.silent_end import told_of_exit\n"
+        "with told_of_exit():\n"
+        "    threading.Timer(0.1, os._exit, ({},)).start()\n"
+        "    time.sleep(30)\n"
+    )
+    for status, ended in ((1, 1), (0, 4)):
+        assert subprocess.run([sys.executable, "-c", code.format(status)], check=False).returncode == ended

@@ -46,12 +46,18 @@ def read_bounded(path: Path, most: int = MAX_DOCUMENT) -> bytes:
     return data
 
 
-def read_settings(path: Path) -> bytes:
-    """Return all bytes of a file of settings. Raises OSError, also if it is too large or has more than MAX_SETTINGS values."""
-    data = read_bounded(path)
-    if data.count(b",") > MAX_SETTINGS:
+def readable(data: bytes, path: Path, *, settings: bool = False) -> bytes:
+    """Return what shall be written as a file that is read whole. Raises OSError if its reader would refuse it."""
+    if len(data) > MAX_DOCUMENT:
+        raise OSError(errno.EFBIG, f"larger than {MAX_DOCUMENT >> 20} MiB", str(path))
+    if settings and data.count(b",") > MAX_SETTINGS:
         raise OSError(errno.EFBIG, f"more than {MAX_SETTINGS} values", str(path))
     return data
+
+
+def read_settings(path: Path) -> bytes:
+    """Return all bytes of a file of settings. Raises OSError, also if it is too large or has more than MAX_SETTINGS values."""
+    return readable(read_bounded(path), path, settings=True)
 
 
 def each_line(path: Path) -> Iterator[bytes]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import posix
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+ENDED_BY_THREAD = 4
+"""The exit code of a process that a thread ends as a success: as of a result that is invalid."""
 leave = os._exit
 """End this process at once, within such a block too."""
 _AT_WORK: list[int] = []
@@ -39,4 +42,6 @@ def go_on_here() -> None:
 def _refuse(status: int) -> NoReturn:
     if os.getpid() not in _AT_WORK:
         leave(status)
+    if threading.current_thread() is not threading.main_thread():
+        leave(status or ENDED_BY_THREAD)  # a watchdog, to which an exception in its thread would be no end
     raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")

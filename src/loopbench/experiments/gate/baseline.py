@@ -24,7 +24,7 @@ from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.digest import digest
 from loopbench.protocol.file_json import load_json
-from loopbench.protocol.files import read_bounded
+from loopbench.protocol.files import read_bounded, readable
 from loopbench.runs.config import MAX_REPEATS, Positive, Seed
 from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.new_manifest import package_version
@@ -321,12 +321,13 @@ def _json(value: Any) -> str:
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the file atomically and create its folder. Raises OSError."""
+    """Write the file atomically and create its folder. Raises OSError, also if it would be too large to be read."""
+    text = readable(to_text(baseline).encode("ascii"), path)
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with scratch.open("x", encoding="ascii") as file:
-            file.write(to_text(baseline))
+        with scratch.open("xb") as file:
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(path)

@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator
 
+from loopbench.protocol.redact import redact
 from loopbench.runs.silent_end import told_of_exit
 
 from .messages import Frames, framed
@@ -112,7 +113,7 @@ def main() -> None:
         Exception,
         KeyboardInterrupt,
     ) as error:  # code of a trial may have changed what all code shares; another worker takes over
-        sys.stderr.write(f"a worker process cannot go on: {error!a}\n")
+        sys.stderr.write(redact(f"a worker process cannot go on: {error!a}\n"))
         sys.exit(1)
 
 
