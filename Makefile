@@ -9,7 +9,7 @@ READY_REAL := $(VENV)/.ready-real
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
 
-.PHONY: help compare optimize test explore test-slow hostile test-real lint types fast bench bench-peers clean
+.PHONY: help compare optimize test explore test-slow fuzz hostile test-real lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
@@ -18,6 +18,7 @@ help:
 	@echo "make fast       the tests without those that take seconds each"
 	@echo "make explore    the same tests with newly drawn cases: hypothesis draws the same ones each time elsewhere"
 	@echo "make test-slow  the simulations that take minutes"
+	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"
 	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"
 	@echo "make test-real  the same client against a real inference server, which is compiled first: minutes"
 	@echo "make bench      speed beside a hand-written loop, dspy.ReAct, and those peers that are installed: minutes"
@@ -48,6 +49,9 @@ explore: $(READY_DEV)
 
 test-slow: $(READY_DEV)
 	$(BIN)/pytest -n auto -q -m slow
+
+fuzz: $(READY_DEV)
+	$(BIN)/pytest -n auto -q -m slow tests/test_fuzz_artefacts.py --fuzz-seconds=3600
 
 hostile: $(READY)
 	$(BIN)/python benchmarks/hostile_replies.py --write
