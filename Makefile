@@ -9,11 +9,12 @@ READY_REAL := $(VENV)/.ready-real
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
 
-.PHONY: help compare optimize test explore test-slow fuzz hostile test-real lint types fast bench bench-peers clean
+.PHONY: help compare optimize frameworks test explore test-slow fuzz hostile test-real lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
+	@echo "make frameworks  compare fourteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
 	@echo "make explore    the same tests with newly drawn cases: hypothesis draws the same ones each time elsewhere"
@@ -30,6 +31,10 @@ compare: $(READY)
 
 optimize: $(READY)
 	$(BIN)/loopbench optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2
+
+frameworks: $(READY)
+	$(BIN)/loopbench frameworks install --all
+	$(BIN)/python benchmarks/frameworks.py --write
 
 test: lint types $(READY_DEV)
 	$(BIN)/pytest -n auto -q
