@@ -43,7 +43,7 @@ MAX_HEAD_BYTES = 200
 
 Score = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0, lt=MAX_VALUE)]
-Amounts = tuple[Amount | None, ...]
+Amounts = Annotated[tuple[Amount | None, ...], FailFast()]  # a million wrong ones would take a gigabyte to say so
 Outcome = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{OUTCOME_DIGITS}}}$")]
 Course = Annotated[str, Field(pattern=r"^([0-9a-f]{6}( [0-9a-f]{6})*)?$")]
 
@@ -61,11 +61,11 @@ class TaskLine(_Part):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Amounts]
 
-    accuracy: tuple[Score | None, ...]
-    stop: tuple[str | None, ...]
-    outcome: tuple[Outcome | None, ...]
+    accuracy: Annotated[tuple[Score | None, ...], FailFast()]
+    stop: Annotated[tuple[str | None, ...], FailFast()]
+    outcome: Annotated[tuple[Outcome | None, ...], FailFast()]
     """Digests of everything that the trial produced, see `outcome_of`; None if it errored."""
-    course: tuple[Course, ...] | None = None
+    course: Annotated[tuple[Course, ...] | None, FailFast()] = None
     """Signatures of the trial's steps, see `loopbench.metrics.trajectory.trajectory`; omitted if the run has no traces."""
 
     def values(self, metric: str) -> Amounts:
