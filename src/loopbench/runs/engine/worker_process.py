@@ -108,7 +108,10 @@ def main() -> None:
     try:
         with told_of_exit():  # a trial that calls os._exit has crashed, and its neighbours go on
             asyncio.run(worker.run(pipes.incoming(), pipes.send))
-    except Exception as error:  # code of a trial may have changed what all code shares; another worker takes over
+    except (
+        Exception,
+        KeyboardInterrupt,
+    ) as error:  # code of a trial may have changed what all code shares; another worker takes over
         sys.stderr.write(f"a worker process cannot go on: {error!a}\n")
         sys.exit(1)
 
