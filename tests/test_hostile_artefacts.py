@@ -131,6 +131,14 @@ def test_a_baseline_tells_of_the_first_wrong_value_only(copied: Path):
         assert caught.value.error_count() == 1
 
 
+def test_a_long_name_in_a_baseline_is_told_in_short(copied: Path):
+    data = json.loads(open_document((copied / BASELINE).read_bytes()))
+    data["metrics"] = ["x" * 10_000]
+    (copied / BASELINE).write_text(json.dumps(data))
+    reseal(copied / BASELINE)
+    assert len(refused(BASELINE, copied)) < 1_000
+
+
 def test_a_frame_that_expands_beyond_the_bound_is_not_expanded(copied: Path):
     """What a frame says of its size is checked first, and what it expands to never becomes more."""
     record = read_records(copied)[0]

@@ -141,7 +141,7 @@ class Baseline(_Part):
     def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if name not in METRICS:
-                raise ValueError(f"unknown metric {name!r}")
+                raise ValueError(f"unknown metric {_short(name)}")
         if PRIMARY not in names:
             raise ValueError(f"{PRIMARY} is missing")
         return names
@@ -152,7 +152,7 @@ class Baseline(_Part):
             if len(arm.tasks) != self.suite.tasks:
                 raise ValueError(f"arms.{name}.tasks: {len(arm.tasks)} tasks, and suite.tasks says {self.suite.tasks}")
             if arm.profile not in self.profiles:
-                raise ValueError(f"arms.{name}.profile: {arm.profile!r} is not among profiles")
+                raise ValueError(f"arms.{name}.profile: {_short(arm.profile)} is not among profiles")
             for task, line in arm.tasks.items():
                 if len(line.stop) != self.repeats:
                     raise ValueError(f"arms.{name}.tasks.{task}: {len(line.stop)} values, and repeats is {self.repeats}")
