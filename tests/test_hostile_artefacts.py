@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import math
@@ -15,7 +16,9 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from loopbench.experiments.gate.baseline import Baseline
 from loopbench.protocol.checksums import open_document
 from loopbench.protocol.files import MAX_SETTINGS
 from loopbench.runs.config import MAX_REPEATS
@@ -114,6 +117,26 @@ def test_so_many_values_that_saying_what_is_wrong_with_each_takes_long_are_not_c
     else:
         (copied / name).write_text(f"loops = [{wrong}]\n")
     assert f"more than {MAX_SETTINGS} values" in refused(name, copied)
+
+
+def test_a_baseline_tells_of_the_first_wrong_value_only(copied: Path):
+    data = json.loads(open_document((copied / BASELINE).read_bytes()))
+    line = next(iter(next(iter(data["arms"].values()))["tasks"].values()))
+    for name in {**line, "metrics": ()}:
+        wrong = copy.deepcopy(data)
+        inside = wrong if name == "metrics" else next(iter(next(iter(wrong["arms"].values()))["tasks"].values()))
+        inside[name] = [{}, {}, {}]
+        with pytest.raises(ValidationError) as caught:
+            Baseline.model_validate_json(json.dumps(wrong))
+        assert caught.value.error_count() == 1
+
+
+def test_a_long_name_in_a_baseline_is_told_in_short(copied: Path):
+    data = json.loads(open_document((copied / BASELINE).read_bytes()))
+    data["metrics"] = ["x" * 10_000]
+    (copied / BASELINE).write_text(json.dumps(data))
+    reseal(copied / BASELINE)
+    assert len(refused(BASELINE, copied)) < 1_000
 
 
 def test_a_frame_that_expands_beyond_the_bound_is_not_expanded(copied: Path):

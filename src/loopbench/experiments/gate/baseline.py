@@ -43,7 +43,7 @@ MAX_HEAD_BYTES = 200
 
 Score = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0, lt=MAX_VALUE)]
-Amounts = tuple[Amount | None, ...]
+Amounts = Annotated[tuple[Amount | None, ...], FailFast()]  # a million wrong ones would take a gigabyte to say so
 Outcome = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{OUTCOME_DIGITS}}}$")]
 Course = Annotated[str, Field(pattern=r"^([0-9a-f]{6}( [0-9a-f]{6})*)?$")]
 
@@ -61,11 +61,11 @@ class TaskLine(_Part):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Amounts]
 
-    accuracy: tuple[Score | None, ...]
-    stop: tuple[str | None, ...]
-    outcome: tuple[Outcome | None, ...]
+    accuracy: Annotated[tuple[Score | None, ...], FailFast()]
+    stop: Annotated[tuple[str | None, ...], FailFast()]
+    outcome: Annotated[tuple[Outcome | None, ...], FailFast()]
     """Digests of everything that the trial produced, see `outcome_of`; None if it errored."""
-    course: tuple[Course, ...] | None = None
+    course: Annotated[tuple[Course, ...] | None, FailFast()] = None
     """Signatures of the trial's steps, see `loopbench.metrics.trajectory.trajectory`; omitted if the run has no traces."""
 
     def values(self, metric: str) -> Amounts:
@@ -143,7 +143,7 @@ class Baseline(_Part):
     def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if name not in METRICS:
-                raise ValueError(f"unknown metric {name!r}")
+                raise ValueError(f"unknown metric {_short(name)}")
         if PRIMARY not in names:
             raise ValueError(f"{PRIMARY} is missing")
         return names
@@ -154,7 +154,7 @@ class Baseline(_Part):
             if len(arm.tasks) != self.suite.tasks:
                 raise ValueError(f"arms.{name}.tasks: {len(arm.tasks)} tasks, and suite.tasks says {self.suite.tasks}")
             if arm.profile not in self.profiles:
-                raise ValueError(f"arms.{name}.profile: {arm.profile!r} is not among profiles")
+                raise ValueError(f"arms.{name}.profile: {_short(arm.profile)} is not among profiles")
             for task, line in arm.tasks.items():
                 if len(line.stop) != self.repeats:
                     raise ValueError(f"arms.{name}.tasks.{task}: {len(line.stop)} values, and repeats is {self.repeats}")
