@@ -39,6 +39,7 @@ FLOORS: dict[str, frozenset[str]] = {
         {"protocol", "datasets", "models", "metrics", "text", "frameworks", "runs", "checks", "experiments", "reports"}
     ),
     "session": frozenset(),
+    "tunnel": frozenset({"programs"}),
     "api": frozenset({"session", "protocol", "datasets", "models", "text", "runs", "experiments", "reports"}),
     "__init__": frozenset(
         {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "runs", "reports", "experiments", "api"}

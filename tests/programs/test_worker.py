@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from loopbench.models.fake import FakeModel
+from loopbench.programs.environment import framework_environment
 from loopbench.programs.loop import ProgramLoop
-from loopbench.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone, environment
+from loopbench.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone
 from loopbench.protocol import Act, Answer, BudgetExceeded, Query, StopReason, Tool, Toolbox, ToolCall
 
 TOYS = Path(__file__).with_name("toy_solvers.py")
@@ -205,4 +206,4 @@ def test_a_worker_gets_no_keys_and_no_path_of_ours(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-secret")
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("PYTHONPATH", "/here")
-    assert not {"SOME_API_KEY", "HF_TOKEN", "PYTHONPATH"} & environment().keys()
+    assert not {"SOME_API_KEY", "HF_TOKEN", "PYTHONPATH"} & framework_environment().keys()

@@ -15,7 +15,7 @@ from loopbench import session
 from loopbench.datasets.generating import Source
 from loopbench.datasets.task import Suite
 from loopbench.models.profiles import Profile, built_in_profiles, check_own_name, load_profile
-from loopbench.protocol import Loop
+from loopbench.protocol import ForeignLoop, Loop
 from loopbench.protocol.names import lives_in_one_process, parse_spec, toml_text, value_text
 from loopbench.runs.config import shown_short
 from loopbench.runs.registry import PACKAGES, builtin_names, find, loops_named, make_loop, make_suite
@@ -38,13 +38,15 @@ def loop_name(given: str | Loop | type[Loop], setting: str = "loops") -> str:
     if isinstance(given, type):
         return _importable("loop", given) or _keep_class(given)
     design = type(given)
+    if (own_name := _importable("loop", given)) is not None:
+        return own_name
     home = _importable("loop", design)
     options = _options(given)
     if home is not None and options is not None:
         text = home + (f"({options})" if options else "")
         if _makes_again(text, given):
             return text
-    return _keep_object(given, design.__name__, design)
+    return _keep_object(given, getattr(_made_of(given), "__name__", design.__name__), design)
 
 
 def suite_name(given: AnySuite, scorer: AnyScorer | None = None, data: Path | None = None, tools: str | None = None) -> str:
@@ -159,8 +161,9 @@ def _built_in_suite(given: Callable[..., Suite]) -> str | None:
 
 
 def _importable(kind: str, target: Any) -> str | None:
-    """Return the name under which an import finds a class or function again, or None."""
-    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", "")
+    """Return the name under which an import finds a class, a function or a loop made of one again, or None."""
+    origin = _made_of(target)
+    module, name = getattr(origin, "__module__", None), getattr(origin, "__qualname__", "")
     if module is None or not name.isidentifier() or getattr(sys.modules.get(module), name, None) is not target:
         return None
     if kind in PACKAGES:
@@ -170,6 +173,11 @@ def _importable(kind: str, target: Any) -> str | None:
         if getattr(sys.modules.get(f"{package}.{built_in}"), attribute, None) is target:
             return built_in
     return f"{module}:{name}"
+
+
+def _made_of(target: Any) -> Any:
+    """Return the function of a loop that `loopbench.tunnel.loop` has made; anything else is made of itself."""
+    return getattr(target, "function", target) if isinstance(target, ForeignLoop) else target
 
 
 def _options(given: Any) -> str | None:

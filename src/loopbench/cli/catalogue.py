@@ -19,7 +19,7 @@ from loopbench.models.profiles import built_in_profiles, load_profile
 from loopbench.protocol.modules import module_in
 from loopbench.protocol.names import Spec
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import PACKAGES, builtin_names, find, make_suite
+from loopbench.runs.registry import FOREIGN, PACKAGES, builtin_names, find, make_suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,10 @@ def _designs(kind: str) -> list[CatalogueEntry]:
     return [make(kind, name) for name in builtin_names(kind)] + [CatalogueEntry(name, "(plug-in)") for name in plugins]
 
 
+def _programs() -> list[CatalogueEntry]:
+    return [_entry("program", name) for name in builtin_names("program")]
+
+
 def _framework_entry(name: str) -> CatalogueFramework:
     plain = _entry("framework", name)
     try:
@@ -122,7 +126,7 @@ _SPLITS = {"train": 0, "dev": 1, "test": 2}
 
 
 def _entry(kind: str, name: str) -> CatalogueEntry:
-    target = find("loop" if kind == "framework" else kind, name)
+    target = find("loop" if kind in FOREIGN else kind, name)
     text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
     options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in options_of(target).values())
     return CatalogueEntry(name, text.splitlines()[0] if text else "", options)
@@ -176,7 +180,7 @@ def _optimizers() -> list[CatalogueEntry]:
 
 
 _LISTS: dict[str, Callable[[], list[CatalogueEntry]]] = {
-    "loops": lambda: [*_designs("loop"), *map(_framework_entry, builtin_names("framework"))],
+    "loops": lambda: [*_designs("loop"), *_programs(), *map(_framework_entry, builtin_names("framework"))],
     "suites": lambda: _designs("suite"),
     "profiles": _profiles,
     "metrics": _metrics,

@@ -23,12 +23,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 from typer.models import ArgumentInfo, OptionInfo
 
-from loopbench.runs.config import FILE_ONLY, FLAGS, CompareConfig, IfAbsent, flag_of
+from loopbench.runs.config import FILE_ONLY, FLAGS, CompareConfig, IfAbsent, SettingError, flag_of
 from loopbench.runs.folders import run_folder
 from loopbench.runs.permissions import Permissions
+from loopbench.runs.program_specs import program_spec
 
 Texts = Annotated[list[str], Field(default_factory=list)]
 """Values of a flag that may be repeated."""
+PROGRAM = "--program"
 METAVARS: Mapping[Any, str] = {str: "TEXT", list[str]: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 """What the help shows in the place of a flag's value."""
 
@@ -69,7 +71,7 @@ class RunChoice(RunsOption):
 
 class AllowOption(OptionGroup):
     allow: Texts
-    """Your own code that the run may import, package.module:Name; repeat the option for more names."""
+    """Your own code that the run may use, package.module:Name or a program's command; repeat the option for more names."""
 
 
 class RerunPermissions(AllowOption):
@@ -91,6 +93,15 @@ class PermissionOptions(RerunPermissions):
 
 
 # --- flags of a configuration ---
+
+
+class ProgramFlag(BaseModel):
+    """The short way to name loops that are programs of the user's own."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    programs: tuple[str, ...] = ()
+    """Program of your own to run as a loop: a command line, `my.module:function` or `FILE.py:function`; repeat it for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +128,9 @@ class ConfigFlags:
             if is_in and place not in self.without and path[0] not in self.without:
                 text = self.helps.get(place) or help_text(info, self.default)
                 yield ConfigFlag(path, flag_of(path, {**FLAGS, **self.names}), info, text)
+                if self.model is CompareConfig and path == ("loops",):
+                    info = ProgramFlag.model_fields["programs"]
+                    yield ConfigFlag(("programs",), PROGRAM, info, help_text(info))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +222,7 @@ def with_options(*configs: ConfigFlags) -> Callable[[Callable[..., None]], Calla
                 for name, group in groups.items()
             }
             if "flags" in wanted:
-                given["flags"] = _nested((flag.path, typed.pop(name)) for name, flag in flags.items())
+                given["flags"] = _with_programs(_nested((flag.path, typed.pop(name)) for name, flag in flags.items()))
             command(**typed, **given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
@@ -233,6 +247,16 @@ def _parameters(group: type[OptionGroup]) -> Iterator[Parameter]:
             option.metavar = option.metavar or METAVARS.get(_plain_type(info.annotation))
         default = Parameter.empty if info.is_required() else info.get_default(call_default_factory=True)
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[info.annotation, option])
+
+
+def _with_programs(flags: dict[str, Any]) -> dict[str, Any]:
+    """Return what was typed with programs among the loops, behind those that are named as loops. Raises ValueError."""
+    programs = flags.pop("programs", ())
+    try:
+        loops = tuple(map(program_spec, programs))
+    except ValueError as error:
+        raise SettingError("loops", str(error), PROGRAM) from None
+    return {**flags, "loops": (*flags.get("loops", ()), *loops)} if loops else flags
 
 
 def _nested(values: Any) -> dict[str, Any]:

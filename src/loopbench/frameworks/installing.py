@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from loopbench.programs.worker import RUNNER, environment
+from loopbench.programs.environment import framework_environment
+from loopbench.programs.worker import RUNNER
 from loopbench.protocol.names import nearest
 
 from .environments import home, known_frameworks, packages_in, plain_name
@@ -121,7 +122,7 @@ def _check_wiring(folder: Path, name: str) -> None:
     command = [str(folder / "bin" / "python"), str(RUNNER), f"{framework_class(name)().wiring}:solve"]
     try:
         done = subprocess.run(  # noqa: S603  # our own runner
-            command, capture_output=True, text=True, check=False, input="", env=environment(), timeout=MAX_IMPORT_S
+            command, capture_output=True, text=True, check=False, input="", env=framework_environment(), timeout=MAX_IMPORT_S
         )
     except subprocess.TimeoutExpired:
         raise InstallError(f"{name}: its wiring was not imported within {MAX_IMPORT_S} s") from None

@@ -1,7 +1,8 @@
 """One HTTP server on loopback for the programs of all trials of an event loop.
 
     /t/TOKEN/v1/chat/completions   the trial's model, in OpenAI's protocol
-    /t/TOKEN/tools                 GET: the tools; POST /t/TOKEN/tools/NAME runs one
+    /t/TOKEN/tools                 GET: the tools in OpenAI's form; POST /t/TOKEN/tools/NAME runs one
+    /t/TOKEN/mcp                   the tools over MCP
     /t/TOKEN/answer                POST {"answer": …}: where an executable cannot print its answer
 
 A random token in the path tells trials apart: every client keeps its base URL, and not every one keeps headers or metadata.
@@ -10,18 +11,21 @@ A random token in the path tells trials apart: every client keeps its base URL, 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from loopbench.models.server import OwnRequest, ServedTrial, Server, WrongMethod
+from loopbench.models.server import EmptyAnswer, OwnRequest, ServedTrial, Server, WrongMethod
 from loopbench.models.wires.chat import ChatRequest
 from loopbench.models.wires.fields import BadRequest
 
+from . import mcp
 from .trial import ProgramTrial
 
+ACCEPTED = 202
 MODEL = "scripted"
 """The model's name for programs; any other name is served, too: many programs have theirs in their code."""
 
@@ -55,11 +59,15 @@ class Gateway:
         match call.path:
             case ("t", token, "tools"):
                 _only("GET", call)
-                return self._trial(token).tool_list()
+                return [{"type": "function", "function": tool} for tool in self._trial(token).tool_list()]
             case ("t", token, "tools", name):
                 _only("POST", call)
                 seen = await self._trial(token).call(name, _object(call.body))
                 return seen.as_dict() | {"error_type": seen.error_type, "message": seen.data}
+            case ("t", token, "mcp"):
+                _only("POST", call)
+                answer = await mcp.answer(self._trial(token), call.body)
+                return EmptyAnswer(ACCEPTED) if answer is None else answer
             case ("t", token, "answer"):
                 _only("POST", call)
                 trial, body = self._trial(token), _object(call.body)
@@ -115,6 +123,17 @@ async def gateway_here() -> Gateway:
         opened = _GATEWAYS[loop] = loop.create_future()
         keep(lambda: _serve(opened))
     return await asyncio.shield(opened)
+
+
+@contextlib.asynccontextmanager
+async def served(trial: ProgramTrial) -> AsyncIterator[str]:
+    """Serve a trial within this block, and give the address below which it is served. Raises OSError."""
+    gateway = await gateway_here()
+    token, url = gateway.open(trial)
+    try:
+        yield url
+    finally:
+        gateway.close(token)
 
 
 async def _serve(opened: asyncio.Future[Gateway]) -> None:

@@ -21,7 +21,7 @@ from loopbench.protocol import (
     Toolbox,
 )
 
-from .gateway import MODEL, gateway_here
+from .gateway import MODEL, served
 from .trial import ProgramTrial
 from .worker import Solver, SolverFailed, SolverJob, workers_here
 
@@ -29,10 +29,10 @@ DEFAULT_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramLoop(ABC):
-    """A loop whose steps are a program's. Its requests, calls and faults are those of any loop; its prompts are its own.
+class ForeignAgent(ABC):
+    """A loop whose steps are someone else's. Its requests, calls and faults are those of any loop; its prompts are its own.
 
-    What the program raises leaves `run` and is a crash of the program.
+    What it raises leaves `run` and is a crash of it.
     """
 
     max_steps: int = field(default=DEFAULT_STEPS, kw_only=True)
@@ -48,12 +48,8 @@ class ProgramLoop(ABC):
     def name(self) -> str: ...
 
     @abstractmethod
-    def solver(self) -> Solver:
-        """Return what runs the program. Raises ValueError if it is not installed."""
-
-    def options(self) -> Mapping[str, Any]:
-        """Return the options that the program's wiring gets."""
-        return {}
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+        """Return the message that ends a trial: `answer`, or `stop`, or `type` and `error`; nothing of them without an answer."""
 
     @property
     def version(self) -> str:
@@ -79,14 +75,30 @@ class ProgramLoop(ABC):
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """Let the program solve the task. Raises SolverFailed, WorkerGone and BudgetExceeded."""
         trial = ProgramTrial(model, tools, self.max_steps)
-        gateway, workers = await gateway_here(), workers_here(self.solver())
-        token, url = gateway.open(trial)
         try:
-            job = SolverJob(question_text(query), trial.tool_list(), url, MODEL, self.max_steps, dict(self.options()))
-            said = await workers.run(job)
+            said = await self.solve_trial(trial, question_text(query))
         finally:
-            gateway.close(token)
+            trial.close()
         return outcome(trial, said)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramLoop(ForeignAgent):
+    """A program that a warm process in an interpreter of its own runs for one trial after the other."""
+
+    @abstractmethod
+    def solver(self) -> Solver:
+        """Return what runs the program. Raises ValueError if it is not installed."""
+
+    def options(self) -> Mapping[str, Any]:
+        """Return the options that the program's wiring gets."""
+        return {}
+
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+        """Let a process solve the task. Raises WorkerGone, and ValueError as `solver` does."""
+        workers = workers_here(self.solver())
+        async with served(trial) as url:
+            return await workers.run(SolverJob(question, trial.tool_list(), url, MODEL, self.max_steps, dict(self.options())))
 
 
 def question_text(query: Query) -> str:
@@ -111,4 +123,7 @@ def outcome(trial: ProgramTrial, said: Mapping[str, Any]) -> Outcome:
         if isinstance(trial.failure, ProviderError):
             return Outcome(None, StopReason.PROVIDER_ERROR, trial.replies, details={"error": what})
         raise SolverFailed(what)
-    return Outcome(said.get("answer"), StopReason.FORCED if trial.is_forced else StopReason.FINISHED, trial.replies)
+    if not trial.has_answer and "answer" not in said:
+        raise SolverFailed("it ended without an answer: it printed nothing, and posted none")
+    stop = StopReason.FORCED if trial.is_forced else StopReason.FINISHED
+    return Outcome(trial.answer if trial.has_answer else said["answer"], stop, trial.replies)

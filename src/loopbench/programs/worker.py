@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from loopbench.models.waits import waits
 
+from .environment import framework_environment
 from .gateway import keep
 
 RUNNER = Path(__file__).with_name("outside") / "runner.py"
@@ -27,17 +28,6 @@ MANY_JOBS = 4
 """Trials at a time from which another process is worth its start, which takes seconds."""
 MAX_STDERR_CHARS = 2_000
 """Characters of what a worker wrote to standard error that are kept, from its end."""
-QUIET = {
-    "OPENAI_API_KEY": "none",
-    "OTEL_SDK_DISABLED": "true",
-    "CREWAI_DISABLE_TELEMETRY": "true",
-    "CREWAI_TRACING_ENABLED": "false",
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    "NO_PROXY": "127.0.0.1",
-    "PYTHONUNBUFFERED": "1",
-}
-"""What workers have in their environment: no framework shall call anyone but the gateway."""
-_SECRET_ENDS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
 class WorkerGone(Exception):
@@ -55,6 +45,8 @@ class Solver(NamedTuple):
     """Path of the interpreter."""
     target: str
     """FILE.py:FUNCTION or MODULE:FUNCTION."""
+    environment: tuple[tuple[str, str], ...] | None = None
+    """Names and values of its environment; None: what frameworks get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +205,10 @@ def workers_here(solver: Solver) -> Workers:
 
 
 async def _run_worker(solver: Solver, started: asyncio.Future[Worker]) -> None:
+    environment = framework_environment() if solver.environment is None else dict(solver.environment)
     try:
         process = await asyncio.create_subprocess_exec(
-            solver.python, str(RUNNER), solver.target, env=environment(), limit=MAX_LINE_BYTES, start_new_session=True,
+            solver.python, str(RUNNER), solver.target, env=environment, limit=MAX_LINE_BYTES, start_new_session=True,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
     except OSError as error:
@@ -234,10 +227,3 @@ async def _run_worker(solver: Solver, started: asyncio.Future[Worker]) -> None:
     finally:
         await worker.end()
         said.cancel()
-
-
-def environment() -> dict[str, str]:
-    """Return the environment of a worker: this one without keys, and without what would lead to our own packages."""
-    kept = {name: value for name, value in os.environ.items() if not name.upper().endswith(_SECRET_ENDS)}
-    kept.pop("PYTHONPATH", None)
-    return kept | QUIET

@@ -68,6 +68,11 @@ def environment_secrets(environ: Mapping[str, str], mark: str) -> EnvironmentSec
     return made
 
 
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an environment that hold no secret, by their names and values."""
+    return {name: value for name, value in environ.items() if not any(_secret_parts(name.upper(), value.strip()))}
+
+
 def _secret_parts(name: str, value: str) -> Iterator[str]:
     """Yield the value of a variable if it is a secret, its long lines, and the password of an address."""
     if _is_secret(name, value):

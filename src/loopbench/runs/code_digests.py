@@ -36,7 +36,7 @@ def code_digest(target: object) -> str:
     except (OSError, TypeError):
         return ""
     if isinstance(target, ForeignLoop):
-        source += "".join(f"# {file.name}\n{file.read_text(encoding='utf-8')}" for file in target.sources)
+        source += "".join(f"# {file.name}\n{file.read_text(encoding='utf-8', errors='replace')}" for file in target.sources)
     inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if takes_loop(option))
     return sha256(source + "".join(code_digest(loop) for loop in inside if isinstance(loop, Loop)))
 

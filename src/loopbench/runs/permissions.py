@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loopbench.protocol.names import GONE, is_gone, lives_in_one_process, parse_spec
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.registry import builtin_names, loops_named
+from loopbench.runs.registry import FOREIGN, builtin_names, loops_named, programs_named
 from loopbench.runs.store.files import RunError
 
 
@@ -84,8 +84,15 @@ def allow_words(config: CompareConfig) -> list[str]:
 
 
 def own_code(config: CompareConfig) -> list[str]:
-    """Return the names in a configuration that lead to code outside of loopbench, each once."""
-    ours = {"loop": [*builtin_names("loop"), *builtin_names("framework")], "suite": builtin_names("suite")}
+    """Return what a configuration names outside of loopbench, to be imported here or run in processes of its own, each once."""
+    started = [name for text in config.loops for name in programs_named(parse_spec(text))]
+    return list(dict.fromkeys([*_imported_code(config), *started]))
+
+
+def _imported_code(config: CompareConfig) -> list[str]:
+    """Return the names in a configuration that lead to code outside of loopbench which is imported, each once."""
+    foreign = [name for kind in FOREIGN for name in builtin_names(kind)]
+    ours = {"loop": [*builtin_names("loop"), *foreign], "suite": builtin_names("suite")}
     named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
     names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
     tools = [] if config.tools is None else [config.tools]
@@ -98,7 +105,7 @@ def apart(config: CompareConfig) -> CompareConfig:
     Code that ends its process, or changes what all code shares, then leaves alone the process that gives the answer. Two kinds of
     run stay here: one with what only this process can find, and one that makes a recording, which one process writes.
     """
-    names = own_code(config)
+    names = _imported_code(config)
     stays = config.is_spread or (config.cassette is not None and not config.replays)
     if stays or not names or not all(_is_found_elsewhere(name) for name in names):
         return config

@@ -5,10 +5,11 @@ Code is imported only for names in a configuration or on the command line, never
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_args
@@ -27,8 +28,13 @@ from loopbench.runs.options import Option, options_of
 PACKAGES = {
     "loop": ("loopbench.loops", "LOOP"),
     "framework": ("loopbench.frameworks", "LOOP"),
+    "program": ("loopbench.programs", "LOOP"),
     "suite": ("loopbench.datasets", "SUITE"),
 }
+FOREIGN = ("framework", "program")
+"""Kinds of loops that start what is no part of loopbench."""
+_STARTED = ("command", "venv", "python")
+"""Their options that say what that is."""
 
 
 # --- options ---
@@ -106,7 +112,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     if ":" in name:
         return _imported(kind, name)
-    places = ("loop", "framework") if kind == "loop" else (kind,)
+    places = ("loop", *FOREIGN) if kind == "loop" else (kind,)
     for place in places:
         if name in builtin_names(place):
             package, attribute = PACKAGES[place]
@@ -188,14 +194,27 @@ def loops_named(spec: Spec) -> list[str]:
     Only the loaded design knows whether an option's text is a loop, so `a.b:C` and names of plug-ins count as loops.
     """
     plugins = {point.name for point in entry_points(group="loopbench.loops")}
-    names = [spec.name]
-    for text in spec.options.values():
-        try:
-            inner = loops_named(parse_spec(text)) if isinstance(text, str) else []
-        except ValueError:  # a text that is not a spec
-            continue
-        names += [name for name in inner if ":" in name or name in plugins]
-    return names
+    inner = [name for within in _specs_within(spec) for name in loops_named(within)]
+    return [spec.name, *(name for name in inner if ":" in name or name in plugins)]
+
+
+def programs_named(spec: Spec) -> list[str]:
+    """Return the commands, functions and interpreters that a spec starts in processes of their own."""
+    if _is_foreign(spec.name):
+        return [spec.options[name] for name in _STARTED if isinstance(spec.options.get(name), str)]
+    return [name for within in _specs_within(spec) for name in programs_named(within)]
+
+
+def _specs_within(spec: Spec) -> Iterator[Spec]:
+    """Yield what the options of a spec may name; no text of a foreign loop's options is a loop."""
+    for text in () if _is_foreign(spec.name) else spec.options.values():
+        if isinstance(text, str):
+            with contextlib.suppress(ValueError):  # a text that is not a spec
+                yield parse_spec(text)
+
+
+def _is_foreign(name: str) -> bool:
+    return any(name in builtin_names(kind) for kind in FOREIGN)
 
 
 def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -> Suite:

@@ -12,6 +12,7 @@ from loopbench.models.profiles import Profile, load_profile
 from loopbench.protocol import ForeignLoop, Loop, render_value
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.protocol.redact import redact
+from loopbench.runs.changes import VENV
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.run_state import Retry, RunState
 
@@ -72,7 +73,8 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
                 arms.append(Arm(name, spec, loop, model, profile))
     names = [arm.name for arm in arms]
     if len(set(names)) != len(names):
-        raise ValueError(f"two arms are both called {next(n for n in names if names.count(n) > 1)!r}")
+        hint = "; give one of them a name of its own, label=…" if any(hasattr(arm.loop, "label") for arm in arms) else ""
+        raise ValueError(f"two arms are both called {next(n for n in names if names.count(n) > 1)!r}{hint}")
     return tuple(arms)
 
 
@@ -80,9 +82,10 @@ def _label(spec: Spec, loop: Loop) -> str:
     """Return a loop as its arm is named. Raises ValueError for a foreign loop that is not installed."""
     if not isinstance(loop, ForeignLoop):
         return spec.label
-    options = {name: Path(value).name if isinstance(value, str) and "/" in value else value for name, value in spec.options.items()}
-    name = f"{spec.name}@{loop.version}" if loop.version else spec.name
-    return Spec(name, options, spec.program).label
+    options = {name: Path(value).name if name == VENV else value for name, value in spec.options.items()}
+    command = options.pop("command", "")
+    title = options.pop("label", "") or command or spec.name
+    return Spec(f"{title}@{loop.version}" if loop.version else title, options, spec.program).label
 
 
 def _check_for_secrets(spec: Spec) -> None:

@@ -13,7 +13,7 @@ from loopbench.experiments.import_runs.joining import PROFILE
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
-from loopbench.runs.registry import loops_named
+from loopbench.runs.registry import loops_named, programs_named
 from loopbench.runs.store.files import RunError
 
 from .baseline import Baseline
@@ -69,7 +69,8 @@ def config_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Com
     changes = {name: value for name, value in options.items() if value not in (None, ())}
     fixed = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": _mode(baseline.config.get("cassette_mode"))}
     config = config_from({**baseline.config, **fixed, **changes}, str(path), typed=changes)
-    code = [*permissions.code, *(name for text in settings.loops for name in loops_named(parse_spec(text)))]
+    typed = [parse_spec(text) for text in settings.loops]
+    code = [*permissions.code, *(name for spec in typed for name in (*loops_named(spec), *programs_named(spec)))]
     return allowed_config(path, config, replace(permissions, code=code))
 
 

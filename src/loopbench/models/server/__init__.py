@@ -2,6 +2,6 @@
 
 from .bodies import MAX_BODY_BYTES
 from .server import Server, own_hosts
-from .trials import OwnRequest, ServedTrial, UnknownModel, WrongMethod
+from .trials import EmptyAnswer, OwnRequest, ServedTrial, UnknownModel, WrongMethod
 
-__all__ = ["MAX_BODY_BYTES", "OwnRequest", "ServedTrial", "Server", "UnknownModel", "WrongMethod", "own_hosts"]
+__all__ = ["MAX_BODY_BYTES", "EmptyAnswer", "OwnRequest", "ServedTrial", "Server", "UnknownModel", "WrongMethod", "own_hosts"]

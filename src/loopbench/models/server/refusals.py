@@ -11,6 +11,7 @@ from aiohttp.web_request import BaseRequest
 from loopbench.protocol import ContextOverflow, ModelError, ProviderError
 
 from ..wires.chat import error_body
+from ..wires.fields import BadRequest
 from .bodies import json_response
 from .limits import refusal_headers
 
@@ -63,6 +64,11 @@ def refusal_of(error: ModelError) -> Refusal:
         case "timeout":
             return Refusal(504, message, "server_error", code="timeout")
     return Refusal(500, message, "server_error")
+
+
+def bad_request(error: BadRequest) -> Refusal:
+    """Return the refusal of a request that breaks a rule of the API."""
+    return Refusal(400, str(error), param=error.param, code=error.code)
 
 
 def line_of(error: Exception) -> str:

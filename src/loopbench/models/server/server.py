@@ -8,34 +8,21 @@ Nothing is logged unless the logger `loopbench.models.server` is given a handler
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import time
-from collections.abc import Collection
-from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import unquote
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from loopbench.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply, Request
-
-from ..scripted import Scripted
-from ..tokens import estimate_usage
-from ..tunnel import Tunnel
-from ..wires.chat import ChatRequest, read_request
+from ..wires.chat import read_request
 from ..wires.fields import BadRequest
-from .answers import ChatAnswer
 from .bodies import MAX_BODY_BYTES, json_response, read_json
+from .chatting import HOLD_S, Chat
 from .connections import HttpServer, logger
-from .foreign import ForeignCodec, foreign_codec
-from .limits import room_headers, within_limits
-from .refusals import MAX_SHOWN, Refusal, line_of, no_model, no_page, refusal_of, wrong_method
-from .trials import More, OwnRequest, ServedTrial, Trials, UnknownModel, WrongMethod
+from .refusals import MAX_SHOWN, Refusal, bad_request, line_of, no_model, no_page, wrong_method
+from .sending import send
+from .trials import EmptyAnswer, More, OwnRequest, Trials, UnknownModel, WrongMethod
 
-HOLD_S = 600.0
-"""Longest time that a connection is held silent, in seconds: as long as the official client waits by default."""
 CLOSE_S = 0.5
 """Seconds that requests in flight get to end when the server closes."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -59,10 +46,8 @@ class Server:
         self.host = "127.0.0.1" if host == "localhost" else host
         self.port = port
         self.more = more
-        self.hold_s = hold_s
+        self._chats = Chat(hold_s)
         self._runner: web.ServerRunner | None = None
-        self._started = int(time.time())
-        self._served = 0
 
     @property
     def url(self) -> str:
@@ -100,7 +85,7 @@ class Server:
         except Refusal as error:
             return error.response()
         except BadRequest as error:
-            return Refusal(400, str(error), param=error.param, code=error.code).response()
+            return bad_request(error).response()
         except web.HTTPRequestEntityTooLarge:
             return Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large").response()
         except ConnectionError:  # the client has gone
@@ -135,14 +120,15 @@ class Server:
     async def _further(self, request: BaseRequest, path: tuple[str, ...], more: More) -> web.StreamResponse:
         body = await read_json(request) if request.method == "POST" else None
         try:
-            return json_response(await more(OwnRequest(request.method, path, body)))
+            answer = await more(OwnRequest(request.method, path, body))
+            return web.Response(status=answer.status) if isinstance(answer, EmptyAnswer) else json_response(answer)
         except LookupError as error:
             raise Refusal(404, line_of(error) or "Not found.", code="not_found") from None
         except WrongMethod as error:
             raise wrong_method(request, str(error)) from None
 
     def _models(self, name: str | None) -> dict[str, Any]:
-        about = {"object": "model", "created": self._started, "owned_by": "loopbench"}
+        about = {"object": "model", "created": self._chats.started, "owned_by": "loopbench"}
         known = {model: {"id": model} | about for model in self.trials.models()}
         if name is None:
             return {"object": "list", "data": list(known.values())}
@@ -160,40 +146,7 @@ class Server:
             raise no_model(line_of(error)) from None
         except LookupError as error:
             raise Refusal(404, line_of(error), code="trial_not_found") from None
-        codec = _codec(asked, served)
-        question = replace(asked.request, codec=codec)
-        answer = ChatAnswer(request, asked, *self._next_id(trial), room_headers(question))
-        exchange = await served.exchange(question)
-        reply, failure, struck = exchange.reply, exchange.error, exchange.fault
-        if failure is not None:
-            if isinstance(failure, ContextOverflow) and isinstance(codec, ForeignCodec):  # clients look for these words
-                failure = ContextOverflow(f"This model's maximum context length is exceeded: {failure}")
-            return await self._fail(answer, served.tunnel, struck, failure)
-        assert reply is not None
-        if isinstance(codec, ForeignCodec):
-            sent = _as_asked(codec, question, reply, spoiled=(struck or "").startswith("wire."))
-            if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:
-                served.recount(reply.usage, sent.usage)
-            reply = sent
-        return await answer.send(reply)
-
-    def _next_id(self, trial: str | None) -> tuple[str, int]:
-        self._served += 1
-        key = f"{self._started}/{trial}/{self._served}"
-        return f"chatcmpl-{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()[:24]}", int(time.time())
-
-    async def _fail(self, answer: ChatAnswer, tunnel: Tunnel, struck: str | None, error: ModelError) -> web.StreamResponse:
-        """Send what the client meets in the place of a reply, or raise the refusal."""
-        if isinstance(error, ProviderError):
-            if struck == "provider.cut":
-                return await answer.cut()
-            if struck == "provider.garbled":
-                return await answer.garble()
-            if error.kind == "connection":
-                return answer.drop()
-            if error.kind == "timeout" and tunnel.real_time:
-                await asyncio.sleep(self.hold_s)
-        raise refusal_of(error)
+        return await send(await self._chats.answer(asked, served, trial), request)
 
 
 def _only(method: str, request: BaseRequest) -> None:
@@ -204,27 +157,3 @@ def _only(method: str, request: BaseRequest) -> None:
 def own_hosts(port: int) -> frozenset[str]:
     """Return what a Host header may be, in small letters; clients leave HTTP's own port out."""
     return frozenset(f"{name}:{port}" for name in _HOST_NAMES) | (_HOST_NAMES if port == HTTP_PORT else frozenset())
-
-
-def _codec(asked: ChatRequest, served: ServedTrial) -> Codec:
-    name = asked.metadata.get("codec")
-    if name is None:
-        return foreign_codec(asked, _task_tools(served))
-    if name not in served.codecs:
-        known = ", ".join(served.codecs) or "none"
-        raise BadRequest(f"Unknown codec '{name}': this trial has {known}.", "metadata.codec", "unknown_codec")
-    return served.codecs[name]
-
-
-def _task_tools(served: ServedTrial) -> Collection[str]:
-    if served.task_tools is not None:
-        return served.task_tools
-    return tuple(served.model.script.tools) if isinstance(served.model, Scripted) else ()
-
-
-def _as_asked(codec: ForeignCodec, question: Request, reply: Reply, *, spoiled: bool) -> Reply:
-    """Return the reply as constrained decoding and the request's limits leave it; what the wire has spoiled is not repaired."""
-    made = reply if spoiled else codec.constrained(reply)
-    if made is not reply and reply.usage is not None:
-        made = replace(made, usage=estimate_usage(reply.usage.input_tokens, made))
-    return within_limits(made, question.sampling)

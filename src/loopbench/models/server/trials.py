@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from loopbench.protocol import Codec, Model, ModelError, Request, Usage
 
@@ -63,6 +63,12 @@ class OwnRequest:
     """The JSON body, None if absent."""
 
 
+class EmptyAnswer(NamedTuple):
+    """The answer of a page that has nothing to say but its status."""
+
+    status: int
+
+
 class WrongMethod(Exception):
     """A page that exists, but not for this method; the message names the right one."""
 
@@ -72,4 +78,4 @@ class UnknownModel(LookupError):
 
 
 More = Callable[[OwnRequest], Awaitable[Any]]
-"""A function that answers further pages with JSON. Raises LookupError (no such page), BadRequest, WrongMethod."""
+"""A function that answers further pages with JSON, or EmptyAnswer. Raises LookupError (no such page), BadRequest, WrongMethod."""

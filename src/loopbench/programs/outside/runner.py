@@ -1,6 +1,6 @@
 """Runs a solver for one trial after the other, or for many at once, in the interpreter of a framework or of a user's agent.
 
-    python runner.py FILE.py:FUNCTION | MODULE:FUNCTION
+    python runner.py FILE.py:FUNCTION | MODULE:FUNCTION | ""
 
 Standard library only, and nothing of loopbench. It reads one JSON object a line, and writes one:
 
@@ -10,7 +10,8 @@ Standard library only, and nothing of loopbench. It reads one JSON object a line
          {"id", "answer"} | {"id", "stop": "max_steps"[, "answer"]} | {"id", "type", "error"}
 
 The function is `solve(task)` (see SolverTask), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
-What it prints goes to standard error.
+A parameter `max_steps`, `tools_url` or `mcp_url` gets that, too. What the function prints goes to standard error. Without a
+function the runner only says that it is ready.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distributions
 from typing import Any
@@ -38,36 +39,23 @@ MAX_ERROR_CHARS = 2_000
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class ToolError(Exception):
-    """A tool's error, its type in front."""
+def loaded(name: str, path: str) -> Any:
+    """Import a file by its path, under a name that hides nothing installed."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+typed_functions = loaded("loopbench_typed_functions", os.path.join(HERE, "typed_functions.py"))
+Tools, ToolError = typed_functions.Tools, typed_functions.ToolError
 
 
 class StepLimit(Exception):
     """The framework's own limit of steps ended the run; the argument is the answer that it gave there, if it gave one."""
-
-
-class Tools:
-    """The tools of a task: iterate over them for typed functions, or call them by name."""
-
-    def __init__(self, listed: list[dict[str, Any]], call: Callable[[str, dict[str, Any]], Any], is_async: bool) -> None:
-        self.schemas = [{"type": "function", "function": tool} for tool in listed]
-        """As OpenAI's `tools` has them."""
-        self.call = call
-        """`call(name, arguments)`: the result as text; a coroutine if the solver is one. Raises ToolError."""
-        self._listed, self._is_async = listed, is_async
-
-    def __iter__(self) -> Iterator[Callable[..., Any]]:
-        return (typed_functions.typed_function(tool, self.call, self._is_async) for tool in self._listed)
-
-    def __getitem__(self, name: str) -> Callable[..., Any]:
-        tool = next((tool for tool in self._listed if tool["name"] == name), None)
-        if tool is None:
-            raise KeyError(name)
-        made: Callable[..., Any] = typed_functions.typed_function(tool, self.call, self._is_async)
-        return made
-
-    def __len__(self) -> int:
-        return len(self._listed)
 
 
 class SolverTask:
@@ -84,6 +72,10 @@ class SolverTask:
         self.model: str = job["model"]
         self.max_steps: int = job["max_steps"]
         """Requests to the model."""
+        self.tools_url = f"{job['url']}/tools"
+        """GET lists the tools, POST to the address of one, its name behind a slash, runs it."""
+        self.mcp_url = f"{job['url']}/mcp"
+        """The same tools over MCP."""
         self.options: dict[str, Any] = job.get("options", {})
         """The options of the arm that are the framework's own."""
         self._url, self._loop = job["url"], loop
@@ -128,20 +120,6 @@ def post(url: str, body: Any) -> Any:
     raise AssertionError("unreachable")
 
 
-def loaded(name: str, path: str) -> Any:
-    """Import a file by its path, under a name that hides nothing installed."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-typed_functions = loaded("loopbench_typed_functions", os.path.join(HERE, "typed_functions.py"))
-
-
 def found(target: str) -> Callable[..., Any]:
     """Return the function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names."""
     name, _, attribute = target.rpartition(":")
@@ -164,7 +142,8 @@ def arguments_of(solve: Callable[..., Any], task: SolverTask) -> Any:
     if len(parameters) == 1 and parameters[0].name == "task":
         return lambda: solve(task)
     tools = task.tools if inspect.iscoroutinefunction(solve) else task.sync_tools
-    where = {"base_url": task.base_url, "api_key": task.api_key, "model": task.model}
+    names = ("base_url", "api_key", "model", "max_steps", "tools_url", "mcp_url")
+    where = {name: getattr(task, name) for name in names}
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     named = {parameter.name for parameter in parameters}
     return lambda: solve(task.question, tools, **{key: value for key, value in where.items() if takes_all or key in named})
@@ -187,8 +166,9 @@ async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> dict[str,
         return {"id": job["id"], "type": type(error).__name__, "error": str(error)[:MAX_ERROR_CHARS]}
 
 
-def packages() -> dict[str, str]:
-    return {item.metadata["Name"]: item.version for item in distributions() if item.metadata["Name"]}
+def ready() -> dict[str, Any]:
+    packages = {item.metadata["Name"]: item.version for item in distributions() if item.metadata["Name"]}
+    return {"ready": {"python": sys.version.split()[0], "packages": packages}}
 
 
 async def serve(solve: Callable[..., Any], say: Callable[[dict[str, Any]], None]) -> None:
@@ -204,7 +184,7 @@ async def serve(solve: Callable[..., Any], say: Callable[[dict[str, Any]], None]
         finally:
             running.pop(job["id"], None)
 
-    say({"ready": {"python": sys.version.split()[0], "packages": packages()}})
+    say(ready())
     while True:
         line = await reader.readline()
         if not line:
@@ -226,6 +206,9 @@ def main() -> None:
             out.write(json.dumps(message, default=str) + "\n")
             out.flush()
 
+    if not sys.argv[1]:
+        say(ready())
+        return
     try:
         solve = found(sys.argv[1])
     except BaseException as error:

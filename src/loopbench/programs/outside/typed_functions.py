@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import keyword
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Optional, Union
 
 CALL = "_loopbench_call"
@@ -104,3 +104,30 @@ def typed_function(tool: Mapping[str, Any], call: Callable[[str, dict[str, Any]]
     exec(code, space)  # noqa: S102  # the text is ours, and names in it are checked; values are literals
     made: Callable[..., Any] = space[tool["name"]]
     return made
+
+
+class ToolError(Exception):
+    """A tool's error, its type in front."""
+
+
+class Tools:
+    """The tools of a task: iterate over them for typed functions, or call them by name."""
+
+    def __init__(self, listed: list[dict[str, Any]], call: Callable[[str, dict[str, Any]], Any], is_async: bool) -> None:
+        self.schemas = [{"type": "function", "function": tool} for tool in listed]
+        """As OpenAI's `tools` has them."""
+        self.call = call
+        """`call(name, arguments)`: the result as text; a coroutine if the solver is one. Raises ToolError."""
+        self._listed, self._is_async = listed, is_async
+
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        return (typed_function(tool, self.call, self._is_async) for tool in self._listed)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        tool = next((tool for tool in self._listed if tool["name"] == name), None)
+        if tool is None:
+            raise KeyError(name)
+        return typed_function(tool, self.call, self._is_async)
+
+    def __len__(self) -> int:
+        return len(self._listed)

@@ -1,0 +1,96 @@
+"""From a chat request to its answer: the codec, the exchange with the trial's model, and faults as a client meets them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Collection
+from dataclasses import replace
+
+from loopbench.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply, Request
+
+from ..scripted import Scripted
+from ..tokens import estimate_usage
+from ..tunnel import Tunnel
+from ..wires.chat import ChatRequest
+from ..wires.fields import BadRequest
+from .answers import DROPPED, ChatAnswer, WireAnswer
+from .foreign import ForeignCodec, foreign_codec
+from .limits import room_headers, within_limits
+from .refusals import refusal_of
+from .trials import ServedTrial
+
+HOLD_S = 600.0
+"""Longest time that a connection is held silent, in seconds: as long as the official client waits by default."""
+
+
+class Chat:
+    """Answers chat requests, each under an id of its own."""
+
+    def __init__(self, hold_s: float = HOLD_S) -> None:
+        """`hold_s`: how long a time-out in real time keeps the line silent."""
+        self.hold_s = hold_s
+        self.started = int(time.time())
+        self._served = 0
+
+    async def answer(self, asked: ChatRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
+        """Return the answer of a trial's model. Raises Refusal and BadRequest."""
+        codec = _codec(asked, served)
+        question = replace(asked.request, codec=codec)
+        answer = ChatAnswer(asked, self._next_id(trial), int(time.time()), room_headers(question))
+        exchange = await served.exchange(question)
+        reply, failure, struck = exchange.reply, exchange.error, exchange.fault
+        if failure is not None:
+            if isinstance(failure, ContextOverflow) and isinstance(codec, ForeignCodec):  # clients look for these words
+                failure = ContextOverflow(f"This model's maximum context length is exceeded: {failure}")
+            return await self._failed(answer, served.tunnel, struck, failure)
+        assert reply is not None
+        if isinstance(codec, ForeignCodec):
+            sent = _as_asked(codec, question, reply, spoiled=(struck or "").startswith("wire."))
+            if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:
+                served.recount(reply.usage, sent.usage)
+            reply = sent
+        return answer.whole(reply)
+
+    def _next_id(self, trial: str | None) -> str:
+        self._served += 1
+        key = f"{self.started}/{trial}/{self._served}"
+        return f"chatcmpl-{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()[:24]}"
+
+    async def _failed(self, answer: ChatAnswer, tunnel: Tunnel, struck: str | None, error: ModelError) -> WireAnswer:
+        """Return what the client meets in the place of a reply, or raise the refusal."""
+        if isinstance(error, ProviderError):
+            if struck == "provider.cut":
+                return answer.cut()
+            if struck == "provider.garbled":
+                return answer.garbled()
+            if error.kind == "connection":
+                return DROPPED
+            if error.kind == "timeout" and tunnel.real_time:
+                await asyncio.sleep(self.hold_s)
+        raise refusal_of(error)
+
+
+def _codec(asked: ChatRequest, served: ServedTrial) -> Codec:
+    name = asked.metadata.get("codec")
+    if name is None:
+        return foreign_codec(asked, _task_tools(served))
+    if name not in served.codecs:
+        known = ", ".join(served.codecs) or "none"
+        raise BadRequest(f"Unknown codec '{name}': this trial has {known}.", "metadata.codec", "unknown_codec")
+    return served.codecs[name]
+
+
+def _task_tools(served: ServedTrial) -> Collection[str]:
+    if served.task_tools is not None:
+        return served.task_tools
+    return tuple(served.model.script.tools) if isinstance(served.model, Scripted) else ()
+
+
+def _as_asked(codec: ForeignCodec, question: Request, reply: Reply, *, spoiled: bool) -> Reply:
+    """Return the reply as constrained decoding and the request's limits leave it; what the wire has spoiled is not repaired."""
+    made = reply if spoiled else codec.constrained(reply)
+    if made is not reply and reply.usage is not None:
+        made = replace(made, usage=estimate_usage(reply.usage.input_tokens, made))
+    return within_limits(made, question.sampling)

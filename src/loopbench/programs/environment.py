@@ -1,0 +1,76 @@
+"""The environments of processes in which programs run: no keys of the user's but those that were named."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+from loopbench.protocol.environment_secrets import without_secrets
+
+MCP_BRIDGE = Path(__file__).with_name("outside") / "mcp_stdio.py"
+API_KEY = "none"
+MAX_QUESTION_BYTES = 100_000
+"""Longest question that stands in the environment, too; Linux allows 131,072 bytes for a variable (execve(2))."""
+HERE = "127.0.0.1"
+_NO_PROXIES = ("NO_PROXY", "no_proxy")
+_QUIET = {
+    "OPENAI_API_KEY": API_KEY,
+    "OTEL_SDK_DISABLED": "true",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "NO_PROXY": HERE,
+    "no_proxy": HERE,
+    "PYTHONUNBUFFERED": "1",
+}
+"""What frameworks have in their environment: none shall call anyone but the gateway."""
+
+
+def framework_environment() -> dict[str, str]:
+    """Return the environment of a framework: this one without keys, and without what would lead to our own packages."""
+    kept = without_secrets(os.environ)
+    kept.pop("PYTHONPATH", None)
+    return kept | _QUIET
+
+
+def own_environment(keys: Collection[str], interpreter: str) -> dict[str, str]:
+    """Return the environment of a program of the user's own: this one without keys, but with those that were named.
+
+    `interpreter`: path of the interpreter that was chosen for it, empty for the one that runs loopbench.
+    """
+    kept = without_secrets(os.environ) | {name: os.environ[name] for name in keys if name in os.environ}
+    for name in _NO_PROXIES:
+        kept[name] = ",".join([*filter(None, [kept.get(name)]), HERE])
+    if interpreter:
+        kept.pop("PYTHONPATH", None)  # it leads to packages of another interpreter
+        bin_folder = Path(interpreter).parent
+        kept["PATH"] = os.pathsep.join([str(bin_folder), *filter(None, [kept.get("PATH")])])
+        if (bin_folder.parent / "pyvenv.cfg").is_file():
+            kept["VIRTUAL_ENV"] = str(bin_folder.parent)
+    return kept | {"OPENAI_API_KEY": API_KEY}
+
+
+def trial_environment(url: str, question: str, model: str, max_steps: int) -> dict[str, str]:
+    """Return what tells an executable of its trial. `url`: the address below which the trial is served."""
+    told = {
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_BASE": f"{url}/v1",  # LiteLLM looks here
+        "OPENAI_API_KEY": API_KEY,
+        "OPENAI_MODEL": model,
+        "LOOPBENCH_TOOLS_URL": f"{url}/tools",
+        "LOOPBENCH_ANSWER_URL": f"{url}/answer",
+        "LOOPBENCH_MCP_URL": f"{url}/mcp",
+        "LOOPBENCH_MCP_COMMAND": mcp_command(url),
+        "LOOPBENCH_MAX_STEPS": str(max_steps),
+    }
+    if len(question.encode("utf-8", "surrogatepass")) <= MAX_QUESTION_BYTES and "\0" not in question:
+        told["LOOPBENCH_QUESTION"] = question.encode("utf-8", "replace").decode()
+    return told
+
+
+def mcp_command(url: str) -> str:
+    """Return the command that gives a trial's tools over MCP's standard input and output."""
+    return shlex.join([sys.executable, str(MCP_BRIDGE), f"{url}/mcp"])

@@ -1,0 +1,46 @@
+"""What an interpreter of the user's own holds, and whether a function can be imported there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .worker import RUNNER, Solver
+
+MAX_START_S = 300
+"""Longest time that the imports of a program may take, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """One interpreter."""
+
+    python: str
+    """Its version."""
+    packages: Mapping[str, str]
+    """Package → version."""
+
+
+@lru_cache(maxsize=256)  # each arm asks several times, and imports may take seconds
+def look_at(solver: Solver) -> Interpreter:
+    """Start an interpreter once, and let it import the solver's function, if it names one. Raises ValueError if that fails."""
+    command = [solver.python, str(RUNNER), solver.target]
+    environment = None if solver.environment is None else dict(solver.environment)
+    try:
+        done = subprocess.run(  # noqa: S603  # our own runner, in an interpreter that the user named
+            command, capture_output=True, input=b"", check=False, env=environment, timeout=MAX_START_S
+        )
+        said = json.loads(done.stdout.splitlines()[0])
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"{solver.target}: its import did not end within {MAX_START_S} s") from None
+    except OSError as error:
+        raise ValueError(f"{solver.python}: {error.strerror}") from None
+    except (ValueError, IndexError):
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+        raise ValueError(f"{solver.python} does not run what a program needs: {last[0]}") from None
+    if "ready" not in said:
+        raise ValueError(f"{solver.target}: {said.get('failed')}")
+    return Interpreter(said["ready"]["python"], said["ready"]["packages"])

@@ -1,0 +1,155 @@
+"""The trial's model behind an HTTP client of this process: no socket, no port, and time stays virtual.
+
+A transport takes the place of the network in a client of httpx, or of httpx2, which is the same library under a newer name. What
+the model says, and what a fault makes of it, reaches the client as the server on loopback would send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from loopbench.models.server.answers import WireAnswer
+from loopbench.models.server.chatting import Chat
+from loopbench.models.server.refusals import Refusal, bad_request
+from loopbench.models.wires.chat import read_request
+from loopbench.models.wires.fields import BadRequest
+from loopbench.protocol.wire import from_json
+
+from .trial import AT_ONCE_S, ProgramTrial
+
+ORIGIN = "http://loopbench.invalid"
+"""Where clients believe the model to be; names below .invalid exist nowhere (RFC 2606)."""
+_AT_ONCE = {"retry-after-ms": f"{1000 * AT_ONCE_S:g}"}
+"""What OpenAI's clients wait for before another attempt; without it they sleep for seconds, in which nothing happens here."""
+CHAT_PATH = "/v1/chat/completions"
+
+
+class InProcessTrial(NamedTuple):
+    """A trial that a function of this process solves."""
+
+    trial: ProgramTrial
+    loop: asyncio.AbstractEventLoop
+    """The event loop in which the trial's model and tools are."""
+    thread: int
+    """The thread that runs it."""
+    chat: Chat
+
+    @classmethod
+    def begun(cls, trial: ProgramTrial) -> InProcessTrial:
+        """Return a trial that begins in the running event loop."""
+        return cls(trial, asyncio.get_running_loop(), threading.get_ident(), Chat())
+
+    def from_thread(self, work: Any) -> Any:
+        """Run a coroutine in the trial's event loop, and wait for it in this thread. Raises RuntimeError in that loop's thread."""
+        if threading.get_ident() == self.thread:
+            work.close()
+            raise RuntimeError("a blocking call in a coroutine would wait for itself: make the function plain, or use async calls")
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    async def answer(self, method: str, path: str, body: bytes) -> WireAnswer | Refusal:
+        """Return what the model answers to a request."""
+        if (method, path) != ("POST", CHAT_PATH):
+            return Refusal(404, f"Invalid URL ({method} {path})", code="unknown_url")
+        try:
+            return await self.chat.answer(read_request(_object(body)), self.trial.served, None)
+        except BadRequest as error:
+            return bad_request(error)
+        except Refusal as error:
+            return error
+
+
+def _object(body: bytes) -> Any:
+    """Raises BadRequest for what is not JSON."""
+    try:
+        return from_json(body.decode("utf-8"))
+    except ValueError:
+        raise BadRequest("We could not parse the JSON body of your request.") from None
+
+
+class TunnelTransport:
+    """A transport, blocking and asynchronous, for clients of one HTTP library."""
+
+    def __init__(self, library: str, place: InProcessTrial) -> None:
+        self._http: Any = importlib.import_module(library)
+        self._stream = _stream_class(library)
+        self._place = place
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Answer a request. Raises the library's ReadError where a fault drops the connection."""
+        return self._response(await self._place.answer(request.method, request.url.path, await request.aread()), request)
+
+    def handle_request(self, request: Any) -> Any:
+        """Answer a request from another thread than the event loop's. Raises as `handle_async_request`, and RuntimeError."""
+        work = self._place.answer(request.method, request.url.path, request.read())
+        return self._response(self._place.from_thread(work), request)
+
+    def _response(self, answer: WireAnswer | Refusal, request: Any) -> Any:
+        if isinstance(answer, Refusal):
+            body = json.dumps(answer.body).encode()
+            at_once = {} if self._place.trial.tunnel.real_time else _AT_ONCE
+            headers = {"Content-Type": "application/json", **at_once, **(answer.headers or {})}
+            return self._http.Response(answer.status, headers=headers, content=body)
+        if answer.ending == "dropped":
+            raise self._http.ReadError("Connection reset by peer", request=request)
+        return self._http.Response(200, headers=answer.headers, stream=self._stream(answer))
+
+    # --- what clients do with a transport beside asking ---
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    async def aclose(self) -> None:
+        """Do nothing: there is no connection."""
+
+    def __enter__(self) -> TunnelTransport:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> TunnelTransport:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+
+@cache
+def _stream_class(library: str) -> Any:
+    """Return a class for bodies that the library takes for its own: it asks for the type of a stream."""
+    http: Any = importlib.import_module(library)
+
+    class Body(_Pieces, http.SyncByteStream, http.AsyncByteStream):  # type: ignore[misc]  # the library is chosen at run time
+        cut = http.RemoteProtocolError
+
+    return Body
+
+
+class _Pieces:
+    """A body in pieces, which may end too early."""
+
+    cut: type[Exception] = ConnectionError
+
+    def __init__(self, answer: WireAnswer) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._answer.pieces
+        if self._answer.ending == "cut":
+            raise self.cut("peer closed connection without sending complete message body (incomplete chunked read)")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+    def close(self) -> None:
+        """Do nothing: everything has come."""
+
+    async def aclose(self) -> None:
+        """Do nothing: everything has come."""

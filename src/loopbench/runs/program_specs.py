@@ -1,0 +1,25 @@
+"""The short way to name a program of the user's own, as `--program` takes it."""
+
+from __future__ import annotations
+
+import re
+
+from loopbench.protocol.names import Spec, parse_spec
+
+_SHORT = re.compile(r"(?P<command>.*?)\s*(?P<options>\(\s*[A-Za-z_]\w*\s*=.*\))?", re.DOTALL)
+
+
+def program_spec(text: str) -> str:
+    """Return the loop that a command line or the name of a function stands for, with options in brackets behind it.
+
+    `python my_agent.py` is `program(command="python my_agent.py")`, and `my.module:solve(venv=new)` has that option, too.
+    Raises ValueError, without the name of a flag, for an empty one and for options that cannot be read.
+    """
+    found = _SHORT.fullmatch(text.strip())
+    assert found is not None
+    options = parse_spec(f"program{found['options'] or ''}").options
+    if not found["command"]:
+        raise ValueError("write a command line, my.module:function or FILE.py:function")
+    if "command" in options:
+        raise ValueError(f"{text!r}: command stands in front of the brackets")
+    return str(Spec("program", {"command": found["command"], **options}))

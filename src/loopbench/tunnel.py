@@ -1,0 +1,58 @@
+"""The tunnel from inside of Python: a function that uses OpenAI's client is a loop, without a process and without a socket.
+
+    from loopbench import compare, tunnel
+
+    @tunnel.loop
+    async def my_agent(question, tools, *, client, model): ...
+
+    compare([my_agent, "finish"], profiles=["flaky-tools"])
+
+A function that makes its clients by itself gets them here: `OpenAI()` and `AsyncOpenAI()` take the options of those classes,
+`transport()` is for any other client of httpx or httpx2. All of them belong to the trial that the function is called for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from loopbench.programs.function import (
+    API_KEY,
+    BASE_URL,
+    FunctionLoop,
+    current_trial,
+    openai_client,
+)
+from loopbench.programs.gateway import MODEL
+from loopbench.programs.outside.typed_functions import ToolError
+from loopbench.programs.transport import TunnelTransport
+
+__all__ = ["API_KEY", "BASE_URL", "MODEL", "AsyncOpenAI", "OpenAI", "ToolError", "loop", "transport"]
+
+
+def loop(function: Callable[..., Any]) -> FunctionLoop:
+    """Return a loop whose runs are calls of `function(question, tools)`; what it returns is the answer.
+
+    A coroutine function runs in the event loop and has tools that are awaited; a plain one runs on a thread. Its parameters
+    `client`, `model`, `base_url`, `api_key`, `http_client` and `max_steps`, if it has them, get what they are named for. What it
+    raises is a crash of it.
+    """
+    return FunctionLoop(function)
+
+
+def OpenAI(**options: Any) -> Any:  # noqa: N802  # in the place of openai.OpenAI
+    """Return an `openai.OpenAI` whose model is the trial's; call it in a plain function. Raises RuntimeError outside of a trial."""
+    return openai_client(current_trial(), is_async=False, **options)
+
+
+def AsyncOpenAI(**options: Any) -> Any:  # noqa: N802  # in the place of openai.AsyncOpenAI
+    """Return an `openai.AsyncOpenAI` whose model is the trial's. Raises RuntimeError outside of a trial."""
+    return openai_client(current_trial(), is_async=True, **options)
+
+
+def transport(library: str = "httpx") -> TunnelTransport:
+    """Return a transport to the trial's model for clients of `library`, `httpx` or `httpx2`, blocking or asynchronous.
+
+    Raises RuntimeError outside of a trial, and ImportError if the library is not installed.
+    """
+    return TunnelTransport(library, current_trial())

@@ -1,0 +1,167 @@
+"""Programs of the user's own as arms, end to end: --program in each command that takes loops, and what each of them may start."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopbench.metrics.record import Record
+
+QUICK = ["--suite", "arithmetic(size=4)", "--no-mlflow", "-q"]
+AGENT = """
+import json, os, sys, urllib.request
+
+def post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
+
+tools = json.load(urllib.request.urlopen(os.environ["LOOPBENCH_TOOLS_URL"]))
+messages = [{"role": "user", "content": sys.stdin.read()}]
+while True:
+    asked = {"model": "gpt", "messages": messages, "tools": tools}
+    reply = post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", asked)["choices"][0]["message"]
+    messages.append(reply)
+    if not reply.get("tool_calls"):
+        break
+    for call in reply["tool_calls"]:
+        seen = post(os.environ["LOOPBENCH_TOOLS_URL"] + "/" + call["function"]["name"], json.loads(call["function"]["arguments"]))
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": seen["data"]})
+print(reply["content"])
+"""
+SOLVE = "def solve(question, tools): return 'not determined'"
+
+pytestmark = pytest.mark.thorough  # each starts a process per trial
+
+
+@pytest.fixture
+def agent(here: Path) -> str:
+    (here / "agent.py").write_text(AGENT)
+    (here / "guess.py").write_text(SOLVE)
+    return "python agent.py"
+
+
+def records(run: Path) -> list[Record]:
+    return [Record.from_json(json.loads(line)) for line in (run / "trials.jsonl").read_bytes().splitlines()]
+
+
+def latest(here: Path) -> Path:
+    return max((here / "runs").iterdir())
+
+
+def test_programs_stand_beside_loops(loopbench, agent):
+    made = loopbench("compare", "--loop", "finish", "--program", agent, "--program", "guess.py:solve", *QUICK, "--json").json
+    accuracies = {arm["arm"]: arm["accuracy"]["value"] for arm in made["arms"]}
+    assert accuracies["finish/clean"] == accuracies["python agent.py/clean"] == 1.0
+    assert accuracies["guess.py:solve/clean"] < 1.0
+    assert "guess.py:solve" in loopbench("why", "latest").out
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
+def test_a_program_in_another_language(loopbench, agent, here):
+    code = "console.log(process.env.LOOPBENCH_QUESTION.length > 0 ? 'not determined' : '')"
+    (here / "agent.mjs").write_text(code)
+    made = loopbench("compare", "--program", "node agent.mjs", *QUICK, "--json").json
+    assert [(arm["arm"], arm["scored"]) for arm in made["arms"]] == [("node agent.mjs/clean", 4)]
+    assert {record.answer for record in records(latest(here))} == {"not determined"}
+
+
+@pytest.mark.parametrize(
+    ("code", "stop", "reason"),
+    [
+        ("import sys; sys.exit('out of luck')", "crashed", "SolverFailed: exit code 1: out of luck"),
+        ("pass", "crashed", "SolverFailed: it ended without an answer: it printed nothing, and posted none"),
+        ("while True: print('x' * 99999)", "crashed", "SolverFailed: flood: it printed more than 1,048,576 bytes"),
+        ("import time; time.sleep(600)", "timeout", "no end within 3 s"),
+        ("import os, time; os.fork() or time.sleep(600); print('the parent ends', flush=True); os._exit(0)", "finished", ""),
+    ],
+)
+def test_whatever_a_process_does_ends_in_a_clear_record(loopbench, here, code, stop, reason):
+    (here / "bad.py").write_text(code)
+    words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q", "--trial-timeout", "3"]
+    ended = loopbench("compare", "--program", "python bad.py", *words)
+    record = records(latest(here))[0]
+    assert (ended.code, record.status, record.stop) == (0, "scored", stop), record.reason
+    assert record.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("programs", "said"),
+    [
+        ([""], "--program: write a command line, my.module:function or FILE.py:function"),
+        (["no-such-program"], "there is no 'no-such-program' to run"),
+        (["missing:solve"], "ModuleNotFoundError: No module named 'missing'"),
+        (["guess.py:other"], "has no attribute 'other'"),
+        (["python agent.py(venv=nowhere)"], "venv: nowhere has no bin/python"),
+        (['python agent.py(keys=["NO_SUCH_KEY"])'], "keys: the environment has no NO_SUCH_KEY"),
+        (["python agent.py(speed=3)"], "unknown option 'speed'"),
+        (["python agent.py", "python agent.py"], "is given twice"),
+        (["python agent.py(label=a)", "guess.py:solve(label=a)"], "two arms are both called 'a/clean'; give one of them a name"),
+    ],
+)
+def test_what_cannot_run_is_one_line_before_anything_runs(loopbench, agent, here, programs, said):
+    words = [word for program in programs for word in ("--program", program)]
+    ended = loopbench("compare", *words, *QUICK)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert not (here / "runs").exists()
+
+
+def test_a_run_starts_no_program_again_unless_it_is_typed(loopbench, agent, here):
+    venv = here / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    own = "guess.py:solve(venv=venv)"
+    assert loopbench("compare", "--program", agent, "--program", own, *QUICK).code == 0
+    (here / "agent.py").write_text(f"open({str(here / 'started')!r}, 'w')")
+    untyped = loopbench("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "--allow 'python agent.py' --allow guess.py:solve --allow venv" in untyped.err
+    assert not (here / "started").exists()
+    allowed = ["--allow", agent, "--allow", "guess.py:solve", "--allow", "venv"]
+    changed = loopbench("resume", "latest", "-q", *allowed)
+    assert (changed.code, "arm python agent.py/clean (its code)" in changed.err) == (2, True)
+    (here / "agent.py").write_text(AGENT)
+    assert loopbench("resume", "latest", "-q", *allowed).code == 0
+
+
+def test_a_program_is_added_to_a_run_and_gated(loopbench, agent, here):
+    assert loopbench("compare", "--loop", "finish", *QUICK).code == 0
+    assert loopbench("extend", "latest", "--program", agent, "-q").code == 0
+    assert {record.arm for record in records(latest(here))} == {"finish/clean", "python agent.py/clean"}
+    assert loopbench("compare", "--program", agent, *QUICK).code == 0
+    assert loopbench("bless", "latest", "--output", "base.json").code == 0
+    gated = loopbench("gate", "--baseline", "base.json", "--program", agent, "-q", "--json")
+    assert (gated.code, json.loads(gated.out)["outcome"]) == (0, "identical")
+    (here / "agent.py").write_text("print('no idea')")
+    worse = loopbench("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
+    assert json.loads(worse.out)["outcome"] in ("regression", "undecided")
+
+
+def test_an_option_of_a_program_is_ablated(loopbench, agent):
+    loop = 'program(command="python agent.py")'
+    made = loopbench("ablate", loop, "--factor", "max_steps=1,9", *QUICK, "--json").json
+    assert {arm["arm"] for arm in made["arms"]} == {"python agent.py(max_steps=1)/clean", "python agent.py(max_steps=9)/clean"}
+
+
+def test_keys_stay_here_unless_they_are_named(loopbench, here, monkeypatch):
+    monkeypatch.setenv("SEARCH_API_KEY", "word")
+    (here / "show.py").write_text("import os; print(os.environ.get('SEARCH_API_KEY', 'none'))")
+    words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q"]
+    named = 'python show.py(keys=["SEARCH_API_KEY"], label=named)'
+    assert loopbench("compare", "--program", "python show.py", "--program", named, *words).code == 0
+    assert {record.arm: record.answer for record in records(latest(here))} == {
+        "python show.py/clean": "none",
+        "named/clean": "word",
+    }
+
+
+def test_it_is_listed_with_its_options(loopbench):
+    listed = {entry["name"]: entry for entry in loopbench("list", "loops", "--json").json}
+    assert {"command", "venv", "python", "keys", "processes", "label"} <= {
+        option["name"] for option in listed["program"]["options"]
+    }

@@ -1,0 +1,91 @@
+"""docs/programs.md: each of its agents runs as the page says, is short, and knows nothing of loopbench."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopbench.programs.environment import trial_environment
+from loopbench.programs.program import Program
+from loopbench.runs.options import options_of
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "programs.md"
+TEXT = PAGE.read_text("utf-8")
+FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
+COMMANDS = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL) for line in block.splitlines()]
+COMPARISONS = [command for command in COMMANDS if command.startswith("loopbench compare")]
+MAX_LINES = 15
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """A folder with the files of the page."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def said_by(folder: Path, *words: str) -> str:
+    path = {"PYTHONPATH": os.pathsep.join(filter(None, (*sys.path, str(folder))))}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=240, env=os.environ | path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_page_has_the_agents_that_are_tested_here() -> None:
+    assert set(FILES) == {"my_agent.py", "my_agent.mjs", "my_function.py", "in_python.py"}
+    assert len(COMPARISONS) == 3
+
+
+@pytest.mark.parametrize("name", ["my_agent.py", "my_function.py"])
+def test_an_agent_is_short_and_imports_nothing_of_ours(name: str) -> None:
+    assert len([line for line in FILES[name].splitlines() if line.strip()]) <= MAX_LINES
+    nodes = list(ast.walk(ast.parse(FILES[name])))
+    reached = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    reached |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    assert not [module for module in reached if module.startswith("loopbench")]
+
+
+def test_the_agent_inside_of_python_needs_one_import() -> None:
+    nodes = list(ast.walk(ast.parse(FILES["in_python.py"])))
+    assert {node.module for node in nodes if isinstance(node, ast.ImportFrom)} == {"loopbench"}
+
+
+def test_every_variable_and_option_is_on_the_page() -> None:
+    told = trial_environment("http://127.0.0.1:1/t/x", "?", "m", 1)
+    assert not [name for name in told if f"`{name}`" not in TEXT and name != "OPENAI_API_BASE"]
+    own = [name for name in options_of(Program) if name not in ("command", "max_steps")]
+    assert not [name for name in own if f"{name}=" not in TEXT]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", COMPARISONS)
+def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
+    if "node" in command and shutil.which("node") is None:
+        pytest.skip("Node is not installed")
+    _, *words = shlex.split(command)
+    out = said_by(page, "-m", "loopbench", *words, "--suite", "arithmetic(size=6)", "--no-mlflow", "-q", "--json")
+    arms = json.loads(out)["arms"]
+    assert len(arms) == 2
+    for arm in arms:
+        assert arm["errored"] == 0
+        assert arm["accuracy"]["value"] > (0.3 if "my_function" in arm["arm"] else 0.7)
+
+
+@pytest.mark.thorough
+def test_the_loop_inside_of_python_runs_in_both_ways(page: Path) -> None:
+    assert "__main__:my_agent/flaky-tools" in said_by(page, "in_python.py")
+    words = ["--loop", "in_python:my_agent", "--suite", "arithmetic(size=6)", "--no-mlflow", "-q", "--json"]
+    arm = json.loads(said_by(page, "-m", "loopbench", "compare", *words))["arms"][0]
+    assert (arm["arm"], arm["scored"]) == ("in_python:my_agent/clean", 6)

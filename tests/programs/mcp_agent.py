@@ -1,0 +1,42 @@
+"""An agent that knows the official MCP SDK and OpenAI's client, and nothing of loopbench: python mcp_agent.py http|stdio."""
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+from typing import Any
+
+from mcp import Client, StdioServerParameters  # type: ignore[import-not-found]  # in an environment of its own
+from openai import AsyncOpenAI
+
+
+def server():
+    if sys.argv[1] == "http":
+        return os.environ["LOOPBENCH_MCP_URL"]
+    command, *arguments = shlex.split(os.environ["LOOPBENCH_MCP_COMMAND"])
+    return StdioServerParameters(command=command, args=arguments)
+
+
+def _client() -> Any:
+    return AsyncOpenAI()
+
+
+async def main():
+    async with Client(server()) as tools, _client() as model:
+        listed = (await tools.list_tools()).tools
+        named = [{"name": tool.name, "description": tool.description, "parameters": tool.input_schema} for tool in listed]
+        offered = [{"type": "function", "function": function} for function in named]
+        messages = [{"role": "user", "content": sys.stdin.read()}]
+        while True:
+            said = await model.chat.completions.create(model=os.environ["OPENAI_MODEL"], messages=messages, tools=offered)
+            reply = said.choices[0].message
+            messages.append(reply.model_dump(exclude_none=True))
+            if not reply.tool_calls:
+                return reply.content
+            for call in reply.tool_calls:
+                seen = await tools.call_tool(call.function.name, json.loads(call.function.arguments))
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": seen.content[0].text})
+
+
+print(asyncio.run(main()))

@@ -1,0 +1,221 @@
+"""Executables: whatever a process does, its trial ends in a clear record, and nothing outlasts it."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from loopbench.models.fake import FakeModel
+from loopbench.programs.executable import LEFTOVER_S, MAX_ANSWER_BYTES, place, run_executable
+from loopbench.programs.program import Program
+from loopbench.programs.worker import SolverFailed
+from loopbench.protocol import Act, Answer, BudgetExceeded, ProviderError, Query, StopReason, Tool, Toolbox, ToolCall
+
+pytestmark = pytest.mark.thorough  # each starts a process
+
+
+def double(n: int) -> int:
+    """Twice a number."""
+    return 2 * n
+
+
+TOOLS = Toolbox((Tool.from_function(double),))
+ASK = """
+import json, os, sys, urllib.request
+def post(url, body):
+    head = {"Content-Type": "application/json"}
+    return json.load(urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), head)))
+listed = json.load(urllib.request.urlopen(os.environ["LOOPBENCH_TOOLS_URL"]))
+def ask(text):
+    body = {"model": os.environ["OPENAI_MODEL"], "messages": [{"role": "user", "content": text}], "tools": listed}
+    return post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)["choices"][0]["message"]
+"""
+
+
+def python(code):
+    return Program(shlex.join(["python", "-c", code]))
+
+
+def run(loop, model=None, question="What is it?"):
+    return asyncio.run(loop.run(Query(question), TOOLS, model or FakeModel(then=Answer("", "42"))))
+
+
+def is_alive(pid):
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        os.kill(pid, 0)
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
+    return False
+
+
+async def dead(pid):
+    """Killed, a process ends soon, but not at once."""
+    while is_alive(pid):
+        await asyncio.sleep(0.01)
+    return True
+
+
+# --- what it gets, and what it gives ---
+
+
+def test_the_question_comes_in_both_ways_and_the_answer_is_what_is_printed():
+    code = "import os, sys; asked = sys.stdin.read(); print(asked, os.environ['LOOPBENCH_QUESTION'] == asked)"
+    assert run(python(code), question="What is ü?").answer == "What is ü? True"
+
+
+def test_the_answer_may_be_posted_and_then_what_is_printed_is_not_it():
+    code = f"{ASK}\npost(os.environ['LOOPBENCH_ANSWER_URL'], {{'answer': {{'n': 42}}}}); print('done')"
+    assert run(python(code)).answer == {"n": 42}
+
+
+def test_it_asks_the_model_and_calls_tools():
+    code = f"""{ASK}
+assert [tool["function"]["name"] for tool in listed] == ["double"] and listed[0]["type"] == "function"
+call = ask("?")["tool_calls"][0]["function"]
+print(post(os.environ["LOOPBENCH_TOOLS_URL"] + "/" + call["name"], json.loads(call["arguments"]))["data"])
+"""
+    outcome = run(python(code), FakeModel(Act("", (ToolCall("double", {"n": 4}),))))
+    assert (outcome.answer, outcome.stop, outcome.steps) == ("8", StopReason.FINISHED, 1)
+
+
+def test_it_is_told_its_limit_and_gets_no_reply_beyond_it():
+    code = f"{ASK}\nassert os.environ['LOOPBENCH_MAX_STEPS'] == '3'\nwhile True: ask('again')"
+    model = FakeModel(then=Answer("", "42"))
+    outcome = run(Program(python(code).command, max_steps=3), model)
+    assert (outcome.stop, len(model.requests)) == (StopReason.MAX_STEPS, 3)
+
+
+def test_a_providers_failure_that_ends_it_is_the_providers():
+    model = FakeModel(then=ProviderError("overloaded", "server", status=500))
+    assert run(python(f"{ASK}\nask('?')"), model).stop is StopReason.PROVIDER_ERROR
+
+
+def test_a_used_up_budget_leaves_the_run_whatever_the_program_makes_of_it():
+    code = f"{ASK}\ntry: ask('?')\nexcept Exception: print('42')"
+    with pytest.raises(BudgetExceeded):
+        run(python(code), FakeModel(BudgetExceeded("no more")))
+
+
+# --- what goes wrong ---
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import sys; sys.exit('the pump is dry')", "exit code 1: the pump is dry"),
+        ("import os; os._exit(3)", "exit code 3: it wrote nothing to standard error"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV: it wrote nothing"),
+        ("print('42'); raise ValueError('late')", "exit code 1: ValueError: late"),
+        ("pass", "ended without an answer: it printed nothing, and posted none"),
+        ("import sys\nwhile True: sys.stdout.write('x' * 65536)", f"flood: it printed more than {MAX_ANSWER_BYTES:,} bytes"),
+    ],
+)
+def test_each_end_without_an_answer_says_what_happened(code, said):
+    with pytest.raises(SolverFailed, match=f"{said}"):
+        run(python(code))
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("print()", ""),
+        ("import sys; sys.stdout.buffer.write(b'\\xff\\x00 garbage')", "\ufffd\x00 garbage"),
+        ("import sys; sys.stderr.write('x' * 5_000_000); print('42')", "42"),
+        ("import sys; sys.stdin.close(); print('42')", "42"),
+        ("import os, sys; print('42', flush=True); os.close(1); os.close(2); import time; time.sleep(0.2)", "42"),
+    ],
+)
+def test_what_is_odd_is_still_an_answer(code, answer):
+    assert run(python(code)).answer == answer
+
+
+def test_a_question_of_any_length_keeps_nobody_waiting():
+    assert run(python("print('42')"), question="x" * 5_000_000).answer == "42"
+    assert run(python("import sys; print(len(sys.stdin.read()))"), question="x" * 5_000_000).answer == "5000000"
+
+
+def test_a_program_that_is_gone_says_so(tmp_path):
+    with pytest.raises(OSError, match="No such file"):
+        run(Program(str(tmp_path / "nothing")))
+
+
+# --- what it starts ---
+
+FORKS = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], {more})"
+
+
+def test_what_it_started_ends_with_it():
+    pid = int(run(python(f"{FORKS.format(more='')}; print(child.pid)")).answer)
+    asyncio.run(dead(pid))
+
+
+def test_a_child_in_a_session_of_its_own_does_not_hold_its_trial_up():
+    started = time.monotonic()
+    pid = int(run(python(f"{FORKS.format(more='start_new_session=True')}; print(child.pid)")).answer)
+    os.kill(pid, 9)
+    assert time.monotonic() - started < 100 * LEFTOVER_S  # 600 s if it did
+
+
+def test_a_cancelled_trial_kills_the_process_and_its_children(tmp_path):
+    path = tmp_path / "pids"
+    code = f"{FORKS.format(more='')}; import os; open({str(path)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}} '); child.wait()"
+
+    async def cancelled():
+        running = asyncio.create_task(python(code).run(Query("?"), TOOLS, FakeModel()))
+        while not path.exists() or not path.read_text().endswith(" "):
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        for pid in map(int, path.read_text().split()):
+            assert await dead(pid)
+
+    asyncio.run(cancelled())
+
+
+def test_no_more_processes_run_at_a_time_than_the_arm_may_have(tmp_path):
+    code = f"""
+import os, time
+folder = {str(tmp_path)!r}
+own = os.path.join(folder, str(os.getpid()))
+open(own, 'w').close()
+time.sleep(0.1)
+print(len(os.listdir(folder)))
+os.remove(own)
+"""
+
+    async def many():
+        loop = Program(python(code).command, processes=2)
+        ended = await asyncio.gather(*(loop.run(Query("?"), TOOLS, FakeModel()) for _ in range(6)))
+        return [int(outcome.answer) for outcome in ended]
+
+    assert max(asyncio.run(many())) <= 2
+
+
+def test_a_place_is_free_again_whatever_happens_in_it():
+    async def twice():
+        for _ in range(2):
+            with contextlib.suppress(ValueError):
+                async with place("arm", 1):
+                    raise ValueError
+        return True
+
+    assert asyncio.run(asyncio.wait_for(twice(), 10))
+
+
+def test_a_process_leaves_no_open_file_behind():
+    async def several():
+        words = [sys.executable, "-c", "print(1)"]
+        await run_executable(words, dict(os.environ), "?")
+        await asyncio.sleep(0)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            await run_executable(words, dict(os.environ), "?")
+        await asyncio.sleep(0)
+        return len(os.listdir("/proc/self/fd")) - before
+
+    assert asyncio.run(several()) <= 0

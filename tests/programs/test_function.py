@@ -1,0 +1,223 @@
+"""Functions of this process as loops: OpenAI's client without a socket, and the same trials as in a process."""
+
+import asyncio
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from loopbench import compare, tunnel
+from loopbench.api.objects import loop_name
+from loopbench.models.fake import FakeModel
+from loopbench.programs.function import FunctionLoop
+from loopbench.programs.worker import SolverFailed
+from loopbench.protocol import (
+    Act,
+    Answer,
+    BudgetExceeded,
+    ContextOverflow,
+    ForeignLoop,
+    ProviderError,
+    Query,
+    StopReason,
+    Tool,
+    Toolbox,
+    ToolCall,
+)
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
+from tests.programs import agents
+
+AGENTS = Path(agents.__file__)
+
+
+def double(n: int) -> int:
+    """Twice a number."""
+    return 2 * n
+
+
+def fail() -> int:
+    """Fails."""
+    raise ValueError("the pump is dry")
+
+
+TOOLS = Toolbox((Tool.from_function(double), Tool.from_function(fail)))
+
+
+def run(loop, model=None, question="What is it?"):
+    return asyncio.run(loop.run(Query(question), TOOLS, model or FakeModel(then=Answer("", "42"))))
+
+
+BOTH = pytest.mark.parametrize("agent", [agents.in_the_event_loop, agents.on_a_thread])
+
+
+@BOTH
+def test_an_agent_calls_tools_and_answers(agent):
+    model = FakeModel(Act("", (ToolCall("double", {"n": 4}),)), Act("", (ToolCall("fail", {}),)), then=Answer("", "42"))
+    outcome = run(agent, model)
+    assert (outcome.answer, outcome.stop, outcome.steps) == ("42", StopReason.FINISHED, 3)
+    assert [message.content for message in model.requests[-1].messages if message.role == "tool"] == [
+        "8",
+        "Error: ValueError: the pump is dry",
+    ]
+
+
+@BOTH
+def test_a_used_up_budget_leaves_the_run(agent):
+    with pytest.raises(BudgetExceeded):
+        run(agent, FakeModel(BudgetExceeded("no more")))
+
+
+@BOTH
+def test_it_gets_no_reply_beyond_its_limit(agent):
+    model = FakeModel(then=Act("", (ToolCall("double", {"n": 1}),)))
+    outcome = run(agent.with_step_limit(2), model)
+    assert (outcome.stop, len(model.requests)) == (StopReason.MAX_STEPS, 3)
+
+
+@pytest.mark.parametrize(
+    ("failure", "raised"),
+    [
+        (ProviderError("busy", "rate_limit", status=429), openai.RateLimitError),
+        (ProviderError("broken", "server", status=500), openai.InternalServerError),
+        (ProviderError("gone", "connection"), openai.APIConnectionError),
+        (ProviderError("late", "timeout"), openai.InternalServerError),
+        (ProviderError("no", "auth", status=401), openai.AuthenticationError),
+        (ContextOverflow("too long"), openai.BadRequestError),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_failure_reaches_the_client_as_it_would_over_the_wire(failure, raised, is_async):
+    seen = []
+
+    def solve(question, tools):
+        with pytest.raises(raised) as met:
+            tunnel.OpenAI(max_retries=0).chat.completions.create(model="any", messages=[{"role": "user", "content": question}])
+        seen.append(met.value)
+        return "42"
+
+    async def solve_async(question, tools):
+        client = tunnel.AsyncOpenAI(max_retries=0)
+        with pytest.raises(raised) as met:
+            await client.chat.completions.create(model="any", messages=[{"role": "user", "content": question}])
+        seen.append(met.value)
+        return "42"
+
+    run(tunnel.loop(solve_async if is_async else solve), FakeModel(failure))
+    assert len(seen) == 1
+
+
+def test_a_stream_comes_in_pieces():
+    async def solve(question, tools, *, client, model):
+        messages = [{"role": "user", "content": question}]
+        stream = await client.chat.completions.create(model=model, messages=messages, stream=True)
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
+
+    assert run(tunnel.loop(solve)).answer == "42"
+
+
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_a_transport_is_for_any_client_of_its_library(library):
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    http = importlib.import_module(library)
+    body = {"model": "any", "messages": [{"role": "user", "content": "?"}]}
+
+    async def solve(question, tools, *, base_url):
+        async with http.AsyncClient(transport=tunnel.transport(library)) as client:
+            missing = await client.get(f"{base_url}/nothing")
+            garbage = await client.post(f"{base_url}/chat/completions", content=b"{")
+            answer = await client.post(f"{base_url}/chat/completions", json=body)
+        return [missing.status_code, garbage.status_code, answer.json()["choices"][0]["message"]["content"]]
+
+    def solve_blocking(question, tools, *, base_url):
+        with http.Client(transport=tunnel.transport(library)) as client:
+            return client.post(f"{base_url}/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+
+    assert run(tunnel.loop(solve)).answer == [404, 400, "42"]
+    assert run(tunnel.loop(solve_blocking)).answer == "42"
+
+
+def test_what_a_function_asks_for_by_name_is_what_it_gets():
+    def solve(question, tools, api_key, max_steps, http_client, other=7):
+        return [question, len(tools), api_key, max_steps, type(http_client) is httpx.Client, other]
+
+    assert run(tunnel.loop(solve)).answer == ["What is it?", 2, "none", 10, True, 7]
+
+
+def test_typed_functions_of_the_tools_are_called_in_place():
+    async def solve(question, tools):
+        return [await tools["double"](4), [function.__name__ for function in tools]]
+
+    assert run(tunnel.loop(solve)).answer == ["8", ["double", "fail"]]
+
+
+def test_any_return_value_is_an_answer():
+    for value in ("text", None, {"n": [1, 2]}, 3.5):
+        assert run(tunnel.loop(lambda question, tools, value=value: value)).answer == value
+
+
+@pytest.mark.parametrize(("error", "said"), [(LookupError("where?"), "LookupError: where"), (SystemExit(3), "SystemExit: 3")])
+def test_what_leaves_a_function_is_a_crash_of_it(error, said):
+    def solve(question, tools):
+        raise error
+
+    with pytest.raises(SolverFailed, match=said):
+        run(tunnel.loop(solve))
+
+
+def test_outside_of_a_trial_there_is_no_client():
+    for made in (tunnel.OpenAI, tunnel.AsyncOpenAI, tunnel.transport):
+        with pytest.raises(RuntimeError, match="no trial is under way"):
+            made()
+
+
+def test_a_blocking_call_in_a_coroutine_is_refused_instead_of_waiting_for_ever():
+    async def solve(question, tools):
+        client = tunnel.OpenAI(max_retries=0)
+        client.chat.completions.create(model="any", messages=[{"role": "user", "content": "?"}])
+
+    with pytest.raises(SolverFailed, match=r"Connection error|would wait for itself"):
+        run(tunnel.loop(solve))
+
+
+# --- as a loop ---
+
+
+def test_it_is_a_foreign_loop_that_its_name_finds_again():
+    assert isinstance(agents.in_the_event_loop, ForeignLoop)
+    assert agents.in_the_event_loop() is agents.in_the_event_loop
+    sys.modules.setdefault("agents_of_mine", agents)
+    loop = make_loop(parse_spec("agents_of_mine:on_a_thread"), 4)
+    assert loop == FunctionLoop(agents.on_a_thread.function, max_steps=5)
+    assert AGENTS in loop.sources
+
+
+def test_a_function_handed_over_as_an_object_has_a_name():
+    assert loop_name(tunnel.loop(lambda question, tools: "42")).startswith("loopbench.session:")
+    assert loop_name(agents.on_a_thread) == f"{agents.__name__}:on_a_thread"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("profile", ["flaky-format", "flaky-tools", "provider-trouble"])
+def test_here_and_in_a_process_trials_are_the_same_at_any_concurrency(tmp_path, monkeypatch, profile):
+    """The law of the seam: model, tools and faults do not depend on where a program runs, nor on how many run beside it."""
+    monkeypatch.chdir(tmp_path)
+    loops: list[Any] = [agents.in_the_event_loop, agents.on_a_thread, f'program(command="{AGENTS}:plain_function")']
+    if profile == "flaky-tools":  # a process per trial imports OpenAI's client in two seconds
+        loops.append(f'program(command="python {AGENTS}")')
+    digests = []
+    for concurrency in (1, 6):
+        found = compare(loops, "arithmetic(size=6)", [profile], concurrency=concurrency, mlflow=False, progress=False)
+        by_task: dict[str, set[str]] = {}
+        for record in found.results.records:
+            assert record.status == "scored", record.reason
+            by_task.setdefault(record.task, set()).add(json.dumps([record.trace_digest, record.stop, record.answer]))
+        assert {task: len(kinds) for task, kinds in by_task.items()} == dict.fromkeys(by_task, 1)
+        digests.append(by_task)
+    assert digests[0] == digests[1]
