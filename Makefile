@@ -9,15 +9,17 @@ READY_REAL := $(VENV)/.ready-real
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
 
-.PHONY: help compare optimize test explore test-slow hostile test-real lint types fast bench bench-peers clean
+.PHONY: help compare optimize frameworks test explore test-slow fuzz hostile test-real lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
+	@echo "make frameworks  compare fourteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
 	@echo "make explore    the same tests with newly drawn cases: hypothesis draws the same ones each time elsewhere"
 	@echo "make test-slow  the simulations that take minutes"
+	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"
 	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"
 	@echo "make test-real  the same client against a real inference server, which is compiled first: minutes"
 	@echo "make bench      speed beside a hand-written loop, dspy.ReAct, and those peers that are installed: minutes"
@@ -29,6 +31,10 @@ compare: $(READY)
 
 optimize: $(READY)
 	$(BIN)/loopbench optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2
+
+frameworks: $(READY)
+	$(BIN)/loopbench frameworks install --all
+	$(BIN)/python benchmarks/frameworks.py --write
 
 test: lint types $(READY_DEV)
 	$(BIN)/pytest -n auto -q
@@ -48,6 +54,9 @@ explore: $(READY_DEV)
 
 test-slow: $(READY_DEV)
 	$(BIN)/pytest -n auto -q -m slow
+
+fuzz: $(READY_DEV)
+	$(BIN)/pytest -n auto -q -m slow tests/test_fuzz_artefacts.py --fuzz-seconds=3600
 
 hostile: $(READY)
 	$(BIN)/python benchmarks/hostile_replies.py --write

@@ -216,12 +216,16 @@ def loops(design: str) -> tuple[Loop, ...]:
 
 def block(number: int) -> BlockResult:
     """Run each design against replies drawn by the number of the block."""
-    logging.disable(logging.CRITICAL)
     designs, breaches = {design: DesignCount() for design in SPECS}, []
-    for design, count in designs.items():
-        for place in range(RUNS):
-            if breach := asyncio.run(one_run(design, random.Random(f"{number}/{design}/{place}"), count)):
-                breaches.append(f"block {number}, {design}, run {place}: {breach}")
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        for design, count in designs.items():
+            for place in range(RUNS):
+                if breach := asyncio.run(one_run(design, random.Random(f"{number}/{design}/{place}"), count)):
+                    breaches.append(f"block {number}, {design}, run {place}: {breach}")
+    finally:
+        logging.disable(before)
     return BlockResult(number, designs, breaches, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 

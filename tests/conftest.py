@@ -30,6 +30,8 @@ from tests.rows import chosen, rows_of
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     says = "run only tests marked with this row of docs/conformance.md, such as S4-11, or with a row of this design, such as S4"
+    length = "how long to fuzz the readers of files, all kinds together (slow tests; default 60); `make fuzz` takes an hour"
+    parser.addoption("--fuzz-seconds", type=float, default=60.0, metavar="S", help=length)
     parser.addoption("--row", action="append", default=[], metavar="ID", help=says)
 
 

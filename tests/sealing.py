@@ -1,17 +1,33 @@
 """Files that a test changed by hand, given the checksums that their writer would have given them."""
 
+import json
 import re
 from pathlib import Path
 
-from loopbench.protocol.checksums import seal_document, seal_line
+from loopbench.protocol.checksums import open_document, seal_document, seal_line
+from loopbench.runs.store.files import MANIFEST, TRIALS, write_manifest_json
 
 _CHECKSUM = re.compile(rb',\s*"checksum":\s*"[0-9a-f]{16}"(?=\s*\}\s*$)', re.MULTILINE)
 
 
 def reseal(path: Path) -> None:
-    """Give every whole line of a `.jsonl` file, or a whole JSON document, its checksum anew; what is no object stays as it is."""
+    """Give every whole line of a `.jsonl` file, or a whole JSON document, its checksum anew; what is no object stays as it is.
+
+    Records are as those of a run that was killed, see `unseal`.
+    """
     raw = _CHECKSUM.sub(b"", path.read_bytes())
     path.write_bytes(b"".join(map(_sealed, raw.splitlines(keepends=True))) if path.suffix == ".jsonl" else _sealed_document(raw))
+    if path.name == TRIALS:
+        unseal(path.parent)
+
+
+def unseal(folder: Path) -> None:
+    """Take the seal of its files from a run, as though its only session had been killed."""
+    path = folder / MANIFEST
+    if path.exists():
+        manifest = json.loads(open_document(path.read_bytes()))
+        manifest.pop("sealed", None)
+        write_manifest_json(folder, manifest)
 
 
 def _sealed(line: bytes) -> bytes:

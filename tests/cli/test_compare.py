@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.sealing import unseal
+
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 LOOP = """
 from loopbench.protocol import Outcome, StopReason
@@ -158,6 +160,7 @@ def test_a_run_whose_faults_did_not_land_is_invalid(machine, loopbench):
     run = machine.only_run()
     rows = [Record.from_json(json.loads(line)) for line in (run / "trials.jsonl").read_text().splitlines()]
     (run / "trials.jsonl").unlink()
+    unseal(run)
     with Journal(run) as journal:
         for row in rows:
             lost = Record(**{**row.to_json(), "faults": (FaultRecord("wire.empty", "decide:c1"),), "trace_at": None})

@@ -199,6 +199,7 @@ def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench,
         ('"policy_and_profiles": ', '"policy_and_profiles": 9', "another version of policy_and_profiles than in the baseline"),
     ):
         (here / "b.json").write_text(text.replace(old, new))
+        reseal(here / "b.json")
         ended = loopbench("gate", "--baseline", "b.json", "--quiet")
         assert ended.code == 2
         assert why in ended.err
@@ -228,7 +229,10 @@ def test_a_new_run_that_stops_early_is_invalid(loopbench, blessed, here):
 def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
     blessed("--loop", "bare")
     (here / "mine.py").write_text(
-        LOOP.format(name="Mine") + "    async def run(self, *arguments):\n        raise KeyboardInterrupt\n"
+        f"import asyncio, os, signal\n{LOOP.format(name='Mine')}"
+        "    async def run(self, *arguments):\n"
+        "        os.kill(os.getppid(), signal.SIGINT)  # it runs in a worker of the command\n"
+        "        await asyncio.sleep(60)\n"
     )
     ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--loop", "mine:Mine")
     assert ended.code == 130

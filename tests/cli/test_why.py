@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from loopbench.cli.render_why import kind_in_words
-from loopbench.runs.store.records import TRIALS, read_records
-from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
+from loopbench.runs.store.files import TRACES, TRIALS
+from loopbench.runs.store.records import read_records
+from loopbench.runs.store.traces import TraceWriter, read_trace
 from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough

@@ -235,9 +235,7 @@ def test_a_loop_that_ends_its_process_fails_its_test_only(pytester):
     pytester.makepyfile(own_ending=loop)
     ended = pytester.runpytest_subprocess(*arguments)
     ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(
-        ["*own_ending:Own/clean: 100.0% of its trials are errored*: its worker process died (exit code 0) three times*"]
-    )
+    ended.stdout.fnmatch_lines(["*own_ending:Own/clean/arithmetic-0001 other: 0.00 finished -> 0.00 crashed*"])
 
 
 def test_a_loop_that_no_other_process_finds_cannot_end_the_session(pytester, monkeypatch):
@@ -254,3 +252,20 @@ def test_another():
     ended.assert_outcomes(passed=2)
     record = next((pytester.path).rglob("trials.jsonl")).read_text()
     assert "called os._exit(0)" in record
+
+
+@pytest.mark.parametrize("ending", ["import os; os._exit(0)", "import posix; posix._exit(0)"])
+def test_a_module_that_ends_its_process_when_it_is_imported_fails_its_test_only(pytester, ending):
+    pytester.makepyfile(own_leaving=ending)
+    pytester.makepyfile(
+        """
+        def test_agent(loop_gate):
+            loop_gate("own_leaving:Own", suite="arithmetic(size=1)")
+
+        def test_another():
+            pass
+        """
+    )
+    ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-o", "pythonpath=.", "--loop-bless")
+    ended.assert_outcomes(passed=1, failed=1)
+    ended.stdout.fnmatch_lines(["*importing own_leaving failed: *called os._exit(0)*"])

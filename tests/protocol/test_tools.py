@@ -294,3 +294,12 @@ def test_arguments_that_cannot_be_read_are_an_observation(validate: bool) -> Non
     seen = run_sync(box.call(ToolCall("tool", Unreadable(a=1)), validate=validate))
     assert (seen.status, seen.error_type) == ("error", "InvalidArguments")
     assert run_sync(box.call(ToolCall("tool", {"a": [Unreadable(a=1)]}), validate=validate)).ok
+
+
+@given(st.lists(st.integers(5, 200), min_size=1, max_size=5))
+def test_the_tightest_of_limits_over_limits_holds(limits: list[int]) -> None:
+    box: Toolbox = Toolbox([named("tool", lambda: "x" * 1_000)])
+    for limit in limits:
+        box = box.limited(None, limit)
+    alone = Toolbox([named("tool", lambda: "x" * 1_000)], max_chars=min(limits))
+    assert run_sync(box.call(ToolCall("tool", {}))).data == run_sync(alone.call(ToolCall("tool", {}))).data

@@ -78,7 +78,7 @@ def records(arm: str, task: str, repeat: int, cluster: str) -> st.SearchStrategy
         faults=st.lists(FAULTS, max_size=2).map(tuple),
         confidence=st.none() | st.floats(0, 1),
         false_success=st.booleans(),
-        started_at=st.sampled_from([0.0, 1.7e9, 1.75e9 + 0.25, 1e300]),
+        started_at=st.sampled_from([0.0, 1.7e9, 1.75e9 + 0.25, 1e15]),
     )
 
 
@@ -387,10 +387,9 @@ def test_a_value_of_another_type_is_one_line(folder, tmp_path):
     text = (folder / "trials.jsonl").read_text()
     (tmp_path / "run" / "trials.jsonl").write_text(text.replace('"attempt":0', '"attempt":"many"', 1))
     reseal(tmp_path / "run" / "trials.jsonl")
-    run = loopbench.load(tmp_path / "run")
-    assert len(run.arms) == 2
-    with pytest.raises(RunError, match="holds a value of another type"):
-        run.trials  # noqa: B018
+    with pytest.raises(RunError, match=r"trials\.jsonl:1: .*attempt is not a whole number") as caught:
+        loopbench.load(tmp_path / "run")
+    assert "\n" not in str(caught.value)
 
 
 def test_importing_the_package_imports_no_pandas():

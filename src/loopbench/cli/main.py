@@ -20,7 +20,7 @@ from loopbench.protocol.redact import redact
 from loopbench.runs.silent_end import told_of_exit
 from loopbench.text.plain_text import plain
 
-from .codes import BAD_INPUT, DONE, INTERRUPTED
+from .codes import BAD_INPUT, DONE, INTERRUPTED, INVALID
 from .process import lasting_stdout, terminated_as_interrupted
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -86,7 +86,7 @@ class LazyCommand(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """All commands. Ctrl-C at any time ends in one line and an exit code of its own."""
+    """All commands. Ctrl-C at any time ends in one line and an exit code of its own, and so does code that leaves Python."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context
         try:
@@ -94,6 +94,10 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
+        except SystemExit as left:  # commands raise typer.Exit
+            said = left.code if isinstance(left.code, str) else f"code of a loop, a tool or a suite called sys.exit({left.code!r})"
+            print(f"error: {plain(redact(said))}", file=sys.stderr)
+            raise typer.Exit(INVALID) from None
 
 
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:

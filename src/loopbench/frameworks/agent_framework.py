@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from loopbench.protocol import StopReason
+
 from .framework import Framework
 
 
@@ -15,6 +17,7 @@ class AgentFramework(Framework):
     tool_errors: Literal["default", "shown"] = "default"
     """`shown`: `include_detailed_errors` gives a tool's error to the model (learn.microsoft.com/agent-framework)."""
 
+    stops: ClassVar = Framework.stops - {StopReason.MAX_STEPS} | {StopReason.FORCED}  # it always answers at its limit
     requires: ClassVar = ("agent-framework-core", "agent-framework-openai")
 
 

@@ -66,8 +66,11 @@ class ToolRegistry:
         """Return a decorator that registers a function and leaves it as it is.
 
         `time_limit_s`: seconds for one call. `max_chars`: characters that the model reads of one result. None: the loop's limit, if
-        any. Raises ValueError for a positional-only parameter without default: a call by name could never fill it.
+        any. Raises ValueError for a positional-only parameter without default: a call by name could never fill it; TypeError for a
+        function in the place of the name.
         """
+        if callable(name):
+            raise TypeError("register() makes a decorator: say register()(function), or @register() above the function")
 
         def add(func: Callable[..., Any]) -> Callable[..., Any]:
             known = name if name is not None else str(getattr(func, "__name__", type(func).__name__))

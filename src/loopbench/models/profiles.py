@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from loopbench.protocol.digest import digest
-from loopbench.protocol.files import read_bounded
+from loopbench.protocol.files import read_settings
 
 PROFILES_VERSION = 6
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
@@ -221,7 +221,7 @@ def load_profile(name: str) -> Profile:
     Raises ValueError, in one line that names file and field, or OSError.
     """
     if name.endswith(".toml"):
-        own = _parse(read_bounded(Path(name)), name)
+        own = _parse(read_settings(Path(name)), name)
         check_own_name(own, name)
         return own
     if name not in built_in_profiles():

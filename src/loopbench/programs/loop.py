@@ -41,7 +41,7 @@ class ForeignAgent(ABC):
     stops: ClassVar[frozenset[StopReason]] = frozenset(
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
-    """With FORCED for a program that answers at its limit: it raises StepLimit with the answer."""
+    """With FORCED for a program that states an answer at its limit."""
 
     @property
     @abstractmethod
@@ -125,4 +125,5 @@ def outcome(trial: ProgramTrial, said: Mapping[str, Any]) -> Outcome:
         raise SolverFailed(what)
     if not trial.has_answer and "answer" not in said:
         raise SolverFailed("it ended without an answer: it printed nothing, and posted none")
-    return Outcome(trial.answer if trial.has_answer else said["answer"], StopReason.FINISHED, trial.replies)
+    stop = StopReason.FORCED if trial.is_forced else StopReason.FINISHED
+    return Outcome(trial.answer if trial.has_answer else said["answer"], stop, trial.replies)

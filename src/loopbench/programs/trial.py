@@ -61,6 +61,11 @@ class ProgramTrial:
         self._of_model = ServedTrial(model, self.tunnel, ask=model.exchange if isinstance(model, MeteredModel) else None)
         self.served = ServedTrial(model, self.tunnel, task_tools=tools.names, ask=self._ask)
 
+    @property
+    def is_forced(self) -> bool:
+        """Whether its last reply was the one without a call beyond the limit."""
+        return self.max_replies is not None and self.replies > self.max_replies
+
     def close(self) -> None:
         """End the trial: what its program still waits for is cancelled, and what it still sends is refused."""
         self._over = True

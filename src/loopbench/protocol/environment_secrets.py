@@ -24,8 +24,13 @@ _SECRET_NAME = re.compile(
     r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|ACCESS_?KEY|SECRET_?KEY|PRIVATE_?KEY|ACCOUNT_?KEY|AUTH_?KEY"
     r"|(?:DB|DATABASE|KEY|SSH|SMTP|SUDO|USER|FTP|MYSQL)_?PASS|_PWD|_PAT|_SAS|CONNECTION_STRING)(?:_?\d+)?$"
 )
-_VAGUE_NAME = re.compile(r"(?:_KEY|_CREDENTIALS?|_AUTH|_COOKIE|_DSN)$")
+_VAGUE_NAME = re.compile(
+    r"(?:(?:^|_)KEY(?:_\w+)?|_CREDENTIALS?|_CREDS|_AUTH|_AUTH_HEADER|_COOKIE|_DSN|_PW|^PGPASS|_SIGNING)$"
+    r"|(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|APIKEY)_\w+$"
+)
 """Names whose value may also be a plain word, such as a column to sort by, which is not a secret."""
+_ABOUT_A_SECRET = re.compile(r"_(?:FILE|PATH|DIR|URL|LIMIT|COUNT|ID|NAME|TYPE|LENGTH|TTL|HEADER_NAME)$")
+"""Ends of names that tell of a secret and do not hold it."""
 _USERINFO = re.compile(r"\A[a-zA-Z][\w+.-]*://([^/\s?#]*)@|\A[a-zA-Z][\w+.-]*://(\S*)@")
 _DIGIT = re.compile(r"\d")
 _JSON_IN_JSON = 6
@@ -82,7 +87,8 @@ def _secret_parts(name: str, value: str) -> Iterator[str]:
 def _is_secret(name: str, value: str) -> bool:
     if _SECRET_NAME.search(name):
         return True
-    return bool(_VAGUE_NAME.search(name)) and not (value.isalpha() and value.islower())
+    is_vague = _VAGUE_NAME.search(name) is not None and _ABOUT_A_SECRET.search(name) is None
+    return is_vague and not (value.isalpha() and value.islower())
 
 
 @lru_cache(maxsize=8)

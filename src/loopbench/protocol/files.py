@@ -11,6 +11,8 @@ from pathlib import Path
 
 MAX_DOCUMENT = 1 << 24
 """Maximum size in bytes of a file that is read whole, such as a manifest. What Python makes of JSON may take 24 times as much."""
+MAX_SETTINGS = 200_000
+"""Maximum number of values of a file of settings. Each one is checked, and one that does not fit may take 1 KB to say so."""
 MAX_LINE = 1 << 24
 """Maximum length in bytes of a line of a file that is read line by line."""
 
@@ -42,6 +44,20 @@ def read_bounded(path: Path, most: int = MAX_DOCUMENT) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most >> 20} MiB", str(path))
     return data
+
+
+def readable(data: bytes, path: Path, *, settings: bool = False) -> bytes:
+    """Return what shall be written as a file that is read whole. Raises OSError if its reader would refuse it."""
+    if len(data) > MAX_DOCUMENT:
+        raise OSError(errno.EFBIG, f"larger than {MAX_DOCUMENT >> 20} MiB", str(path))
+    if settings and data.count(b",") > MAX_SETTINGS:
+        raise OSError(errno.EFBIG, f"more than {MAX_SETTINGS} values", str(path))
+    return data
+
+
+def read_settings(path: Path) -> bytes:
+    """Return all bytes of a file of settings. Raises OSError, also if it is too large or has more than MAX_SETTINGS values."""
+    return readable(read_bounded(path), path, settings=True)
 
 
 def each_line(path: Path) -> Iterator[bytes]:

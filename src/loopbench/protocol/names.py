@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from .own_code import import_own
+
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+-]*")
 """A word or a path, which needs no quotes."""
@@ -199,12 +201,12 @@ def own_module(kind: str, name: str, module_name: str) -> ModuleType:
 def _module(name: str) -> ModuleType:
     """Raises whatever importing the module raises."""
     try:
-        return importlib.import_module(name)
+        return import_own(name)
     except ModuleNotFoundError as error:
         if not f"{name}.".startswith(f"{error.name}."):  # the module exists, and something that it imports does not
             raise
     with _current_directory_last():
-        return importlib.import_module(name)
+        return import_own(name)
 
 
 @contextmanager

@@ -222,7 +222,7 @@ class Toolbox:
         Cancellation, KeyboardInterrupt and BudgetExceeded pass through; anything else that the tool does is an Observation.
         """
         started = time.perf_counter()
-        limits = _LIMITS.get() or self
+        limits = self.in_force
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools) or "none"
@@ -308,7 +308,8 @@ class Toolbox:
     @property
     def in_force(self) -> Toolbox:
         """The toolbox whose limits hold for the call that is being made: this one, or one around it."""
-        return _LIMITS.get() or self
+        around = _LIMITS.get()
+        return self if around is None else around
 
     def time_limit_of(self, tool: Tool) -> float | None:
         """Return the seconds that a call of a tool may take; None if there is no limit."""
@@ -335,7 +336,8 @@ class LimitedToolbox(Toolbox):
         self._within = within
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        before = _LIMITS.set(self)
+        around = _LIMITS.get()  # made of these limits and tighter ones: they hold
+        before = _LIMITS.set(self if around is None else around)
         try:
             return await self._within.call(call, validate=validate)
         finally:

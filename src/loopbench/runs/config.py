@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from loopbench.metrics.record_fields import MAX_COUNT, MAX_SEED
-from loopbench.protocol.files import read_bounded
+from loopbench.protocol.files import read_settings
 from loopbench.protocol.names import nearest
 from loopbench.protocol.redact import USERINFO, public_address
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
@@ -265,7 +265,7 @@ def read_toml(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(read_bounded(file).decode("utf-8"))
+        return tomllib.loads(read_settings(file).decode("utf-8"))
     except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number or nesting beyond what Python reads
         raise ValueError(f"{file}: not valid TOML: {error}") from None
 

@@ -14,6 +14,7 @@ from loopbench.metrics.sequential import Looks
 from loopbench.runs.config import BudgetConfig, Fraction, Positive, Repeats, Seed
 from loopbench.runs.run_state import Spent
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
+from loopbench.runs.store.seal import Seal
 
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
@@ -216,6 +217,8 @@ class Manifest(ManifestPart):
     """Answers that were judged again."""
     extended: tuple[RunNote, ...] = ()
     """Arms, tasks or repeats that were added."""
+    sealed: Seal | None = None
+    """What the files of the run were when a process last finished writing them."""
 
     @property
     def settings(self) -> Settings:

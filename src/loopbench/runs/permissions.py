@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from loopbench.protocol.names import GONE, is_gone, lives_in_one_process, parse_spec
@@ -112,11 +113,13 @@ def apart(config: CompareConfig) -> CompareConfig:
 
 
 def _is_found_elsewhere(name: str) -> bool:
-    """Say whether another process with the same search path can import what a name leads to.
+    """Say whether another process in the same folder, with the same search path, can import what a name leads to.
 
     It cannot find a test module that `pytest --import-mode=importlib` has loaded from its file.
     """
     if lives_in_one_process(name):
         return False
     package = name.partition(":")[0].partition(".")[0]
-    return ":" not in name or any(finder.find_spec(package, None) for finder in sys.meta_path)
+    if ":" not in name or any(finder.find_spec(package, None) for finder in sys.meta_path):
+        return True
+    return PathFinder.find_spec(package, [str(Path.cwd())]) is not None

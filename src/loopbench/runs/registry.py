@@ -22,6 +22,7 @@ from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
 from loopbench.protocol.modules import names_in
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
+from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of
 
 PACKAGES = {
@@ -119,7 +120,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
             return found
     plugins = {point.name: point for point in entry_points(group=f"loopbench.{kind}s")}
     if name in plugins:
-        loaded: Callable[..., Any] = plugins[name].load()
+        loaded: Callable[..., Any] = load_plugin(plugins[name])
         return loaded
     known = [name for place in places for name in builtin_names(place)] + sorted(plugins)
     raise ValueError(f"unknown {kind} {name!r}; {nearest(name, known)}, or package.module:Name")

@@ -14,7 +14,8 @@ from pydantic import Field
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_fields import MAX_COUNT
-from loopbench.runs.store.records import TRIALS, each_record
+from loopbench.runs.store.files import TRIALS
+from loopbench.runs.store.records import each_record
 
 from .config import BudgetConfig
 

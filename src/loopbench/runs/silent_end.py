@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import posix
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-_LEAVE = os._exit
+ENDED_BY_THREAD = 4
+"""The exit code of a process that a thread ends as a success: as of a result that is invalid."""
+leave = os._exit
+"""End this process at once, within such a block too."""
 _AT_WORK: list[int] = []
 """The process of each block that is open."""
 
@@ -19,18 +24,24 @@ def told_of_exit() -> Iterator[None]:
     Code of a loop, a tool or a suite may make that call when it is imported, or while it runs in this process; in a trial it is a
     crash like any other. Processes that it forks may leave as they like.
     """
-    process = os.getpid()
-    os._exit = _leave
-    _AT_WORK.append(process)
+    os._exit = posix._exit = _refuse
+    _AT_WORK.append(os.getpid())
     try:
         yield
     finally:
-        _AT_WORK.remove(process)
+        _AT_WORK.pop()
         if not _AT_WORK:
-            os._exit = _LEAVE
+            os._exit = posix._exit = leave
 
 
-def _leave(status: int) -> NoReturn:
+def go_on_here() -> None:
+    """Let the open blocks be those of this process, which has been forked within them."""
+    _AT_WORK[:] = [os.getpid()] * len(_AT_WORK)
+
+
+def _refuse(status: int) -> NoReturn:
     if os.getpid() not in _AT_WORK:
-        _LEAVE(status)
+        leave(status)
+    if threading.current_thread() is not threading.main_thread():
+        leave(status or ENDED_BY_THREAD)  # a watchdog, to which an exception in its thread would be no end
     raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")

@@ -22,8 +22,8 @@ from loopbench.metrics.statistics import Verdict, VerdictWord
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
-from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.files import MANIFEST, TRIALS, RunError, read_manifest_json, write_manifest_json
+from tests.sealing import unseal
 
 pytestmark = pytest.mark.thorough
 
@@ -83,6 +83,7 @@ def test_a_stopped_run_goes_on_to_the_same_effects(config):
     whole = done(experiment)
     trials = experiment.folder / TRIALS
     trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:20]))  # as a kill leaves it
+    unseal(trials.parent)
     stopped = ablation_result(results(experiment.folder))
     assert stopped is not None
     assert not stopped.results.is_complete

@@ -19,9 +19,8 @@ from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import TRIALS
-from tests.sealing import reseal
+from loopbench.runs.store.files import TRIALS, RunError
+from tests.sealing import reseal, unseal
 
 pytestmark = pytest.mark.thorough
 
@@ -112,6 +111,7 @@ def test_a_kill_at_any_point_changes_nothing(configured, kept):
     path = whole.folder / TRIALS
     rows = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(rows[:kept]) + (rows[kept][:30] if kept % 2 else b""))
+    unseal(whole.folder)
     part, heard = results(whole.folder), Heard()
     assert part.looked is not None
     assert (part.looked.reached, part.looked.between, part.is_complete) == (kept // 8, kept % 8 > 0 or kept < 8, False)
@@ -134,6 +134,7 @@ def test_a_run_that_was_killed_within_its_last_stage_ends_at_the_same_look(confi
     path = whole.folder / TRIALS
     rows = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(rows[:41]))
+    unseal(whole.folder)
     part = results(whole.folder)
     assert not part.is_complete
     assert any(note.startswith("On the way to look 1 of 4: nothing is decided before it") for note in notes(part.comparison))

@@ -24,10 +24,11 @@ from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.runs.run_state import Spent, SpentTally, larger, read_state
-from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
+from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
-from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.records import read_records
+from tests.sealing import unseal
 
 BARE = "bare(check_types=true)"
 
@@ -79,6 +80,7 @@ def kill(folder: Path, kept: int) -> None:
     """As if the process had been killed when so many trials were on the disk, and the next one torn."""
     rows = (folder / TRIALS).read_bytes().splitlines(keepends=True)
     (folder / TRIALS).write_bytes(b"".join(rows[:kept]) + b"".join(rows[kept : kept + 1])[:40])
+    unseal(folder)
 
 
 def change(folder: Path, **parts: Any) -> None:

@@ -26,9 +26,9 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
-from loopbench.runs.store.files import RunError, read_manifest_json
-from loopbench.runs.store.records import TRIALS, read_records
-from tests.sealing import reseal
+from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json
+from loopbench.runs.store.records import read_records
+from tests.sealing import reseal, unseal
 
 SUITES = """
 from dataclasses import replace
@@ -134,6 +134,7 @@ def test_a_run_goes_on_and_is_added_to_on_the_new_ground(own, ran):
     folder = ran()
     kept = (folder / TRIALS).read_bytes().splitlines(keepends=True)[:5]
     (folder / TRIALS).write_bytes(b"".join(kept))
+    unseal(folder)
     own.changed = {"all": {"expected": 7}}
     with pytest.raises(RunError, match="the questions are the same, so the answers can be judged again: loopbench rescore"):
         reopen(folder, Permissions(ALLOWED))

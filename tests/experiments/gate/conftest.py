@@ -16,8 +16,7 @@ from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import write_manifest_json
-from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.files import TRIALS, write_manifest_json
 from tests.sealing import reseal
 
 TASKS = 12

@@ -27,7 +27,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import write_manifest
 from loopbench.runs.new_manifest import manifest_of
 from loopbench.runs.schedule import make_arms
-from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.files import TRIALS
 
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 

@@ -16,8 +16,8 @@ from loopbench.metrics.scorers import is_abstention
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_suite
-from loopbench.runs.store.records import TRIALS
-from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
+from loopbench.runs.store.files import TRACES, TRIALS
+from loopbench.runs.store.traces import TraceWriter, read_trace
 from tests.experiments.learn_plans.helpers import (
     DESIGNS,
     learned,

@@ -22,8 +22,8 @@ from loopbench.experiments.learn_plans.plan_from_trace import Kind, TrialCall, U
 from loopbench.metrics.trace import Trace, TraceError, TraceEvent
 from loopbench.protocol import Plan, Query, Ref, Tool, refs
 from loopbench.protocol.digest import canonical_json
-from loopbench.runs.store.records import TRIALS
-from loopbench.runs.store.traces import TRACES, TraceWriter
+from loopbench.runs.store.files import TRACES, TRIALS
+from loopbench.runs.store.traces import TraceWriter
 from tests.experiments.learn_plans.helpers import (
     Card,
     learned,

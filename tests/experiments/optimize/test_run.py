@@ -20,7 +20,7 @@ from loopbench.runs.manifest import write_manifest
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 from loopbench.runs.store.lock import locked
-from tests.sealing import reseal
+from tests.sealing import reseal, unseal
 
 pytestmark = pytest.mark.thorough
 
@@ -121,6 +121,7 @@ def test_the_test_split_is_opened_once(configured: Configured, watcher: Any) -> 
 
     ended = made.designs[0].folder / "ended.json"
     ended.write_text(ended.read_text("utf-8").replace(made.designs[0].ended().digest, "0" * 64), "utf-8")
+    reseal(ended)
     with pytest.raises(RunError, match="opened before, for other programs; it is opened once"):
         run(reopen(folder), watcher, watcher)
 
@@ -170,6 +171,7 @@ def test_a_run_that_was_moved_in_its_test_goes_on(configured: Configured, watche
     expected = digests(folder)
     trials = folder / "test" / "trials.jsonl"
     trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:9]))
+    unseal(trials.parent)
     moved = folder.rename(tmp_path / "moved")
     assert not results(moved / "test").is_complete
     assert digests(finished(reopen(moved), watcher)) == expected
@@ -186,6 +188,7 @@ def test_a_program_put_back_is_tested(configured: Configured, watcher: Any, monk
     path = made.designs[0].folder / "optimized.json"
     whole = path.read_text("utf-8")
     path.write_text(whole.replace('"demos": [', '"demos": [{},', 1), "utf-8")
+    reseal(path)
     with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
         run(reopen(made.folder), watcher, watcher)
     assert read_manifest_json(made.folder)["splits"]["test"]["opened"] is None

@@ -13,8 +13,7 @@ from loopbench.experiments.size import SizeRequest, Sizing, size
 from loopbench.experiments.size import tables as report
 from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.store.files import write_manifest_json
-from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.files import TRIALS, write_manifest_json
 from tests.sealing import reseal
 
 Draw = Callable[[random.Random, int], float]

@@ -23,8 +23,8 @@ from loopbench.metrics.trace import ToolRun
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import RunError
-from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
+from loopbench.runs.store.files import TRACES, RunError
+from loopbench.runs.store.traces import TraceWriter, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")

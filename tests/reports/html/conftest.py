@@ -19,9 +19,8 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import MANIFEST
-from loopbench.runs.store.records import TRIALS
-from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
+from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS
+from loopbench.runs.store.traces import TraceWriter, read_trace
 from tests.sealing import reseal
 
 VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})

@@ -21,7 +21,7 @@ from loopbench.reports.html.document import Grid
 from loopbench.reports.html.page import report_html, sections
 from loopbench.runs.store.files import RunError, read_manifest_json
 from loopbench.text.plain_text import plain
-from tests.sealing import reseal
+from tests.sealing import reseal, unseal
 
 DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", "\x85", "\r", "\u2028", "\ufeff"]
 MARKS = ["<script>", "</script>", "</style>", "<!--", "]]>", "&amp;", '"', "'", "`", "{{ x }}", "{% x %}", "<svg/onload=x>"]
@@ -107,6 +107,7 @@ def test_one_arm_in_clean_air_has_no_pairs_no_front_no_repeats_and_no_recovery(c
 
 def test_a_run_without_a_result_has_a_page(calm, tmp_path, page):
     shutil.copy(calm.folder / "manifest.json", tmp_path)
+    unseal(tmp_path)
     text = page(report_html(results(tmp_path))).named("main")[0].text
     assert "No trial was scored" in text
     assert "6 of 6 trials have no result yet" in text

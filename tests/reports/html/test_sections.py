@@ -42,7 +42,8 @@ from loopbench.reports.html.page import optimization_html, report_html, sections
 from loopbench.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
 from loopbench.reports.html.verdict import compared_groups, verdict_section
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.store.traces import TRACES, read_trace
+from loopbench.runs.store.files import TRACES
+from loopbench.runs.store.traces import read_trace
 from loopbench.text.numbers import interval
 from tests.sealing import reseal
 

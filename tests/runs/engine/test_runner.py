@@ -29,12 +29,12 @@ from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import MAX_ATTEMPTS
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.store import journal
-from loopbench.runs.store.files import RunError
+from loopbench.runs.store.files import TRIALS, RunError
 from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
-from tests.sealing import reseal
+from tests.sealing import reseal, unseal
 
 
 class Count(Unwatched):
@@ -123,6 +123,7 @@ def test_a_resume_runs_what_is_missing_and_nothing_else(configured, kept):
     whole = done(configured())
     rows = (whole.folder / TRIALS).read_bytes().splitlines(keepends=True)
     (whole.folder / TRIALS).write_bytes(b"".join(rows[:kept]) + rows[kept][:30])
+    unseal(whole.folder)
     again, progress = reopen(whole.folder), Count()
     assert len(again.missing()) == len(rows) - kept
     run(again, progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,8 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
-from loopbench.runs.engine import pool
+from loopbench.runs.engine import arm_deaths, pool
+from loopbench.runs.engine.arm_deaths import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths
 from loopbench.runs.engine.messages import WorkerError
 
 CLEAN = ("clean",)
@@ -49,11 +51,38 @@ def test_a_trial_that_kills_its_process_is_given_up_and_harms_no_other(nasty, ra
     found = ran(loops=loops, suite="arithmetic(size=6)", tasks=1, profiles=CLEAN, workers=1, concurrency=2)
     assert found.is_whole
     (exits,), (dies,) = found.of("Exits"), found.of("Dies")
-    assert (exits.status, exits.reason) == ("errored", "its worker process died (exit code 7) three times")
+    assert (exits.status, exits.stop) == ("scored", "crashed")
+    assert exits.reason == "SystemExit: code of a loop, a tool or a suite called os._exit(7)"
     assert (dies.status, dies.reason) == ("errored", "its worker process died (signal 9) three times")
     assert found.of("bare")[0].trace_digest == alone.of("bare")[0].trace_digest
     assert [record.stop for record in found.of("Prints")] == ["finished"]
-    assert any("died (exit code 7)" in note for note in found.told.notes)
+    assert any("died (signal 9)" in note for note in found.told.notes)
+
+
+@pytest.mark.thorough
+def test_an_arm_whose_every_trial_kills_its_worker_is_given_up_and_harms_no_other(nasty, ran, monkeypatch):
+    monkeypatch.setattr(arm_deaths, "MAX_ARM_DEATHS", 4)
+    found = ran(loops=("bare", "nasty:Dies"), suite="arithmetic(size=20)", profiles=CLEAN, workers=1, concurrency=2)
+    assert found.is_whole
+    reasons = Counter((record.status, record.reason) for record in found.of("Dies"))
+    given_up = "not run: 5 worker processes died during trials of this arm, the last of signal 9"
+    assert set(reasons) == {("errored", "its worker process died (signal 9) three times"), ("errored", given_up)}
+    assert reasons["errored", given_up] > 10
+    assert len([note for note in found.told.notes if "died (signal 9)" in note]) < 20
+    (note,) = [note for note in found.told.notes if "is given up" in note]
+    assert note == "nasty:Dies/clean is given up, because its trials end their workers; those that are left are errored"
+    assert [record.accuracy for record in found.of("bare")] == [1.0] * 20
+
+
+def test_an_arm_is_given_up_for_its_own_deaths_only_and_for_too_large_a_share():
+    deaths = ArmDeaths()
+    for _ in range(1_000):
+        assert deaths.worker_died(["a", "b"], "signal 9") == ""
+        deaths.trial_ended("b")
+    assert [deaths.worker_died(["a"], "signal 9") for _ in range(MAX_ARM_DEATHS + 2)] == [*[""] * MAX_ARM_DEATHS, "a", ""]
+    assert [bool(deaths.reason(arm)) for arm in ("a", "b")] == [True, False]
+    assert not any(deaths.worker_died(["b", "b"], "signal 9") for _ in range(int(1_000 * MAX_ARM_DEATH_SHARE)))
+    assert deaths.worker_died(["b"], "signal 9") == "b"
 
 
 @pytest.mark.thorough

@@ -21,10 +21,10 @@ from loopbench.protocol.checksums import seal_document
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.files import MANIFEST, RunError
+from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import TRIALS, find_trial, read_records
-from loopbench.runs.store.traces import TRACES, Traces
+from loopbench.runs.store.records import find_trial, read_records
+from loopbench.runs.store.traces import Traces
 from tests.models.cassettes import RECORD, ask, use
 
 BASELINE, PROGRAM, RECORDING = "baseline.json", "optimized.json", "m.jsonl"

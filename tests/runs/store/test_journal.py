@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from loopbench.metrics.record import FaultRecord, Record, Shared, records_digest
 from loopbench.protocol.checksums import open_line
 from loopbench.protocol.digest import canonical_json, sha256
-from loopbench.runs.store.files import RunError
+from loopbench.runs.store.files import TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
-from loopbench.runs.store.records import TRIALS, find_trial, one_of, read_records
-from loopbench.runs.store.traces import TRACES, read_trace, referenced_end
+from loopbench.runs.store.records import find_trial, one_of, read_records
+from loopbench.runs.store.seal import tally_of
+from loopbench.runs.store.traces import read_trace
 from tests.sealing import reseal
 
 COUNT = st.integers(0, 10**6)
@@ -179,7 +180,7 @@ def test_a_kill_at_any_byte_of_the_last_frame_is_repaired(three):
     write(folder, [replace(made[2], task="t3")])
     trials, traces = (folder / TRIALS).read_bytes(), (folder / TRACES).read_bytes()
     before_last = trials.rfind(b"\n", 0, -1) + 1
-    first = referenced_end(folder / TRIALS) - json.loads(trials[before_last:])["trace_at"][1]
+    first = tally_of(folder).traces - json.loads(trials[before_last:])["trace_at"][1]
     for end in range(first, len(traces) + 1):  # traces go first: then the record is not there
         (folder / TRIALS).write_bytes(trials[:before_last])
         (folder / TRACES).write_bytes(traces[:end])

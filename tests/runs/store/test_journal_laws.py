@@ -23,10 +23,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Note, Trace
-from loopbench.runs.store.files import RunError
+from loopbench.runs.store.files import TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
-from loopbench.runs.store.records import TRIALS, each_record, read_records
-from loopbench.runs.store.traces import TRACES, Traces
+from loopbench.runs.store.records import each_record, read_records
+from loopbench.runs.store.traces import Traces
 
 Key = tuple[str, str, int]
 

@@ -146,8 +146,8 @@ def _ending(result: object) -> str:
 async def provider_error(loop: Loop) -> None:
     """A provider's error ends the run with stop provider_error, without an answer and without a further model call.
 
-    The model has already retried, so an answer would be invented. A loop that does not declare provider_error has its own rule. A loop
-    with `provider_attempts` sends a request that often, and the client of a foreign loop may ask again.
+    The model has already retried, so an answer would be invented. A loop that does not declare provider_error has its own rule. A
+    loop with `provider_attempts` sends a request that often, and the client of a foreign loop may ask again.
     """
     if StopReason.PROVIDER_ERROR not in loop.stops:
         raise NotApplicable("the loop does not declare the stop provider_error: it has a rule of its own")

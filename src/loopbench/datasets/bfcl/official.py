@@ -75,7 +75,7 @@ def _fits(call: Mapping[str, Any], allowed: Mapping[str, Any], described: Mappin
     arguments = call["arguments"]
     if described is None or not isinstance(arguments, Mapping):
         return False
-    parameters = described.get("properties", {})
+    parameters = described.get("properties") or {}
     if not set(described.get("required") or ()) <= arguments.keys() <= parameters.keys() & allowed.keys():
         return False
     if not all(_is_allowed(value, allowed[name], _parameter(parameters[name], language)) for name, value in arguments.items()):

@@ -25,9 +25,10 @@ from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import Manifest, RunNote, write_manifest
 from loopbench.runs.new_manifest import asked_of, suite_entry
 from loopbench.runs.permissions import allowed_code, own_code
-from loopbench.runs.store.files import RunError, append_whole, new_file, open_repaired
+from loopbench.runs.store.files import TRIALS, RunError, append_whole, new_file, open_repaired
 from loopbench.runs.store.lock import locked
-from loopbench.runs.store.records import TRIALS, each_record, read_records
+from loopbench.runs.store.records import each_record, read_records
+from loopbench.runs.store.seal import break_seal, tally_of
 from loopbench.runs.store.traces import Traces
 
 from .results import Results, results
@@ -112,7 +113,7 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
         now = _manifest(manifest, config, suite, tasks, noted_of)
         has_moved = (now.suite, now.config) != (manifest.suite, manifest.config)
         if _add_lines(folder, old.records, judged) or has_moved:
-            write_manifest(folder, now)
+            write_manifest(folder, now.model_copy(update={"sealed": tally_of(folder).seal()}))
     new = results(folder)
     return Rescored(new, _arms(old, new, counts), judge.judged, dict(judge.kept))
 
@@ -264,6 +265,7 @@ def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record])
     lines = [now.line(now.trace_at) for was, now in zip(before, judged, strict=True) if was != now]
     if not lines:
         return 0
+    break_seal(folder)
     path, scratch = folder / TRIALS, folder / f"{TRIALS}.part"
     with path.open("rb") as source, new_file(scratch) as copy:
         shutil.copyfileobj(source, copy)

@@ -15,8 +15,9 @@ from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_
 from loopbench.metrics.views import Views, views
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
-from loopbench.runs.store.files import RunError
+from loopbench.runs.store.files import TRACES, RunError
 from loopbench.runs.store.records import one_of, read_records
+from loopbench.runs.store.seal import traces_damage
 from loopbench.runs.store.traces import TracesSize, traces_size
 
 MAX_PAIRED = 16
@@ -110,16 +111,18 @@ def results(folder: Path) -> Results:
             compared = compare_at_looks(records, arms, manifest.looks, at, alpha=settings.alpha, margin=settings.margin)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
-    compared = replace(compared, warnings=(*compared.warnings, *_warnings(manifest)), remarks=tuple(_remarks(manifest)))
+    compared = replace(compared, warnings=(*compared.warnings, *_warnings(folder, manifest)), remarks=tuple(_remarks(manifest)))
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
         compared = replace(compared, remarks=(at.remark, *compared.remarks))
     return Results(folder, manifest, tuple(records), compared, at)
 
 
-def _warnings(manifest: Manifest) -> Iterator[str]:
+def _warnings(folder: Path, manifest: Manifest) -> Iterator[str]:
     """Yield the warnings about what distorts a run's results."""
     yield from (f"the suite fails a check, {problem}" for problem in manifest.suite_problems)
+    if damage := traces_damage(folder, manifest.sealed):
+        yield f"{TRACES}: {damage}"
     if repeated := sum(note.trials for note in manifest.retried):
         yield f"{repeated} trials that had crashed or timed out were run again on request: what they show is favourable"
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, field_validator, model_validator
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.comparison import MAX_ERRORED, most_frequent
@@ -24,7 +24,7 @@ from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.digest import digest
 from loopbench.protocol.file_json import load_json
-from loopbench.protocol.files import read_bounded
+from loopbench.protocol.files import read_bounded, readable
 from loopbench.runs.config import MAX_REPEATS, Positive, Seed
 from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.new_manifest import package_version
@@ -38,10 +38,12 @@ DIGITS = 6
 """Significant digits of a number that is not an integer."""
 MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
+MAX_HEAD_BYTES = 200
+"""A baseline names itself within them."""
 
 Score = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0, lt=MAX_VALUE)]
-Amounts = tuple[Amount | None, ...]
+Amounts = Annotated[tuple[Amount | None, ...], FailFast()]  # a million wrong ones would take a gigabyte to say so
 Outcome = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{OUTCOME_DIGITS}}}$")]
 Course = Annotated[str, Field(pattern=r"^([0-9a-f]{6}( [0-9a-f]{6})*)?$")]
 
@@ -59,11 +61,11 @@ class TaskLine(_Part):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Amounts]
 
-    accuracy: tuple[Score | None, ...]
-    stop: tuple[str | None, ...]
-    outcome: tuple[Outcome | None, ...]
+    accuracy: Annotated[tuple[Score | None, ...], FailFast()]
+    stop: Annotated[tuple[str | None, ...], FailFast()]
+    outcome: Annotated[tuple[Outcome | None, ...], FailFast()]
     """Digests of everything that the trial produced, see `outcome_of`; None if it errored."""
-    course: tuple[Course, ...] | None = None
+    course: Annotated[tuple[Course, ...] | None, FailFast()] = None
     """Signatures of the trial's steps, see `loopbench.metrics.trajectory.trajectory`; omitted if the run has no traces."""
 
     def values(self, metric: str) -> Amounts:
@@ -132,7 +134,7 @@ class Baseline(_Part):
     """The configuration in the run's manifest, which the gate runs again if RUN is not given."""
     seed: Seed
     repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)]
-    metrics: tuple[str, ...]
+    metrics: Annotated[tuple[str, ...], FailFast()]
     """The metrics known in at least one arm."""
     arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
 
@@ -141,7 +143,7 @@ class Baseline(_Part):
     def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if name not in METRICS:
-                raise ValueError(f"unknown metric {name!r}")
+                raise ValueError(f"unknown metric {_short(name)}")
         if PRIMARY not in names:
             raise ValueError(f"{PRIMARY} is missing")
         return names
@@ -152,7 +154,7 @@ class Baseline(_Part):
             if len(arm.tasks) != self.suite.tasks:
                 raise ValueError(f"arms.{name}.tasks: {len(arm.tasks)} tasks, and suite.tasks says {self.suite.tasks}")
             if arm.profile not in self.profiles:
-                raise ValueError(f"arms.{name}.profile: {arm.profile!r} is not among profiles")
+                raise ValueError(f"arms.{name}.profile: {_short(arm.profile)} is not among profiles")
             for task, line in arm.tasks.items():
                 if len(line.stop) != self.repeats:
                     raise ValueError(f"arms.{name}.tasks.{task}: {len(line.stop)} values, and repeats is {self.repeats}")
@@ -322,12 +324,13 @@ def _json(value: Any) -> str:
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the file atomically and create its folder. Raises OSError."""
+    """Write the file atomically and create its folder. Raises OSError, also if it would be too large to be read."""
+    text = readable(to_text(baseline).encode("ascii"), path)
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with scratch.open("x", encoding="ascii") as file:
-            file.write(to_text(baseline))
+        with scratch.open("xb") as file:
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(path)
@@ -338,6 +341,8 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError."""
     text = read_bounded(path)
+    if b'"loopbench_baseline"' not in text[:MAX_HEAD_BYTES]:
+        raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     try:
         data = load_json(open_document(text).decode("utf-8"), finite=True)
     except ValueError as error:

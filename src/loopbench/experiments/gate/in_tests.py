@@ -17,6 +17,7 @@ from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY
 from loopbench.runs.config import config_from
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.silent_end import told_of_exit
 
 from .baseline import bless, read_baseline, write_baseline
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
@@ -52,8 +53,9 @@ class LoopGate:
         something else, fail the test with a line that names them.
         """
         try:
-            return self._judge(loop, _Settings.of({**self.defaults, **settings}))
-        except (ValueError, OSError) as error:
+            with told_of_exit():
+                return self._judge(loop, _Settings.of({**self.defaults, **settings}))
+        except (ValueError, OSError, SystemExit) as error:
             mistake = str(error)
         pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from loopbench.protocol.modules import module_in, names_in
 from loopbench.runs.folders import RUNS, new_folder
 from loopbench.runs.manifest import write_manifest
-from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.files import TRIALS
+from loopbench.runs.store.seal import tally_of
 
 from .foreign_file import ForeignFile, open_file
 from .foreign_trials import ForeignLog, Format
@@ -61,7 +62,8 @@ def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | N
     try:
         with (folder / TRIALS).open("xb") as file:
             file.writelines(record.line(None) for record in joined.records)
-        write_manifest(folder, joined.manifest)  # last: a directory without one is not a run
+        sealed = joined.manifest.model_copy(update={"sealed": tally_of(folder).seal()})
+        write_manifest(folder, sealed)  # last: a directory without one is not a run
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

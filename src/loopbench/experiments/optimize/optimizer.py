@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol import Program
 from loopbench.protocol.names import Spec, own_object
+from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of
 from loopbench.runs.registry import checked_options
 
@@ -189,7 +190,7 @@ def _built_in(kind: type[BuiltIn], typed_options: Mapping[str, Any]) -> Optimize
 
 def _loaded(point: EntryPoint) -> Any:
     try:
-        return point.load()
+        return load_plugin(point)
     except Exception as error:  # the boundary to foreign code
         raise ValueError(f"optimizer {point.name!r}: loading {point.value} failed: {one_line(error)}") from error
 

@@ -24,6 +24,7 @@ from loopbench.models.metering import Meter
 from loopbench.models.real import RealModel
 from loopbench.protocol import Program
 from loopbench.protocol.checksums import seal_document
+from loopbench.protocol.files import readable
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
 from loopbench.runs.engine.job import budget_of
@@ -242,7 +243,7 @@ def _final_candidate(design: DesignSearch) -> Candidate:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write an object with its checksum, atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, seal_document(text.encode("utf-8", "backslashreplace")))
+    write_whole(path, readable(seal_document(text.encode("utf-8", "backslashreplace")), path))
 
 
 def write_text(path: Path, text: str) -> None:

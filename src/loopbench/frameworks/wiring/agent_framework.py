@@ -16,5 +16,5 @@ async def solve(task):
     found = await Agent(client, tools=list(task.tools)).run(task.question)
     answer = found.messages[-1].text
     if answer.startswith(AT_LIMIT):  # its own words in the place of an answer
-        raise task.StepLimit
+        raise task.StepLimit("")
     return answer  # `found.text` joins the texts of all messages, those beside calls among them

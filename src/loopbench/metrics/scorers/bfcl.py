@@ -55,10 +55,10 @@ def _listed(state: Any, key: str) -> list[Any]:
 def _read(call: Mapping[str, Any], functions: Any, language: Language) -> dict[str, Any]:
     """Return a call with the values of its literals."""
     parameters: Mapping[str, Any] = next(
-        (function["parameters"].get("properties", {}) for function in functions if function["name"] == call["function"]), {}
+        (function["parameters"].get("properties") or {} for function in functions if function["name"] == call["function"]), {}
     )
     values = {
-        name: read_literal(value, parameters[name]["type"], parameters[name].get("items", {}).get("type"), language)
+        name: read_literal(value, parameters[name].get("type", "any"), (parameters[name].get("items") or {}).get("type"), language)
         if isinstance(value, str) and name in parameters
         else value
         for name, value in call["arguments"].items()

@@ -24,6 +24,7 @@ from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.record import head_of
 from loopbench.runs.trial.setting import FinishedTrial, NotRun
 
+from .arm_deaths import ArmDeaths
 from .job import Job, setup_of
 from .leftovers import Left
 from .messages import Link, Links, WorkerError, WorkerLost
@@ -66,6 +67,7 @@ class Pool:
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = False
         self._barren = 0
+        self._arm_deaths = ArmDeaths()
         self._stopped = ""
         """Why no further trial may run; empty while trials may."""
         self._failed: Exception | None = None
@@ -105,6 +107,8 @@ class Pool:
         place = [number, self._arms[trial.arm.name], self._tasks[trial.task.id], trial.repeat, trial.attempt]
         order = Order(number, trial, _line({"run": place}), asyncio.get_running_loop().create_future())
         self._waiting.append(order)
+        if self._arm_deaths.reason(trial.arm.name):
+            self._give_up_arms()
         self._deal()
         return await order.done
 
@@ -171,6 +175,8 @@ class Pool:
             await asyncio.wait([worker.listening])
             if not worker.stuck:
                 worker.listening.result()
+            if worker.orders:
+                raise WorkerLost("it ended before its trials did")
         finally:
             self._leaves(worker)
             posting.cancel()
@@ -237,6 +243,7 @@ class Pool:
         order = worker.orders.pop(number)
         worker.finished += 1
         self._barren = 0
+        self._arm_deaths.trial_ended(order.trial.arm.name)
         if not order.done.done():
             if isinstance(outcome, NotRun):
                 order.done.set_exception(outcome)
@@ -318,6 +325,8 @@ class Pool:
             if order.alone and order.deaths >= MAX_DEATHS:
                 self._record(order, status="errored", reason=f"its worker process died ({why}) three times")
             order.alone = order.alone or order.deaths >= MAX_DEATHS - 1
+        if arm := self._arm_deaths.worker_died([order.trial.arm.name for order in running], why):
+            self._progress.noted(f"{arm} is given up, because its trials end their workers; those that are left are errored")
         given_up = [f"{' '.join(map(str, order.trial.key))} was given up" for order in running if order.done.done()]
         again = self._again(orders)
         self._barren += not running and not worker.finished
@@ -351,18 +360,27 @@ class Pool:
         left = [order for order in orders if not order.done.done()]
         self._alone.extend(order for order in left if order.alone)
         self._waiting.extendleft(order for order in reversed(left) if not order.alone)
+        self._give_up_arms()
         if self._stopped:
             self._refuse()
         self._deal()
         return sum(order.deaths > 0 for order in left)
 
+    def _give_up_arms(self) -> None:
+        """Record the trials as errored that wait for a worker and whose arm has ended too many."""
+        for waiting in (self._waiting, self._alone):
+            for order in [order for order in waiting if self._arm_deaths.reason(order.trial.arm.name)]:
+                waiting.remove(order)
+                self._record(order, status="errored", reason=self._arm_deaths.reason(order.trial.arm.name))
+
     def _record(self, order: Order, **fields: Any) -> None:
         """Record what is known about a trial that no worker could finish."""
         if order.done.done():
             return
-        wall_s = time.time() - order.sent_at
+        now = time.time()
+        started_at = order.sent_at or now
         head = head_of(order.trial, self._job.suite)
-        record = Record(**head, started_at=order.sent_at, wall_s=wall_s, attempt=order.trial.attempt, **fields)
+        record = Record(**head, started_at=started_at, wall_s=now - started_at, attempt=order.trial.attempt, **fields)
         order.done.set_result(FinishedTrial(record))
 
     def _fail(self, error: Exception) -> None:

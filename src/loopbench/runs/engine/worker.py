@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from json import dumps, loads  # as they are now: a loop may replace those of the module
 from typing import Any
 
 from loopbench.datasets.task import Task
@@ -36,7 +36,7 @@ class WorkerLoop:
 
     def __init__(self, setup: bytes) -> None:
         """Look up what `setup`, made by `setup_of`, names. Blocks. Raises WorkerError if that fails or the code differs."""
-        given = json.loads(setup)
+        given = loads(setup)
         try:
             self._config = config_from(given["config"], "setup")
             self._suite, tasks, self._arms = resolve(self._config)
@@ -83,7 +83,7 @@ class WorkerLoop:
     async def _hear(self, incoming: AsyncIterator[bytes]) -> None:
         """Receive orders until the last one."""
         async for message in incoming:
-            said = json.loads(message)
+            said = loads(message)
             if "run" in said:
                 self._queue.put_nowait(said["run"])
             elif "stop" in said:
@@ -174,4 +174,4 @@ def _check(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
 
 
 def _line(said: Mapping[str, Any]) -> bytes:
-    return json.dumps(said, separators=(",", ":")).encode("ascii")
+    return dumps(said, separators=(",", ":")).encode("ascii")

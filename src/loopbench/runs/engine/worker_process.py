@@ -18,7 +18,13 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator
 
+from loopbench.protocol.redact import redact
+from loopbench.runs.silent_end import told_of_exit
+
 from .messages import Frames, framed
+
+_LEAVE = os._exit
+"""As it is before any trial runs."""
 
 
 class _Pipes:
@@ -71,7 +77,7 @@ def _end_all() -> None:
     """End this process and those that its trials started."""
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
-    os._exit(1)
+    _LEAVE(1)
 
 
 def _die_with_parent() -> None:
@@ -101,9 +107,13 @@ def main() -> None:
         return
     pipes.send(json.dumps({"ready": True}).encode())
     try:
-        asyncio.run(worker.run(pipes.incoming(), pipes.send))
-    except Exception as error:  # code of a trial may have changed what all code shares; another worker takes over
-        sys.stderr.write(f"a worker process cannot go on: {error!a}\n")
+        with told_of_exit():  # a trial that calls os._exit has crashed, and its neighbours go on
+            asyncio.run(worker.run(pipes.incoming(), pipes.send))
+    except (
+        Exception,
+        KeyboardInterrupt,
+    ) as error:  # code of a trial may have changed what all code shares; another worker takes over
+        sys.stderr.write(redact(f"a worker process cannot go on: {error!a}\n"))
         sys.exit(1)
 
 

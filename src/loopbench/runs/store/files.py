@@ -8,13 +8,15 @@ import os
 from collections.abc import Iterator, Mapping
 from io import BufferedWriter, FileIO
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from loopbench.protocol.checksums import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
 from loopbench.protocol.file_json import load_json
-from loopbench.protocol.files import MAX_LINE, check_regular, each_line, read_bounded
+from loopbench.protocol.files import MAX_LINE, check_regular, each_line, read_bounded, read_settings, readable
 
 MANIFEST = "manifest.json"
+TRIALS = "trials.jsonl"
+TRACES = "traces.zst"
 
 _BLOCK = 1 << 20
 
@@ -39,17 +41,16 @@ def write_manifest_json(folder: Path, manifest: Mapping[str, Any]) -> None:
 def write_document(path: Path, data: Mapping[str, Any]) -> None:
     """Write a JSON object with its checksum, whole or not at all. Raises OSError."""
     text = json.dumps({name: value for name, value in data.items() if name != CHECKSUM}, indent=2, allow_nan=False)
-    write_whole(path, seal_document(f"{text}\n".encode("ascii")))
+    write_whole(path, readable(seal_document(f"{text}\n".encode("ascii")), path, settings=path.name == MANIFEST))
 
 
 def read_document(path: Path) -> Any:
     """Read a JSON object that `write_document` wrote. Raises OSError, and ValueError for anything else."""
-    return load_json(open_document(read_bounded(path)).decode("utf-8"), finite=True)
+    return _document(read_bounded(path))
 
 
-def refuse_constant(name: str) -> NoReturn:
-    """Raise ValueError for NaN and Infinity, which Python reads as JSON."""
-    raise ValueError(f"{name} is not a number in JSON")
+def _document(text: bytes) -> Any:
+    return load_json(open_document(text).decode("utf-8"), finite=True)
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -66,7 +67,7 @@ def read_manifest_json(folder: Path) -> dict[str, Any]:
     """Read a manifest of any kind. Raises RunError where there is none, or for what is not an object with a configuration."""
     path = folder / MANIFEST
     try:
-        manifest = read_document(path)
+        manifest = _document(read_settings(path))
     except FileNotFoundError:
         raise RunError(f"{folder}: not a run directory (it has no {MANIFEST})") from None
     except OSError as error:

@@ -18,11 +18,12 @@ from types import TracebackType
 from typing import Self
 
 from loopbench.metrics.record import Record
+from loopbench.protocol.checksums import open_line
 from loopbench.runs.store.lock import acquire_lock
-from loopbench.runs.store.records import TRIALS
 
-from .files import RunError, append_whole, open_repaired
-from .traces import MAX_TEXT, TRACES, TracePolicy, TraceWriter, referenced_end
+from .files import TRACES, TRIALS, RunError, append_whole, open_repaired
+from .seal import break_seal, tally_of, write_seal
+from .traces import MAX_TEXT, TracePolicy, TraceWriter
 
 MAX_UNSYNCED = 256
 """Maximum number of finished trials that wait for the disk; after a kill they run again."""
@@ -31,15 +32,6 @@ BATCH = 64
 """Finished trials that start a write."""
 BATCH_S = MAX_UNSYNCED_S / 2
 """Seconds that fewer trials wait for others before they are written; the rest of the time is for the disk."""
-
-
-# --- reading ---
-
-
-# --- the lock ---
-
-
-# --- writing ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +53,11 @@ class Journal:
         self._kept = kept or TracePolicy()
         with ExitStack() as opened:
             self._lock = opened.enter_context(acquire_lock(folder))
+            self._tally = tally_of(folder)
+            """Of the lines on the disk."""
+            break_seal(folder)
             self._trials = opened.enter_context(open_repaired(folder / TRIALS))
-            self._traces = TraceWriter(folder / TRACES, referenced_end(folder / TRIALS))
+            self._traces = TraceWriter(folder / TRACES, self._tally.traces)
             opened.pop_all()  # nothing failed: `close` closes them
         self._changed = Condition()
         """Guards all fields below."""
@@ -107,15 +102,16 @@ class Journal:
             self._check()
 
     def close(self) -> None:
-        """Write what is pending, and let another process write. Raises RunError."""
+        """Write what is pending, seal the files, and let another process write. Raises RunError."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         self._writer.join()
         self._trials.close()
         self._traces.close()
-        self._lock.close()
-        self._check()
+        with self._lock:
+            self._check()
+            write_seal(self.folder, self._tally.seal())
 
     @property
     def _unsynced(self) -> int:
@@ -158,3 +154,5 @@ class Journal:
         places = iter(self._traces.append([item.trace for item in batch if item.trace]))
         lines = [item.record.line(next(places) if item.trace else item.record.trace_at) for item in batch]
         append_whole(self._trials, b"".join(lines), self.folder / TRIALS)
+        for line in lines:
+            self._tally.add(open_line(line))

@@ -9,12 +9,8 @@ from pathlib import Path
 
 from loopbench.metrics.record import Record, Shared
 from loopbench.protocol.file_json import load_json
-from loopbench.runs.store.files import (
-    RunError,
-    sealed_lines,
-)
-
-TRIALS = "trials.jsonl"
+from loopbench.runs.store.files import TRIALS, RunError
+from loopbench.runs.store.seal import run_lines
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -32,7 +28,7 @@ def each_record(folder: Path) -> Iterator[Record]:
     """Yield every record as it was written, also those that a later one of the same trial replaces. Raises as `read_records`."""
     path = folder / TRIALS
     shared = Shared()
-    for number, line in enumerate(sealed_lines(path), 1):
+    for number, line in enumerate(run_lines(folder), 1):
         yield record_of(line, f"{path}:{number}", shared)
 
 
@@ -44,8 +40,7 @@ def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
         hash(record.key)  # TypeError where a name is a list
         return record
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        hint = "without this line the run is whole but for that trial, which `loopbench resume` runs again"
-        raise RunError(f"{where}: not a record of a trial: {type(error).__name__}: {error}; {hint}") from None
+        raise RunError(f"{where}: not a record of a trial: {type(error).__name__}: {error}") from None
 
 
 def find_trial(folder: Path, trial: str) -> Record:
@@ -54,9 +49,9 @@ def find_trial(folder: Path, trial: str) -> Record:
     Raises RunError if none or several match.
     """
     path = folder / TRIALS
-    places = {_name(line, f"{path}:{number}"): number for number, line in enumerate(sealed_lines(path), 1)}
+    places = {_name(line, f"{path}:{number}"): number for number, line in enumerate(run_lines(folder), 1)}
     number = places[one_of(places, trial, folder)]
-    line = next(itertools.islice(sealed_lines(path), number - 1, None))
+    line = next(itertools.islice(run_lines(folder), number - 1, None))
     return record_of(line, f"{path}:{number}")
 
 

@@ -8,7 +8,6 @@ Last comes the CRC-32 of the frame as it is in the file, which notices every cha
 from __future__ import annotations
 
 import os
-import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +26,7 @@ from loopbench.protocol.checksums import ChecksumError
 from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import open_regular
 
-from .files import RunError, append_whole, own_file, read_manifest_json, sealed_lines
-
-TRACES = "traces.zst"
+from .files import TRACES, RunError, append_whole, own_file, read_manifest_json
 
 FRAME_TRACES = 64
 FRAME_BYTES = 256 * 1024
@@ -41,8 +38,6 @@ HELD_BYTES = 16 * 1024 * 1024
 """Bytes of the frames that a reader holds: trials are read one after the other, in several strands if there are repeats."""
 LEVEL = 3
 """Level of compression. Higher ones save a quarter, and take three times as long."""
-
-_REFERENCE = re.compile(rb'"trace_at": ?\[(\d{1,18}), ?(\d{1,18}), ?\d+, ?\d+, ?\d+\]')
 
 
 # --- which are kept ---
@@ -188,12 +183,6 @@ def _framed(traces: Sequence[bytes]) -> Iterator[list[bytes]]:
         lines.append(trace)
         size += len(trace)
     yield lines
-
-
-def referenced_end(trials: Path) -> int:
-    """Return where the last frame ends that a record of `trials.jsonl` points at; 0 if none does."""
-    found = (found for line in sealed_lines(trials) for found in _REFERENCE.finditer(line))
-    return max((int(place[1]) + int(place[2]) for place in found), default=0)
 
 
 # --- reading ---

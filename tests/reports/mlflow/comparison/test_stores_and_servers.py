@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import shlex
@@ -88,7 +87,7 @@ def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, track
         wait_for(f"{address}/health")
         assert b"<html" in fetch(address)
         manifest = fetch(f"{address}/get-artifact?path=manifest.json&run_uuid={tracked.parent_run_id}")
-        assert json.loads(manifest) == run.manifest.to_json()
+        assert manifest == (run.folder / "manifest.json").read_bytes()
 
         over_http = tracking.log_run(run, f"http://user:secret1@127.0.0.1:{port}", "served")
         assert over_http.ui == f"{address}/#/experiments/{over_http.experiment_id}/runs/{over_http.parent_run_id}"

@@ -27,6 +27,7 @@ from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import OptimizationTracker, board
 from loopbench.reports.mlflow.artifacts import program_file
 from loopbench.runs.registry import make_loop
+from tests.sealing import reseal
 
 DESIGNS = ("react_extract", "bare(max_steps=3)")
 TASKS = ("d1", "d2", "d3")
@@ -119,13 +120,15 @@ def write_design(folder: Path, design: str, about: dict[str, Any]) -> None:
     row = board.DesignRow(design, DesignEntry.model_validate(about))
     (folder / PROGRAM).write_text(program_file(row, kept), encoding="utf-8")
     (folder / ENDED).write_text(json.dumps(ended.to_json()), encoding="utf-8")
+    reseal(folder / ENDED)
     candidates = [
         {"number": item.number, "digest": item.digest, "train": {"t1": 0.5}, "dev": dict(zip(TASKS, scores, strict=False))}
         | {"program": {name: {"instructions": p.instructions, "demos": [*p.demos]} for name, p in item.program.items()}}
         for number, scores in enumerate(SCORES)
         for item in [candidate_of(design, number)]
     ]
-    (folder / CANDIDATES).write_text(json.dumps(candidates), encoding="utf-8")
+    (folder / CANDIDATES).write_text(json.dumps({"candidates": candidates}), encoding="utf-8")
+    reseal(folder / CANDIDATES)
 
 
 def tracker_of(made: Made, experiment: str, tell: Callable[[str], None] = pytest.fail) -> OptimizationTracker:

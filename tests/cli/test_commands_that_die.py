@@ -1,0 +1,227 @@
+"""No command ends with exit code 0 and without a result, whatever code of the user's own does to the process that it runs in."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import httpx
+import pytest
+
+MODULE = '''
+import ctypes
+import os
+import posix
+import sys
+import threading
+from dataclasses import dataclass
+
+from loopbench.datasets.arithmetic import load
+from loopbench.loops.bare import Bare
+
+WAYS = {
+    "posix": lambda: posix._exit(0),
+    "library": lambda: ctypes.CDLL(None)._exit(0),
+    "exec": lambda: os.execv("/bin/true", ["true"]),
+    "abort": os.abort,
+    "segfault": lambda: ctypes.string_at(0),
+    "exit": lambda: sys.exit(0),
+}
+
+
+def reach(place):
+    if os.environ.get("DIES_AT") == place:
+        WAYS[os.environ["DIES_BY"]]()
+
+
+class Own(Bare):
+    def __init__(self, **options):
+        reach("loop")
+        super().__init__(**options)
+
+    async def run(self, *given, **named):
+        reach("run")
+        return await super().run(*given, **named)
+
+
+def suite():
+    reach("suite")
+    return load(size=2)
+
+
+def scorer(judgement):
+    reach("scorer")
+    return 1.0
+
+
+def price(item: str) -> float:
+    """Price of one item."""
+    reach("tool")
+    return 1.5
+
+
+reach("import")
+'''
+COMPARE = ["compare", "--no-mlflow", "-q", "--suite", "arithmetic(size=1)", "--loop"]
+OPTIMIZE = ["optimize", "--no-mlflow", "-q", "--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "4"]
+OPTIMIZE += ["--dev", "4", "--test", "4", "--repeats", "1", "--budget", "60calls", "--loop"]
+DATA = ["--data", "one.jsonl", "--tools", "own_dying"]
+SCORED = ['jsonl(scorer="own_dying:scorer")', "--data", "scored.jsonl", "--tools", "own_dying"]
+TASK = {
+    "id": "a",
+    "query": {"text": "What does it cost?"},
+    "expected": 1.5,
+    "plan": {
+        "calls": [{"id": "c1", "tool": "price", "arguments": {"item": "lamp"}, "goal": "Look up the lamp."}],
+        "answer": {"$ref": "c1"},
+    },
+}
+slow = pytest.mark.slow
+
+BAD_INPUT, INVALID = 2, 4
+
+
+@pytest.fixture
+def own(here):
+    """The module `own_dying`, and a task that calls its tool."""
+    (here / "own_dying.py").write_text(MODULE)
+    (here / "one.jsonl").write_text(json.dumps(TASK) + "\n")
+    (here / "scored.jsonl").write_text(json.dumps(TASK | {"scorer": "own_dying:scorer"}) + "\n")
+    return here
+
+
+def assert_says_that_it_died(ended, way, code=INVALID):
+    assert (ended.code, ended.out) == (code, ""), ended.err
+    words = {"abort": "signal 6", "segfault": "signal 11", "exit": "called sys.exit(0)", "posix": "called os._exit(0)"}
+    assert words.get(way, "exit code 0") in ended.err
+    assert ended.err.count("\n") == 1
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    "command",
+    [
+        [*COMPARE, "own_dying:Own"],
+        pytest.param(["check", "suite", "own_dying:suite"], marks=slow),
+        pytest.param(["check", "loop", "own_dying:Own"], marks=slow),
+        pytest.param([*OPTIMIZE, "own_dying:Own"], marks=slow),
+        pytest.param(["serve", "--suite", "own_dying:suite", "--port", "0"], marks=slow),
+        pytest.param(["ablate", "own_dying:Own", "--factor", "answer_retries=0,1", "--no-mlflow", "-q"], marks=slow),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+@pytest.mark.parametrize("way", ["library", *(pytest.param(way, marks=slow) for way in ("posix", "abort", "segfault", "exit"))])
+def test_a_module_that_ends_its_process_when_it_is_imported_ends_no_command_in_success(machine, command, way):
+    ended = machine.run(*command, DIES_AT="import", DIES_BY=way)
+    if way == "exit":
+        assert (ended.code, "importing own_dying failed: SystemExit: 0" in ended.err) == (BAD_INPUT, True)
+    else:
+        assert_says_that_it_died(ended, way, BAD_INPUT if way == "posix" else INVALID)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("place", "way", "command"),
+    [
+        ("run", "segfault", ["check", "loop", "own_dying:Own", "--json"]),
+        ("suite", "exit", ["compare", "--no-mlflow", "-q", "--suite", "own_dying:suite", "--loop", "bare"]),
+        pytest.param("loop", "exec", [*COMPARE, "own_dying:Own"], marks=slow),
+        pytest.param("loop", "library", [*COMPARE, "own_dying:Own"], marks=slow),
+        pytest.param("suite", "library", ["check", "suite", "own_dying:suite"], marks=slow),
+        pytest.param("suite", "exit", ["serve", "--suite", "own_dying:suite", "--port", "0"], marks=slow),
+        pytest.param("tool", "posix", ["check", "suite", "jsonl", *DATA, "--run-tools", "--json"], marks=slow),
+        pytest.param("tool", "abort", ["check", "suite", "jsonl", *DATA, "--run-tools", "--json"], marks=slow),
+        pytest.param("scorer", "posix", ["check", "suite", *SCORED, "--json"], marks=slow),
+    ],
+)
+def test_code_that_ends_its_process_later_ends_no_command_in_success(machine, place, way, command):
+    ended = machine.run(*command, DIES_AT=place, DIES_BY=way)
+    if (place, way) == ("tool", "posix"):
+        assert ended.code != 0  # a call that raises SystemExit, which the check reports
+    else:
+        assert_says_that_it_died(ended, way)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("way", ["library", "segfault"])
+def test_a_search_that_ends_its_process_is_no_success(machine, way):
+    ended = machine.run(*OPTIMIZE, "own_dying:Own", DIES_AT="run", DIES_BY=way)
+    assert ended.code == INVALID
+    assert "Traceback" not in ended.err
+    assert "ended before it had a result" in ended.err
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("way", ["library", pytest.param("segfault", marks=slow)])
+def test_a_gate_is_not_passed_by_a_module_that_ends_its_process(machine, way):
+    assert machine.run(*COMPARE, "own_dying:Own").code == 0
+    assert machine.run("bless", "latest", "--output", "base.json").code == 0
+    gate = ["gate", "--baseline", "base.json", "--allow", "own_dying:Own", "-q"]
+    assert machine.run(*gate).code == 0
+    assert_says_that_it_died(machine.run(*gate, DIES_AT="import", DIES_BY=way), way)
+
+
+@pytest.mark.thorough
+def test_a_scorer_that_ends_its_process_leaves_a_run_that_can_be_judged_again(machine, own):
+    assert machine.run("compare", "--no-mlflow", "-q", "--loop", "bare", "--suite", *SCORED).code == 0
+    before = (machine.only_run() / "trials.jsonl").read_bytes()
+    again = ["rescore", "latest", "--allow", "own_dying:scorer", "--allow", "own_dying"]
+    assert_says_that_it_died(machine.run(*again, DIES_AT="scorer", DIES_BY="library"), "library")
+    assert (machine.only_run() / "trials.jsonl").read_bytes() == before
+    assert machine.run(*again).code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own")
+def test_a_served_tool_that_ends_its_process_ends_the_server_in_an_error(machine):
+    serve = ["serve", "--suite", "jsonl", *DATA, "--port", "0"]
+    with machine.running(*serve, DIES_AT="tool", DIES_BY="library") as child:
+        base = child.stdout.readline().strip()
+        (entry,) = httpx.get(base.replace("/v1", "/tasks")).json()["tasks"]
+        with pytest.raises(httpx.TransportError):
+            httpx.post(base.replace("/v1", f"/t/{entry['trial']}/tools/price"), json={"item": "lamp"})
+        ended = machine.ended(child)
+    assert ended.code == INVALID
+    assert "ended before it had a result" in ended.err
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_command_reaches_what_answers_for_it(machine, own, number):
+    with machine.running(*COMPARE[:-3], "--suite", "arithmetic(size=300)", "--repeats", "200", "--loop", "own_dying:Own") as child:
+        run = machine.only_run()
+        child.send_signal(number)
+        ended = machine.ended(child)
+    assert ended.code == 130, ended.err
+    assert "Traceback" not in ended.err
+    assert "interrupted: " in ended.err
+    assert f"  loopbench resume runs/{run.name} --allow own_dying:Own\n" in ended.err
+
+
+@pytest.mark.thorough
+def test_a_killed_command_leaves_no_process_behind(machine, own):
+    with machine.running(*COMPARE[:-3], "--suite", "arithmetic(size=300)", "--repeats", "200", "--loop", "own_dying:Own") as child:
+        machine.only_run()
+        (inner,) = children(child.pid)
+        child.kill()
+        child.wait()
+        for _ in range(100):
+            if not is_alive(inner):
+                return
+            time.sleep(0.05)
+        raise AssertionError("what the command started is still there")
+
+
+def children(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
+    return [int(word) for word in listed.split()]
+
+
+def is_alive(pid: int) -> bool:
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()
+    return bool(state) and not state.startswith("Z")

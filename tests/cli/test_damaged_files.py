@@ -1,0 +1,72 @@
+"""A damaged file of each kind, through a command that reads it: exit code 2, one line that names the file, and no result."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS
+from loopbench.runs.store.records import read_records
+from tests.hostile_artefacts import BASELINE, CONFIG, PROFILE, PROGRAM, make_artefacts
+
+TAPE = "tape"
+QUICK = ("--loop", "bare", "--suite", "arithmetic", "--tasks", "1", "--quiet", "--no-mlflow")
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    MANIFEST: ("report", "."),
+    TRIALS: ("report", "."),
+    TRACES: ("show", ".", "{trial}"),
+    BASELINE: ("gate", ".", "--baseline", BASELINE),
+    PROGRAM: ("show-program", PROGRAM),
+    TAPE: ("compare", *QUICK, "--cassette", TAPE, "--cassette-mode", "replay"),
+    CONFIG: ("compare", "--config", CONFIG, "--quiet", "--no-mlflow"),
+    PROFILE: ("compare", *QUICK, "--profile", PROFILE),
+}
+
+
+def flipped(raw: bytes) -> bytes:
+    """Change one bit in the middle, so that TOML is no longer UTF-8."""
+    place = len(raw) // 2
+    return raw[:place] + bytes([raw[place] ^ 0x80]) + raw[place + 1 :]
+
+
+DAMAGE: Mapping[str, Callable[[bytes], bytes]] = {
+    "a changed bit": flipped,
+    "zeros": lambda raw: bytes(len(raw) - 1) + b"\n",
+    "another's": lambda raw: b'{"checksum": 1, "config": {}, "arm": [[[[["\xed\xa0\x80"]]]]]}\n',
+    "nested": lambda raw: b"[" * 100_000 + b"\n",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one artefact of each kind."""
+    runs = tmp_path_factory.mktemp("runs")
+    folder = make_artefacts(runs)
+    config = CompareConfig(
+        loops=("bare",), suite="arithmetic", tasks=1, runs=runs, mlflow=False, cassette=folder / TAPE, cassette_mode="record"
+    )
+    assert not run(prepare(config), Unwatched())
+    return folder
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_damaged_file_ends_its_command_with_one_line(loopbench: Any, here: Path, whole: Path, name: str, damage: str):
+    shutil.copytree(whole, here, dirs_exist_ok=True)
+    (trial, *_) = (record.name for record in read_records(here))
+    path = next((here / TAPE).rglob("*.jsonl")) if name == TAPE else here / name
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    ended = loopbench(*(word.format(trial=trial) for word in COMMANDS[name]))
+    assert (ended.code, ended.out) == (2, "")
+    assert len(ended.err.splitlines()) == 1
+    assert re.search(rf"{re.escape(path.name)}\b", ended.err)
+    assert "Traceback" not in ended.err
