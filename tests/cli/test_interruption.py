@@ -66,7 +66,7 @@ def test_a_resume_refuses_changed_code(machine, here, loopbench, monkeypatch):
     loopbench("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "-q")
     untyped = loopbench("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
-    assert "type its name to let it be imported: --allow own_changing:Mine" in untyped.err
+    assert "type its name to let it run: --allow own_changing:Mine" in untyped.err
     assert loopbench("resume", "latest", "-q", "--allow", "own_changing:Mine").code == 0
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="2") + "# changed\n")
     before = (machine.only_run() / "trials.jsonl").read_bytes()

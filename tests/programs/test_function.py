@@ -13,6 +13,7 @@ import pytest
 
 from loopbench import compare, tunnel
 from loopbench.api.objects import loop_name
+from loopbench.checks.loop import check_loop
 from loopbench.models.fake import FakeModel
 from loopbench.programs.function import FunctionLoop
 from loopbench.programs.worker import SolverFailed
@@ -201,6 +202,11 @@ def test_it_is_a_foreign_loop_that_its_name_finds_again():
 def test_a_function_handed_over_as_an_object_has_a_name():
     assert loop_name(tunnel.loop(lambda question, tools: "42")).startswith("loopbench.session:")
     assert loop_name(agents.on_a_thread) == f"{agents.__name__}:on_a_thread"
+
+
+@pytest.mark.thorough
+def test_every_law_of_loops_holds():
+    assert [finding for finding in check_loop(agents.in_the_event_loop) if finding.status == "failed"] == []
 
 
 @pytest.mark.thorough

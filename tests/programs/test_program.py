@@ -96,6 +96,15 @@ def test_a_function_that_cannot_be_imported_is_told_before_anything_runs(tmp_pat
         Program(command).version  # noqa: B018
 
 
+@pytest.mark.parametrize("said", ["", "3", "[]", "no JSON", '{"failed": "it is too old"}'])
+def test_an_interpreter_that_is_none_is_told_before_anything_runs(tmp_path, said):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho '{said}'\n")
+    python.chmod(0o755)
+    with pytest.raises(ValueError, match=r"does not run what a program needs|it is too old"):
+        Program("len:len", python=str(python)).version  # noqa: B018
+
+
 def test_python_is_the_one_that_runs_loopbench_or_the_one_that_was_chosen(tmp_path):
     assert Program("python a.py").command_words() == [sys.executable, "a.py"]
     (tmp_path / "bin").mkdir()

@@ -1,4 +1,4 @@
-"""Which code of the user's own may be imported: only what the user has named."""
+"""Which code of the user's own may be imported or started: only what the user has named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Permissions:
     """What the user has typed again because a run directory, which may come from anywhere, must not decide it."""
 
     code: Collection[str] = ()
-    """Names of code that is not built in and may be imported."""
+    """Names of code that is not built in and may be imported, commands and interpreters that may be started."""
     base_url: str | None = None
     """The server that may be asked, and sent the key."""
     cassette: Path | None = None
@@ -66,7 +66,7 @@ def allowed_code(folder: Path, names: Sequence[str], allowed: Collection[str]) -
     missing = [name for name in names if name not in allowed]
     if missing:
         its, it = ("its name", "it") if len(missing) == 1 else ("their names", "them")
-        again = f"type {its} to let {it} be imported: {' '.join(f'--allow {shlex.quote(name)}' for name in missing)}"
+        again = f"type {its} to let {it} run: {' '.join(f'--allow {shlex.quote(name)}' for name in missing)}"
         raise RunError(f"{folder}: this run uses {', '.join(missing)}, code of your own; {again}")
 
 
@@ -79,7 +79,7 @@ def resume_flags(config: CompareConfig) -> list[str]:
 
 
 def allow_words(config: CompareConfig) -> list[str]:
-    """Return the words of a command that let code of the user's own be imported."""
+    """Return the words of a command that let code of the user's own run."""
     return [word for name in own_code(config) for word in ("--allow", shlex.quote(name))]
 
 
