@@ -16,6 +16,7 @@ from loopbench.api.objects import loop_name
 from loopbench.checks.loop import check_loop
 from loopbench.models.fake import FakeModel
 from loopbench.programs.function import FunctionLoop
+from loopbench.programs.program import Program
 from loopbench.programs.worker import SolverFailed
 from loopbench.protocol import (
     Act,
@@ -202,6 +203,12 @@ def test_it_is_a_foreign_loop_that_its_name_finds_again():
 def test_a_function_handed_over_as_an_object_has_a_name():
     assert loop_name(tunnel.loop(lambda question, tools: "42")).startswith("loopbench.session:")
     assert loop_name(agents.on_a_thread) == f"{agents.__name__}:on_a_thread"
+
+
+def test_a_program_handed_over_as_an_object_is_named_as_it_is_typed():
+    program = Program("python my_agent.py", keys=("A",))
+    assert loop_name(program) == 'program(command="python my_agent.py", keys=["A"])'
+    assert make_loop(parse_spec(loop_name(program))) == program
 
 
 @pytest.mark.thorough

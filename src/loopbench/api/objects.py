@@ -15,10 +15,10 @@ from loopbench import session
 from loopbench.datasets.generating import Source
 from loopbench.datasets.task import Suite
 from loopbench.models.profiles import Profile, built_in_profiles, check_own_name, load_profile
-from loopbench.protocol import ForeignLoop, Loop
+from loopbench.protocol import Loop
 from loopbench.protocol.names import lives_in_one_process, parse_spec, toml_text, value_text
 from loopbench.runs.config import shown_short
-from loopbench.runs.registry import PACKAGES, builtin_names, find, loops_named, make_loop, make_suite
+from loopbench.runs.registry import FOREIGN, PACKAGES, builtin_names, find, loops_named, make_loop, make_suite
 
 AnySuite = str | Suite | Callable[..., Suite]
 AnyScorer = str | Callable[..., float]
@@ -166,8 +166,10 @@ def _importable(kind: str, target: Any) -> str | None:
     module, name = getattr(origin, "__module__", None), getattr(origin, "__qualname__", "")
     if module is None or not name.isidentifier() or getattr(sys.modules.get(module), name, None) is not target:
         return None
-    if kind in PACKAGES:
-        package, attribute = PACKAGES[kind]
+    for place in (kind, *FOREIGN) if kind == "loop" else (kind,):
+        if place not in PACKAGES:
+            continue
+        package, attribute = PACKAGES[place]
         built_in: str
         built_in, _, _ = module.removeprefix(f"{package}.").partition(".")  # `bare` for loopbench.loops.bare and what lies in it
         if getattr(sys.modules.get(f"{package}.{built_in}"), attribute, None) is target:
@@ -177,7 +179,7 @@ def _importable(kind: str, target: Any) -> str | None:
 
 def _made_of(target: Any) -> Any:
     """Return the function of a loop that `loopbench.tunnel.loop` has made; anything else is made of itself."""
-    return getattr(target, "function", target) if isinstance(target, ForeignLoop) else target
+    return getattr(target, "function", target) if isinstance(target, Loop) and not isinstance(target, type) else target
 
 
 def _options(given: Any) -> str | None:
