@@ -32,11 +32,23 @@ FLOORS: dict[str, frozenset[str]] = {
     "programs": frozenset({"protocol", "models"}),
     "frameworks": frozenset({"protocol", "programs"}),
     "runs": frozenset({"protocol", "datasets", "models", "metrics", "text"}),
-    "checks": frozenset({"protocol", "datasets", "models", "metrics", "runs"}),
+    "checks": frozenset({"protocol", "datasets", "models", "metrics", "programs", "runs"}),
     "experiments": frozenset({"protocol", "dspy_seam", "datasets", "models", "metrics", "text", "runs", "checks"}),
-    "reports": frozenset({"protocol", "metrics", "text", "runs", "experiments"}),
+    "reports": frozenset({"protocol", "metrics", "text", "runs", "checks", "experiments"}),
     "cli": frozenset(
-        {"protocol", "datasets", "models", "metrics", "text", "frameworks", "runs", "checks", "experiments", "reports"}
+        {
+            "protocol",
+            "datasets",
+            "models",
+            "metrics",
+            "text",
+            "programs",
+            "frameworks",
+            "runs",
+            "checks",
+            "experiments",
+            "reports",
+        }
     ),
     "session": frozenset(),
     "tunnel": frozenset({"programs"}),
@@ -45,7 +57,7 @@ FLOORS: dict[str, frozenset[str]] = {
         {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "runs", "reports", "experiments", "api"}
     ),
     "__main__": frozenset({"cli"}),
-    "pytest_plugin": frozenset({"experiments"}),
+    "pytest_plugin": frozenset({"checks", "experiments"}),
 }
 CONFINED: dict[str, tuple[str, frozenset[str]]] = {
     # library: the part of the tree, and the only files and folders there that may import it

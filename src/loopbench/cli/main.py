@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "import": ("import_:import_", "Import and compare results of other tools."),
     "check loop": ("check_loop:check_loop", "Test a loop against every law, with generated models and tools."),
     "check model": ("check_model:check_model", "Send a real model a few tiny requests and say what works."),
+    "check program": ("check_program:check_program_", "Run an agent with one fault at a time, and say what it does with each."),
     "check suite": ("check_suite:check_suite", "Run every check on a suite, and try agents that must not pass it."),
     "new loop": ("new_loop:new_loop", "Write NAME.py, a small loop that works, and test_NAME.py, which tests it against the laws."),
     "profile fit": ("profile:fit", "Estimate from a run's traces how often its model failed."),
@@ -60,7 +61,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Subcommand → module and function within this package, and the first line of the function's docstring."""
 
 GROUPS: Mapping[str, str] = {
-    "check": "Check a loop, a suite or a real model.",
+    "check": "Check an agent, a loop, a suite or a real model.",
     "frameworks": "Install agent frameworks to compare, each in an environment of its own, or list them.",
     "new": "Write a first version of your own loop.",
     "profile": "Fit a fault profile to a run, or show one.",

@@ -11,11 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
-from xml.etree import ElementTree
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import METRICS
+from loopbench.text import junit
 from loopbench.text.numbers import counts
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
@@ -36,8 +36,6 @@ COLUMNS = ("arm", "metric", "baseline", "run", "change", TYPICAL, "margin", "tas
 
 _COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
 """Prefixes of `##[…]` and `##vso[…]`, which GitHub and Azure treat as commands anywhere in a line."""
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 does not allow (Char, §2.2)."""
 
 
 def headline(result: GateResult) -> str:
@@ -101,50 +99,30 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided") -> str
     The failure and the suite's output list the changed tasks. An undecided metric is skipped, or a failure on request; an
     invalid one is an error.
     """
-    root = ElementTree.Element("testsuites", name="loopbench gate")
+    root = junit.suites("loopbench gate")
     if result.reasons:
-        case = _case(_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the run is valid")
-        _put(case, "error", headline(result), "\n".join(result.reasons))
+        case = junit.add_case(junit.add_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the run is valid")
+        junit.add_result(case, "error", headline(result), "\n".join(result.reasons))
     for arm in result.arms:
         _add_arm(root, result, arm, on_undecided)
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
+    return junit.document(root)
 
 
-def _add_arm(root: ElementTree.Element, result: GateResult, arm: GateArm, on_undecided: OnUndecided) -> None:
+def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, on_undecided: OnUndecided) -> None:
     kinds = [_junit_kind(line, on_undecided) for line in arm.lines]
-    suite = _suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
+    suite = junit.add_suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
     tasks = "\n".join(_task_text(change) for change in result.tasks if change.arm == arm.arm)
     for line, kind in zip(arm.lines, kinds, strict=True):
-        case = _case(suite, arm.arm, line.metric)
+        case = junit.add_case(suite, arm.arm, line.metric)
         if kind is not None:
-            _put(case, kind, f"{line.outcome}: {_change(line)}, margin {_margin(line)}", tasks)
-    ElementTree.SubElement(suite, "system-out").text = _xml("\n".join([headline(result), *paragraphs(result), tasks]))
+            junit.add_result(case, kind, f"{line.outcome}: {_change(line)}, margin {_margin(line)}", tasks)
+    junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), tasks]))
 
 
 def _junit_kind(line: GateLine, on_undecided: OnUndecided) -> str | None:
     if line.outcome == "undecided" and on_undecided != "pass":
         return "failure" if on_undecided == "fail" else "skipped"
     return "failure" if line.outcome == "regression" else None
-
-
-def _suite(root: ElementTree.Element, name: str, tests: int, kinds: dict[str, int]) -> ElementTree.Element:
-    counts_by_kind = {"failures": kinds.get("failure", 0), "errors": kinds.get("error", 0), "skipped": kinds.get("skipped", 0)}
-    sizes = {"tests": str(tests)} | {name: str(count) for name, count in counts_by_kind.items()}
-    return ElementTree.SubElement(root, "testsuite", {"name": _xml(name)} | sizes)
-
-
-def _case(suite: ElementTree.Element, arm: str, name: str) -> ElementTree.Element:
-    return ElementTree.SubElement(suite, "testcase", {"classname": _xml(arm), "name": _xml(name), "time": "0"})
-
-
-def _put(case: ElementTree.Element, kind: str, message: str, inside: str) -> None:
-    ElementTree.SubElement(case, kind, {"message": _xml(message)}).text = _xml(inside)
-
-
-def _xml(content: str) -> str:
-    """Replace characters that XML 1.0 does not allow by U+FFFD."""
-    return _NOT_XML.sub("\ufffd", plain(content))
 
 
 # --- GitHub ---

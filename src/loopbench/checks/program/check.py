@@ -1,0 +1,173 @@
+"""The check of an agent with every fault, each in a run of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.programs.loop import ForeignAgent, outcome, question_text
+from loopbench.programs.trial import ProgramTrial
+from loopbench.protocol import BudgetExceeded, Loop, Request, run_sync
+
+from .agent_faults import FAULTS, AgentFault, BenchTask
+from .bench import TASKS, BenchRun, bench_run
+from .finding import FaultFinding
+from .judging import Ended, is_right, judged
+from .requirements import Requirement
+
+TOLD_STEPS = 9
+"""Tool steps that an agent is told to take at most, where it can be told; with the answer that makes ten requests."""
+MAX_REQUESTS = 60
+"""Requests after which a run counts as one without a limit."""
+HANG_S = 5.0
+"""Seconds that an agent is given to leave a hanging tool."""
+MAX_RUN_S = 45.0
+"""Seconds after which any run is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLimits:
+    """When the check stops a run."""
+
+    requests: int = MAX_REQUESTS
+    hang_s: float = HANG_S
+    run_s: float = MAX_RUN_S
+
+    def __post_init__(self) -> None:
+        if self.requests < 2:
+            raise ValueError(f"the limit of requests must be at least 2, not {self.requests}")
+        if self.hang_s <= 0 or self.run_s <= 0:
+            raise ValueError("limits of seconds must be greater than 0")
+
+
+class Trouble(Exception):
+    """The agent does not solve the task without any fault: there is nothing to judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramReport:
+    """What an agent does with every fault."""
+
+    agent: str
+    version: str
+    """The framework's; empty if it has none."""
+    requests: int
+    """Requests of the undisturbed run."""
+    findings: tuple[FaultFinding, ...]
+
+    def unmet(self, requirements: Sequence[Requirement]) -> tuple[tuple[Requirement, FaultFinding], ...]:
+        """Return the requirements that are not met, with their findings."""
+        found = {finding.fault: finding for finding in self.findings}
+        return tuple((one, found[one.fault]) for one in requirements if one.fault in found and not one.is_met(found[one.fault]))
+
+    def as_dict(self) -> dict[str, Any]:
+        findings = [finding.as_dict() for finding in self.findings]
+        return {"agent": self.agent, "version": self.version, "requests": self.requests, "faults": findings}
+
+
+DEFAULT_LIMITS = CheckLimits()
+
+
+def check_program(
+    loop: Loop,
+    name: str = "",
+    *,
+    faults: Sequence[AgentFault] = FAULTS,
+    limits: CheckLimits = DEFAULT_LIMITS,
+    on_finding: Callable[[FaultFinding], None] | None = None,
+) -> ProgramReport:
+    """Run an agent with one fault after the other, without a network or a key. `on_finding` gets each finding, in order.
+
+    Raises Trouble for an agent that does not solve the tasks undisturbed, and ValueError and OSError for one that cannot be run.
+    """
+    return run_sync(_check(loop, name or loop.name, faults, limits, on_finding))
+
+
+async def _check(
+    loop: Loop,
+    name: str,
+    faults: Sequence[AgentFault],
+    limits: CheckLimits,
+    on_finding: Callable[[FaultFinding], None] | None,
+) -> ProgramReport:
+    version = loop.version if isinstance(loop, ForeignAgent) else ""
+    clean: dict[BenchTask, list[Request]] = {}
+    for task in dict.fromkeys(("chain", *(fault.task for fault in faults))):
+        clean[task] = await _undisturbed(loop, task, limits)
+    running = [asyncio.create_task(_finding(loop, fault, clean[fault.task], limits)) for fault in faults]
+    findings = []
+    try:
+        for work in running:
+            findings.append(await work)
+            if on_finding is not None:
+                on_finding(findings[-1])
+    finally:
+        for work in running:
+            work.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    return ProgramReport(name, version, len(clean["chain"]), tuple(findings))
+
+
+async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list[Request]:
+    """Return the requests of a run without a fault. Raises Trouble if its answer is wrong."""
+    run = await bench_run(task, None, limits.requests)
+    ended = await _run(loop, run, limits)
+    if ended.outcome is None or not is_right(ended.outcome.answer, TASKS[task].expected):
+        asked = f"{len(run.log.asked)} request{'s' * (len(run.log.asked) != 1)} and {len(run.log.called)} of tools"
+        how = ended.stopped or ended.error
+        if ended.outcome is not None:
+            how = f"its answer was {ended.outcome.answer!r} (stop {ended.outcome.stop.value}), not {TASKS[task].expected}"
+        raise Trouble(f"it does not solve a task without any fault: {how}; it made {asked}")
+    return [one.request for one in run.log.asked]
+
+
+async def _finding(loop: Loop, fault: AgentFault, clean: Sequence[Request], limits: CheckLimits) -> FaultFinding:
+    run = await bench_run(fault.task, fault, limits.requests)
+    return judged(fault, run.log, await _run(loop, run, limits), TASKS[fault.task].expected, clean)
+
+
+async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> Ended:
+    """Let an agent solve a task, and say how it ended. Raises ValueError and OSError for one that cannot be run."""
+    solving = asyncio.create_task(_solve(loop, run))
+    hanging = asyncio.create_task(_hung_for(run, limits.hang_s))
+    try:
+        done, _ = await asyncio.wait({solving, hanging}, timeout=limits.run_s, return_when=asyncio.FIRST_COMPLETED)
+        if solving in done:
+            return solving.result()
+        if hanging in done:
+            return Ended(stopped=f"after {limits.hang_s:g} s it still waited for the tool")
+        return Ended(stopped=f"after {limits.run_s:g} s it had not ended, with {len(run.log.asked)} requests made")
+    finally:
+        for task in (solving, hanging):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):  # what a cancelled agent raises tells nothing
+                await task
+
+
+async def _hung_for(run: BenchRun, seconds: float) -> None:
+    await run.log.hung.wait()
+    await asyncio.sleep(seconds)
+
+
+async def _solve(loop: Loop, run: BenchRun) -> Ended:
+    """Raises ValueError and OSError for an agent that cannot be run."""
+    try:
+        if isinstance(loop, ForeignAgent):
+            trial = ProgramTrial(run.model, run.tools, None)
+            try:
+                said = await loop.solve_trial(trial, question_text(run.task.query))
+            finally:
+                trial.close()
+            found = outcome(trial, said)
+        else:
+            found = await loop.run(run.task.query, run.tools, run.model)
+    except BudgetExceeded:
+        return Ended(stopped=f"it made {run.log.max_requests} requests, and asked once more")
+    except Exception as error:  # the boundary to the agent: whatever leaves it is named
+        if not run.log.asked and isinstance(error, ValueError | OSError):
+            raise
+        return Ended(error=f"{error}" if type(error).__name__ == "SolverFailed" else f"{type(error).__name__}: {error}")
+    return Ended(found)

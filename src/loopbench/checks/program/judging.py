@@ -1,0 +1,97 @@
+"""From a run to a finding: by its requests, its calls and its answer, never by the agent's own word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.protocol import Outcome as LoopOutcome
+from loopbench.protocol import Request, StopReason, render_value
+
+from .agent_faults import AgentFault
+from .bench import AgentLog
+from .explanation import new_text, telling_lines, telling_request
+from .finding import MAX_SHOWN_CHARS, FaultFinding, Outcome
+
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+MAX_DETAIL_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended."""
+
+    outcome: LoopOutcome | None = None
+    error: str = ""
+    """What left the agent, `Type: message`."""
+    stopped: str = ""
+    """Why the check stopped it."""
+
+
+def is_right(answer: Any, expected: int) -> bool:
+    """Whether the last number in an answer is the expected one."""
+    numbers = _NUMBER.findall(render_value(answer))
+    return bool(numbers) and float(numbers[-1].replace(",", "")) == expected
+
+
+def judged(fault: AgentFault, log: AgentLog, ended: Ended, expected: int, clean: Sequence[Request]) -> FaultFinding:
+    """Return the finding of one run. `clean`: the requests of the same task without a fault."""
+    if log.struck is None and not ended.stopped and not ended.error:
+        return FaultFinding(fault.name, "not applicable", _no_room(fault), requests=len(log.asked), calls=len(log.called))
+    outcome, detail = _outcome(fault, log, ended, expected, clean)
+    struck = len(log.asked) - 1 if log.struck is None else log.struck
+    telling = telling_request(fault, log.asked, struck, clean)
+    after = struck + 1 if struck + 1 < len(log.asked) else None
+    place = telling if telling is not None else after
+    shown = "" if place is None else telling_lines(fault, new_text(log.asked, struck, place, clean))
+    number = None if place is None else place + 1
+    return FaultFinding(
+        fault.name, outcome, detail[:MAX_DETAIL_CHARS], number, shown[:MAX_SHOWN_CHARS], len(log.asked), len(log.called)
+    )
+
+
+def _no_room(fault: AgentFault) -> str:
+    if fault.task == "pair":
+        return "no reply of its model has two calls"
+    if fault.strikes == "endless":
+        return "it asks for the answer in a request that leaves no room for a call"
+    return "the format of its replies has no room for it"
+
+
+def _outcome(fault: AgentFault, log: AgentLog, ended: Ended, expected: int, clean: Sequence[Request]) -> tuple[Outcome, str]:
+    """Return the outcome and how the run ended, in words."""
+    if ended.stopped:
+        return "unlimited", ended.stopped
+    if ended.error:
+        return "error", ended.error
+    assert ended.outcome is not None
+    said, stop = render_value(ended.outcome.answer), ended.outcome.stop
+    if ended.outcome.answer is not None and is_right(ended.outcome.answer, expected):
+        return _recovered(fault, log, clean), f"answer {said}"
+    if stop is not StopReason.FINISHED:
+        why = ended.outcome.details.get("error", "")
+        return "error", f"stop {stop.value}{f': {why}' if why else ''}"
+    return "silent", f"answer {said!r}" if said.strip() else "an empty answer"
+
+
+def _recovered(fault: AgentFault, log: AgentLog, clean: Sequence[Request]) -> Outcome:
+    """Return how a run with the right answer got over the fault."""
+    assert log.struck is not None
+    is_told = telling_request(fault, log.asked, log.struck, clean) is not None
+    if fault.strikes == "provider":
+        return "handled"
+    if fault.strikes in ("result", "endless") or fault.name in ("duplicate_ids", "two_calls"):
+        if is_told:
+            return "told"
+        return "handled" if fault.strikes == "endless" or len(log.asked) <= len(clean) else "untold"
+    if is_told:
+        return "told"
+    return "unaware" if fault.strikes in ("call", "reply") and _ran(log) else "untold"
+
+
+def _ran(log: AgentLog) -> bool:
+    """Whether a call of the spoiled reply ran and gave a result."""
+    assert log.struck is not None
+    return any(one.after == log.struck + 1 and one.seen.ok for one in log.called)

@@ -1,0 +1,227 @@
+"""`loopbench check program`: what an agent does with one fault at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from loopbench.checks.program import (
+    FAULTS,
+    OUTCOMES,
+    RECOVERED,
+    AgentFault,
+    FaultFinding,
+    ProgramReport,
+    Requirement,
+    Trouble,
+    check_program,
+    parse_requirements,
+)
+from loopbench.checks.program.agent_faults import BY_NAME
+from loopbench.checks.program.check import HANG_S, MAX_REQUESTS, TOLD_STEPS, CheckLimits
+from loopbench.programs.service import Service
+from loopbench.protocol import Loop
+from loopbench.protocol.names import Spec, parse_spec
+from loopbench.reports.html.program_check import program_check_html
+from loopbench.runs.program_specs import program_spec
+from loopbench.runs.registry import builtin_names, make_loop
+from loopbench.text import junit
+from loopbench.text.plain_text import plain, plain_line
+
+from .codes import DONE, FAILED
+from .console import out, say
+from .options import JsonOption, OptionGroup, Texts, with_options
+from .outcome import write
+
+MAX_TOLD_CHARS = 160
+"""Characters of what the model was told in the rows; --json and --page have all."""
+
+
+class AgentChoice(OptionGroup):
+    program: Annotated[list[str] | None, typer.Argument()] = None
+    """The agent: a command line behind --, `my.module:solve` or `FILE.py:solve`, a framework, or a design."""
+    loop: str | None = None
+    """A loop instead: `name(option=value)` or `package.module:Name`."""
+    url: str | None = None
+    """An agent that runs as a service instead: its address, which takes questions as JSON by POST."""
+    venv: str | None = None
+    """Folder of the virtual environment whose Python runs the program."""
+    key: Texts
+    """Environment variable with a secret that the program may have; repeat the option for more."""
+
+    def named(self) -> tuple[Loop, str]:
+        """Return the agent and its name. Raises ValueError."""
+        given = [flag for flag, value in (("PROGRAM", self.program), ("--loop", self.loop), ("--url", self.url)) if value]
+        if len(given) != 1:
+            what = "name one agent" if not given else f"{' and '.join(given)} are given; name one agent"
+            raise ValueError(f"{what}: a command line behind --, my.module:solve, a framework, --loop or --url")
+        if self.url:
+            self._check_plain("--url")
+            return Service(self.url), self.url
+        spec = parse_spec(self.loop) if self.loop else self._program()
+        return make_loop(spec, TOLD_STEPS), self._shown(spec)
+
+    def _program(self) -> Spec:
+        words = self.program or []
+        if _is_loop(words[0]):
+            if len(words) > 1:
+                raise ValueError(f"{words[0]} is a loop; write its options in brackets, and name one agent: got {shlex.join(words)}")
+            self._check_plain(words[0])
+            return parse_spec(words[0])
+        if not is_function(words[0]) and shutil.which(shlex.split(words[0])[0]) is None:
+            known = [name for kind in KINDS for name in builtin_names(kind)]
+            raise ValueError(f"there is no program, function, framework or design {words[0]!r}; {nearest(words[0], known)}")
+        spec = parse_spec(program_spec(words[0])) if len(words) == 1 else Spec("program", {"command": shlex.join(words)})
+        more = {"venv": self.venv} if self.venv else {}
+        keys = {"keys": tuple(self.key)} if self.key else {}
+        return Spec("program", {**spec.options, **more, **keys})
+
+    def _check_plain(self, what: str) -> None:
+        if self.venv or self.key:
+            raise ValueError(f"{'--venv' if self.venv else '--key'} is for programs, not for {what}")
+
+    def _shown(self, spec: Spec) -> str:
+        return str(spec.options["command"]) if spec.name == "program" else str(spec)
+
+
+def _is_loop(text: str) -> bool:
+    name = text.partition("(")[0]
+    return any(name in builtin_names(kind) for kind in KINDS)
+
+
+class CheckOptions(OptionGroup):
+    require: Texts
+    """Outcomes that are demanded: FAULT=OUTCOME,… such as unknown_tool=told,empty=recovered,never_finishes=error|handled."""
+    fault: Texts
+    """Check this fault only; repeat the option for more."""
+    max_requests: int = MAX_REQUESTS
+    """Requests after which a run is stopped and counts as one without a limit."""
+    tool_seconds: float = HANG_S
+    """Seconds that the agent is given to leave a tool that hangs."""
+
+    def faults(self) -> tuple[AgentFault, ...]:
+        """Return the faults to check. Raises ValueError for an unknown one."""
+        for name in self.fault:
+            if name not in BY_NAME:
+                raise ValueError(f"--fault: there is no fault {name!r}; known: {', '.join(BY_NAME)}")
+        return tuple(fault for fault in FAULTS if not self.fault or fault.name in self.fault)
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        """Return what is demanded. Raises ValueError."""
+        try:
+            made = parse_requirements(",".join(self.require))
+        except ValueError as error:
+            raise ValueError(f"--require: {error}") from None
+        checked = {fault.name for fault in self.faults()}
+        for one in made:
+            if one.fault not in checked:
+                raise ValueError(f"--require: {one.fault} is demanded, and --fault leaves it out")
+        return made
+
+
+class CheckOutputs(JsonOption):
+    junit: Path | None = None
+    """File to write JUnit XML to: a test for each fault, which fails where a demanded outcome is missing."""
+    page: Path | None = None
+    """File to write a page (HTML) to, with what the model was told after each fault."""
+
+    def check(self) -> None:
+        """Check that the files can be written. Raises ValueError."""
+        for flag, path in (("--junit", self.junit), ("--page", self.page)):
+            if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
+                raise ValueError(f"{flag} {path}: cannot be written; nothing was checked")
+
+
+@with_options()
+def check_program_(choice: AgentChoice, options: CheckOptions, outputs: CheckOutputs) -> None:
+    """Run an agent with one fault at a time, and say what it does with each.
+
+    The faults are mistakes of the model, failures of tools and trouble with the provider; a scripted model makes them, so that no
+    key is needed. Outcomes are judged from the agent's requests, its calls and its answer. The exit code is 1 if a demanded outcome
+    is missing, or if the agent does not solve the task without a fault.
+    """
+    faults, demanded = options.faults(), options.requirements()
+    limits = CheckLimits(options.max_requests, options.tool_seconds)
+    outputs.check()
+    loop, name = choice.named()
+    try:
+        found = check_program(loop, name, faults=faults, limits=limits, on_finding=None if outputs.as_json else print_finding)
+    except Trouble as trouble:
+        say(f"{name}: {trouble}")
+        raise typer.Exit(FAILED) from None
+    unmet = found.unmet(demanded)
+    if outputs.junit is not None:
+        write_junit(found, demanded, outputs.junit)
+    if outputs.page is not None:
+        write(program_check_html(found, demanded), outputs.page, outputs.page)
+    if outputs.as_json:
+        missing = [{"fault": one.fault, "demanded": one.says, "outcome": finding.outcome} for one, finding in unmet]
+        print(json.dumps({**found.as_dict(), "ok": not unmet, "unmet": missing}, ensure_ascii=True))
+    else:
+        _print_total(found, demanded)
+    raise typer.Exit(FAILED if unmet else DONE)
+
+
+def print_finding(found: FaultFinding) -> None:
+    """Print the row of one fault: what the agent did, and what its model was told."""
+    fault = BY_NAME[found.fault]
+    style = "green" if found.outcome in ("told", "handled") else "yellow" if found.outcome in RECOVERED else "bold red"
+    if found.outcome in fault.sound and found.outcome not in RECOVERED:
+        style = "green"
+    if found.outcome == "not applicable":
+        style = "dim"
+    console = out()
+    row = Text.assemble(f"{found.fault:<21}", (f"{found.outcome:<16}", style), plain_line(found.detail))
+    console.print(row, soft_wrap=True)
+    if found.shown and found.outcome in ("told", "untold", "unaware"):
+        told = plain_line(found.shown)
+        cut = told if len(told) <= MAX_TOLD_CHARS else f"{told[:MAX_TOLD_CHARS]}…"
+        console.print(Text(f"{'':21}request {found.request} says: {cut}", style="dim"), soft_wrap=True)
+
+
+def _print_total(found: ProgramReport, demanded: tuple[Requirement, ...]) -> None:
+    counts = Counter(finding.outcome for finding in found.findings)
+    says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+    console = out()
+    console.print(Text(f"{plain(_title(found))}: {says}", style="bold"), soft_wrap=True)
+    for outcome in OUTCOMES:
+        if counts[outcome]:
+            console.print(Text(f"  {outcome:<16}{OUTCOMES[outcome]}", style="dim"), soft_wrap=True)
+    for one, finding in found.unmet(demanded):
+        line = f"{one.fault}: demanded {one.says}, found {finding.outcome}"
+        console.print(Text(line, style="bold red"), soft_wrap=True)
+    if demanded and not found.unmet(demanded):
+        console.print(
+            Text(f"all {len(demanded)} demanded outcomes are there" if len(demanded) > 1 else "the demanded outcome is there")
+        )
+
+
+def _title(found: ProgramReport) -> str:
+    return f"{found.agent} {found.version}".strip()
+
+
+def write_junit(found: ProgramReport, demanded: tuple[Requirement, ...], path: Path) -> None:
+    """Write a test for each fault. Raises OSError."""
+    unmet = {one.fault: one for one, _ in found.unmet(demanded)}
+    kinds: Counter[str] = Counter(
+        "failure" if finding.fault in unmet else "skipped" if finding.outcome == "not applicable" else ""
+        for finding in found.findings
+    )
+    root = junit.suites("loopbench check program")
+    suite = junit.add_suite(root, _title(found), len(found.findings), kinds)
+    for finding in found.findings:
+        case = junit.add_case(suite, _title(found), finding.fault)
+        says = f"{finding.outcome}: {finding.detail}"
+        if finding.fault in unmet:
+            junit.add_result(case, "failure", f"demanded {unmet[finding.fault].says}, found {says}", finding.shown)
+        elif finding.outcome == "not applicable":
+            junit.add_result(case, "skipped", says)
+        junit.add_output(case, f"{BY_NAME[finding.fault].says}\n{says}\n{finding.shown}")
+    path.write_text(junit.document(root), encoding="utf-8")
