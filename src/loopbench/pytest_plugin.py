@@ -6,6 +6,11 @@
 `pytest --loop-bless` writes the baseline beside the test, in `baselines/`; from then on the test fails where the loop got worse,
 and says task by task how. Tests that use the fixture carry the marker `loop_gate`, whose keywords are defaults for its calls.
 
+The fixture `agent_checks` runs an agent with one fault at a time, and demands what it does with them:
+
+    def test_my_agent(agent_checks):
+        agent_checks("my.module:solve", require={"unknown_tool": "told", "empty": "recovered"})
+
 Every pytest that finds loopbench installed loads this module, so the gate itself is imported by the first test that uses it.
 """
 
@@ -13,16 +18,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:  # seconds to import, for every pytest
+    from loopbench.checks.program.in_tests import AgentChecks
     from loopbench.experiments.gate.in_tests import LoopGate
 
-PROPERTY = "loop_gate"
-"""What a test's report calls the line that the summary shows."""
+PROPERTIES = {"loop_gate": "loop gates", "agent_checks": "agent checks"}
+"""What a test's report calls the line that the summary shows → the summary's title."""
 _BLESSED = pytest.StashKey[set[Path]]()
 """Baselines that this session wrote."""
 
@@ -48,18 +55,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    said = list(_said(terminalreporter))
-    if said:
-        terminalreporter.section("loop gates")
+    for name, title in PROPERTIES.items():
+        said = list(_said(terminalreporter, name))
+        if said:
+            terminalreporter.section(title)
         for line in said:
             terminalreporter.write_line(line)
 
 
-def _said(reporter: pytest.TerminalReporter) -> Iterator[str]:
+def _said(reporter: pytest.TerminalReporter, name: str) -> Iterator[str]:
     for reports in reporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport) and report.when == "call":
-                yield from (f"{report.nodeid}: {value}" for name, value in report.user_properties if name == PROPERTY)
+                yield from (f"{report.nodeid}: {value}" for known, value in report.user_properties if known == name)
 
 
 @pytest.fixture
@@ -68,17 +76,30 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
     config, marker = request.config, request.node.get_closest_marker("loop_gate")
     if marker is not None and marker.args:
         raise pytest.UsageError(f"{request.node.nodeid}: the marker loop_gate takes keywords only, such as suite='events'")
-    from loopbench.experiments.gate.in_tests import LoopGate  # seconds to import, for every pytest
-
-    return LoopGate(
+    made: LoopGate = _loaded("loopbench.experiments.gate.in_tests").LoopGate(
         item=request.node,
         default_baseline=request.path.parent / "baselines" / f"{_file_name(request.node)}.json",
         runs=config.getoption("--loop-runs") or tmp_path,
         blesses=config.getoption("--loop-bless"),
         blessed=config.stash[_BLESSED],
         defaults={} if marker is None else marker.kwargs,
-        say=lambda line: request.node.user_properties.append((PROPERTY, line)),
+        say=lambda line: request.node.user_properties.append(("loop_gate", line)),
     )
+    return made
+
+
+@pytest.fixture
+def agent_checks(request: pytest.FixtureRequest) -> AgentChecks:
+    """Call it with an agent; see `AgentChecks`."""
+    made: AgentChecks = _loaded("loopbench.checks.program.in_tests").AgentChecks(
+        request.node, lambda line: request.node.user_properties.append(("agent_checks", line))
+    )
+    return made
+
+
+def _loaded(module: str) -> Any:
+    """Import a module when a test first needs it: it takes seconds."""
+    return import_module(module)
 
 
 def _file_name(node: pytest.Item) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -25,13 +24,13 @@ from loopbench.checks.program import (
     parse_requirements,
 )
 from loopbench.checks.program.agent_faults import BY_NAME
-from loopbench.checks.program.check import HANG_S, MAX_REQUESTS, TOLD_STEPS, CheckLimits
+from loopbench.checks.program.check import HANG_S, MAX_REQUESTS, CheckLimits
+from loopbench.checks.program.naming import TOLD_STEPS, agent_name, agent_spec
 from loopbench.programs.service import Service
 from loopbench.protocol import Loop
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.reports.html.program_check import program_check_html
-from loopbench.runs.program_specs import program_spec
-from loopbench.runs.registry import builtin_names, make_loop
+from loopbench.runs.registry import make_loop
 from loopbench.text import junit
 from loopbench.text.plain_text import plain, plain_line
 
@@ -65,35 +64,19 @@ class AgentChoice(OptionGroup):
         if self.url:
             self._check_plain("--url")
             return Service(self.url), self.url
-        spec = parse_spec(self.loop) if self.loop else self._program()
-        return make_loop(spec, TOLD_STEPS), self._shown(spec)
+        spec = parse_spec(self.loop) if self.loop else agent_spec(self.program or [])
+        if spec.name != "program":
+            self._check_plain(str(spec))
+        return make_loop(self._with_options(spec), TOLD_STEPS), agent_name(spec)
 
-    def _program(self) -> Spec:
-        words = self.program or []
-        if _is_loop(words[0]):
-            if len(words) > 1:
-                raise ValueError(f"{words[0]} is a loop; write its options in brackets, and name one agent: got {shlex.join(words)}")
-            self._check_plain(words[0])
-            return parse_spec(words[0])
-        if not is_function(words[0]) and shutil.which(shlex.split(words[0])[0]) is None:
-            known = [name for kind in KINDS for name in builtin_names(kind)]
-            raise ValueError(f"there is no program, function, framework or design {words[0]!r}; {nearest(words[0], known)}")
-        spec = parse_spec(program_spec(words[0])) if len(words) == 1 else Spec("program", {"command": shlex.join(words)})
-        more = {"venv": self.venv} if self.venv else {}
-        keys = {"keys": tuple(self.key)} if self.key else {}
-        return Spec("program", {**spec.options, **more, **keys})
+    def _with_options(self, spec: Spec) -> Spec:
+        more: dict[str, Any] = {"venv": self.venv} if self.venv else {}
+        keys: dict[str, Any] = {"keys": tuple(self.key)} if self.key else {}
+        return Spec(spec.name, {**spec.options, **more, **keys}, spec.program)
 
     def _check_plain(self, what: str) -> None:
         if self.venv or self.key:
             raise ValueError(f"{'--venv' if self.venv else '--key'} is for programs, not for {what}")
-
-    def _shown(self, spec: Spec) -> str:
-        return str(spec.options["command"]) if spec.name == "program" else str(spec)
-
-
-def _is_loop(text: str) -> bool:
-    name = text.partition("(")[0]
-    return any(name in builtin_names(kind) for kind in KINDS)
 
 
 class CheckOptions(OptionGroup):

@@ -93,6 +93,11 @@ def builtin_names(kind: str) -> list[str]:
     return [name for name in names_in(package) if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
 
 
+def loop_names() -> list[str]:
+    """Return the names of the designs, the frameworks and what starts programs."""
+    return [name for kind in ("loop", *FOREIGN) for name in builtin_names(kind)]
+
+
 def generated_suites() -> dict[str, Source]:
     """Return the built-in suites that generate their tasks, by name."""
     sources = (getattr(find("suite", name), "__self__", None) for name in builtin_names("suite"))

@@ -9,7 +9,7 @@ from typing import Literal
 from .finding import RECOVERED, Outcome
 
 Strikes = Literal["reply", "call", "provider", "tool", "result", "endless"]
-"""What a fault strikes: a reply's form, the calls in it, the provider, a tool's run, a tool's result, or the model's will to end."""
+"""What a fault strikes: a reply's form, its calls, the provider, a tool's run, a tool's result, or the model's will to end."""
 BenchTask = Literal["chain", "pair", "log"]
 """Which task shows it: three calls one after the other, two calls at once, or the count of errors in a long log."""
 
@@ -36,7 +36,7 @@ def _words(text: str) -> frozenset[str]:
 _ENDED = frozenset[Outcome]({"error", *RECOVERED})
 _UNREADABLE = _words(
     "json parse parsed parsing parser decode decoded decoding decoder malformed unterminated delimiter syntax truncated incomplete "
-    "unparsable unparseable jsondecodeerror brace bracket eof"
+    "unparsable unparseable jsondecodeerror brace bracket eof expecting quotes column"
 )
 
 FAULTS: tuple[AgentFault, ...] = (

@@ -38,7 +38,7 @@ from loopbench.protocol import (
 from loopbench.protocol.receipts import strip_receipts
 
 from .agent_faults import AgentFault, BenchTask
-from .explanation import is_told
+from .explanation import Asked, is_told
 from .spoiling import provider_error, read, rendered, spoiled
 
 CONTEXT_TOKENS = 128_000
@@ -82,15 +82,6 @@ TASKS: Mapping[BenchTask, Task] = {
 
 
 # --- the log ---
-
-
-@dataclass(slots=True)
-class Asked:
-    """A request, and what came of it."""
-
-    request: Request
-    reply: Reply | None = None
-    error: ModelError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,9 @@ from loopbench.protocol import BudgetExceeded, Loop, Request, run_sync
 from .agent_faults import FAULTS, AgentFault, BenchTask
 from .bench import TASKS, BenchRun, bench_run
 from .finding import FaultFinding
-from .judging import Ended, is_right, judged
+from .judging import AgentEnd, is_right, judged
 from .requirements import Requirement
 
-TOLD_STEPS = 9
-"""Tool steps that an agent is told to take at most, where it can be told; with the answer that makes ten requests."""
 MAX_REQUESTS = 60
 """Requests after which a run counts as one without a limit."""
 HANG_S = 5.0
@@ -81,7 +79,8 @@ def check_program(
 ) -> ProgramReport:
     """Run an agent with one fault after the other, without a network or a key. `on_finding` gets each finding, in order.
 
-    Raises Trouble for an agent that does not solve the tasks undisturbed, and ValueError and OSError for one that cannot be run.
+    The loop keeps its own limit of steps. Raises Trouble for an agent that does not solve the tasks undisturbed, and ValueError and
+    OSError for one that cannot be run.
     """
     return run_sync(_check(loop, name or loop.name, faults, limits, on_finding))
 
@@ -129,7 +128,7 @@ async def _finding(loop: Loop, fault: AgentFault, clean: Sequence[Request], limi
     return judged(fault, run.log, await _run(loop, run, limits), TASKS[fault.task].expected, clean)
 
 
-async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> Ended:
+async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
     """Let an agent solve a task, and say how it ended. Raises ValueError and OSError for one that cannot be run."""
     solving = asyncio.create_task(_solve(loop, run))
     hanging = asyncio.create_task(_hung_for(run, limits.hang_s))
@@ -138,8 +137,8 @@ async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> Ended:
         if solving in done:
             return solving.result()
         if hanging in done:
-            return Ended(stopped=f"after {limits.hang_s:g} s it still waited for the tool")
-        return Ended(stopped=f"after {limits.run_s:g} s it had not ended, with {len(run.log.asked)} requests made")
+            return AgentEnd(stopped=f"after {limits.hang_s:g} s it still waited for the tool")
+        return AgentEnd(stopped=f"after {limits.run_s:g} s it had not ended, with {len(run.log.asked)} requests made")
     finally:
         for task in (solving, hanging):
             task.cancel()
@@ -152,7 +151,7 @@ async def _hung_for(run: BenchRun, seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def _solve(loop: Loop, run: BenchRun) -> Ended:
+async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:
     """Raises ValueError and OSError for an agent that cannot be run."""
     try:
         if isinstance(loop, ForeignAgent):
@@ -165,9 +164,9 @@ async def _solve(loop: Loop, run: BenchRun) -> Ended:
         else:
             found = await loop.run(run.task.query, run.tools, run.model)
     except BudgetExceeded:
-        return Ended(stopped=f"it made {run.log.max_requests} requests, and asked once more")
+        return AgentEnd(stopped=f"it made {run.log.max_requests} requests, and asked once more")
     except Exception as error:  # the boundary to the agent: whatever leaves it is named
         if not run.log.asked and isinstance(error, ValueError | OSError):
             raise
-        return Ended(error=f"{error}" if type(error).__name__ == "SolverFailed" else f"{type(error).__name__}: {error}")
-    return Ended(found)
+        return AgentEnd(error=f"{error}" if type(error).__name__ == "SolverFailed" else f"{type(error).__name__}: {error}")
+    return AgentEnd(found)

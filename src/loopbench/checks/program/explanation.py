@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from loopbench.models.feedback import words_of
-from loopbench.protocol import Message, Reply, Request
+from loopbench.protocol import Message, ModelError, Reply, Request
 
 from .agent_faults import AgentFault
 
 
-class Exchange(Protocol):
-    """A request, and its reply if one came."""
+@dataclass(slots=True)
+class Asked:
+    """A request, and what came of it."""
 
-    @property
-    def request(self) -> Request: ...
-    @property
-    def reply(self) -> Reply | None: ...
+    request: Request
+    reply: Reply | None = None
+    error: ModelError | None = None
 
 
-def is_told(fault: AgentFault, asked: Sequence[Exchange], struck: int, clean: Sequence[Request] = ()) -> bool:
+def is_told(fault: AgentFault, asked: Sequence[Asked], struck: int, clean: Sequence[Request] = ()) -> bool:
     """Whether any request after the one at `struck` explains the fault."""
     return telling_request(fault, asked, struck, clean) is not None
 
 
-def telling_request(fault: AgentFault, asked: Sequence[Exchange], struck: int, clean: Sequence[Request] = ()) -> int | None:
+def telling_request(fault: AgentFault, asked: Sequence[Asked], struck: int, clean: Sequence[Request] = ()) -> int | None:
     """Return the place of the first request after the one at `struck` that explains the fault; None if none does.
 
     `clean`: the requests of the same task without a fault, whose words explain nothing.
@@ -45,7 +45,7 @@ def telling_request(fault: AgentFault, asked: Sequence[Exchange], struck: int, c
     return None
 
 
-def new_text(asked: Sequence[Exchange], struck: int, place: int, clean: Sequence[Request] = ()) -> str:
+def new_text(asked: Sequence[Asked], struck: int, place: int, clean: Sequence[Request] = ()) -> str:
     """Return the lines of a request that no request before it up to the struck one had, nor any of an undisturbed run.
 
     What the model itself has said is left out.

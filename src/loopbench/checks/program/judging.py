@@ -20,7 +20,7 @@ MAX_DETAIL_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AgentEnd:
     """How a run ended."""
 
     outcome: LoopOutcome | None = None
@@ -36,7 +36,7 @@ def is_right(answer: Any, expected: int) -> bool:
     return bool(numbers) and float(numbers[-1].replace(",", "")) == expected
 
 
-def judged(fault: AgentFault, log: AgentLog, ended: Ended, expected: int, clean: Sequence[Request]) -> FaultFinding:
+def judged(fault: AgentFault, log: AgentLog, ended: AgentEnd, expected: int, clean: Sequence[Request]) -> FaultFinding:
     """Return the finding of one run. `clean`: the requests of the same task without a fault."""
     if log.struck is None and not ended.stopped and not ended.error:
         return FaultFinding(fault.name, "not applicable", _no_room(fault), requests=len(log.asked), calls=len(log.called))
@@ -60,7 +60,7 @@ def _no_room(fault: AgentFault) -> str:
     return "the format of its replies has no room for it"
 
 
-def _outcome(fault: AgentFault, log: AgentLog, ended: Ended, expected: int, clean: Sequence[Request]) -> tuple[Outcome, str]:
+def _outcome(fault: AgentFault, log: AgentLog, ended: AgentEnd, expected: int, clean: Sequence[Request]) -> tuple[Outcome, str]:
     """Return the outcome and how the run ended, in words."""
     if ended.stopped:
         return "unlimited", ended.stopped

@@ -1,0 +1,54 @@
+"""Which agent a text or an object names."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopbench.programs.function import FunctionLoop
+from loopbench.protocol import Loop
+from loopbench.protocol.names import Spec, nearest, parse_spec
+from loopbench.runs.program_specs import program_spec
+from loopbench.runs.registry import loop_names, make_loop
+
+TOLD_STEPS = 9
+"""Tool steps that an agent is told to take at most, where it can be told; with the answer that makes ten requests."""
+
+
+def agent_spec(words: Sequence[str]) -> Spec:
+    """Return what words name: a design or a framework with its options, a function, or a command line. Raises ValueError."""
+    first = words[0]
+    if first.partition("(")[0] in loop_names():
+        if len(words) > 1:
+            raise ValueError(f"name one agent, with its options in brackets; got {shlex.join(words)}")
+        return parse_spec(first)
+    if len(words) > 1:
+        return Spec("program", {"command": shlex.join(words)})
+    if first.isidentifier() and shutil.which(first) is None:
+        raise ValueError(f"there is no program, framework or design {first!r}; {nearest(first, loop_names())}")
+    return parse_spec(program_spec(first))
+
+
+def agent_name(spec: Spec) -> str:
+    """Return the name of an agent in reports: the command of a program, else the spec."""
+    return str(spec.options["command"]) if spec.name == "program" else str(spec)
+
+
+def agent_of(agent: str | type[Loop] | Loop | Callable[..., Any]) -> tuple[Loop, str]:
+    """Return an agent and its name. `agent`: words as `agent_spec` takes them, a loop, its class, or a function of this process.
+
+    Raises ValueError for a bad name or option.
+    """
+    if isinstance(agent, str):
+        spec = agent_spec([agent])
+        return make_loop(spec, TOLD_STEPS), agent_name(spec)
+    if isinstance(agent, type):
+        made: Loop = agent()
+        return made.with_step_limit(TOLD_STEPS), agent.__name__
+    if isinstance(agent, Loop):
+        return agent.with_step_limit(TOLD_STEPS), agent.name
+    if callable(agent):
+        return FunctionLoop(agent), getattr(agent, "__name__", type(agent).__name__)
+    raise ValueError(f"{agent!r} is no agent: give a name, a loop, its class, or a function")

@@ -1,0 +1,115 @@
+"""`loopbench check program`, as its user runs it."""
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from loopbench.checks.program import FAULTS
+from loopbench.checks.program.agent_faults import BY_NAME
+from tests.cli.conftest import here, loopbench
+
+__all__ = ["here", "loopbench"]
+
+ROOT = Path(__file__).parents[2]
+AGENTS = ROOT / "tests" / "programs" / "agents.py"
+ONE = ("--fault", "unknown_tool")
+
+
+@pytest.mark.thorough
+def test_an_executable_is_checked_with_every_fault_within_seconds(loopbench):
+    done = loopbench("check", "program", "--json", "--", "python", str(AGENTS))
+    found = json.loads(done.out)
+    assert done.code == 0
+    assert [one["fault"] for one in found["faults"]] == [fault.name for fault in FAULTS]
+    outcomes = {one["fault"]: one["outcome"] for one in found["faults"]}
+    assert outcomes["cut_json"] == outcomes["unknown_tool"] == outcomes["tool_raises"] == "told"
+    assert outcomes["empty"] == outcomes["prose"] == "silent"
+    assert outcomes["rate_limit"] == outcomes["dropped"] == "handled"
+    assert outcomes["never_finishes"] == "unlimited"
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        (f"{AGENTS}:plain_function",),
+        ("--loop", "tests.programs.agents:in_the_event_loop"),
+        ("finish",),
+        ("bare(tool_timeout_s=1)",),
+        (f"{sys.executable} {AGENTS}",),
+    ],
+)
+def test_an_agent_may_be_named_in_many_ways(loopbench, agent, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=":")
+    done = loopbench("check", "program", *ONE, *agent)
+    assert done.code == 0, done.err
+    assert "unknown_tool         told            answer 3126" in done.out
+    assert "request 2 says: " in done.out
+
+
+def test_a_demanded_outcome_that_is_missing_fails_the_command(loopbench):
+    demand = ("--require", "unknown_tool=told,empty=recovered", "--fault", "unknown_tool", "--fault", "empty")
+    done = loopbench("check", "program", f"{AGENTS}:plain_function", *demand)
+    assert done.code == 1
+    assert done.out.rstrip().endswith("empty: demanded recovered, found silent")
+    kept = loopbench("check", "program", "finish", *demand)
+    assert kept.code == 0
+    assert kept.out.rstrip().endswith("all 2 demanded outcomes are there")
+
+
+def test_junit_and_page_hold_hostile_text_as_text(loopbench, tmp_path):
+    (tmp_path / "hostile.py").write_text(
+        f"import sys\n\nsys.path.insert(0, {str(ROOT)!r})\n\n\n"
+        "def solve(question, tools, **where):\n    from tests.programs.agents import plain_function\n"
+        "    answer = plain_function(question, tools, **{k: where[k] for k in ('base_url', 'api_key', 'model')})\n"
+        "    return answer if answer.isdigit() else '<script>alert(1)</script>]]>\\x00\\x1b[31m'\n"
+    )
+    outputs = ("--junit", "found.xml", "--page", "found.html", "--require", "empty=told")
+    done = loopbench("check", "program", f"{tmp_path}/hostile.py:solve", "--fault", "empty", *outputs)
+    assert done.code == 1, done.err
+    root = ElementTree.fromstring((tmp_path / "found.xml").read_text())
+    assert root.find("testsuite").get("failures") == "1"
+    assert "demanded told, found silent" in root.find("testsuite/testcase/failure").get("message")
+    page = (tmp_path / "found.html").read_text()
+    assert "<script>alert" not in page
+    assert "Demanded outcomes are missing" in page
+    assert "\x1b" not in done.out + page
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "name one agent: a command line behind --"),
+        (("finish", "bare"), "name one agent, with its options in brackets; got finish bare"),
+        (("finish", "--loop", "bare"), "PROGRAM and --loop are given; name one agent"),
+        (("finsh",), "there is no program, framework or design 'finsh'; did you mean 'finish'?"),
+        (("finish", "--require", "emty=told"), "--require: there is no fault 'emty'; did you mean 'empty'?"),
+        (("finish", "--fault", "emty"), "--fault: there is no fault 'emty'"),
+        (("finish", "--fault", "empty", "--require", "prose=told"), "--require: prose is demanded, and --fault leaves it out"),
+        (("finish", "--max-requests", "1"), "the limit of requests must be at least 2, not 1"),
+        (("finish", "--venv", "x"), "--venv is for programs, not for finish"),
+        (("--url", "ftp://here"), "url must begin with http:// or https:// and name a host"),
+        (("--url", "http://127.0.0.1:9/"), "nothing answers at http://127.0.0.1:9/"),
+        (("finish", "--junit", "nowhere/found.xml"), "--junit nowhere/found.xml: cannot be written; nothing was checked"),
+        (("no.such_module:solve",), "no.such_module"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(loopbench, words, says):
+    done = loopbench("check", "program", *words)
+    assert done.code == 2, done.err
+    assert done.err.startswith("error: ")
+    assert says in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_an_agent_that_cannot_solve_the_task_is_told_so(loopbench):
+    done = loopbench("check", "program", "--", "echo", "41")
+    assert done.code == 1
+    assert "it does not solve a task without any fault: its answer was '41' (stop finished), not 3126" in done.err
+
+
+def test_the_help_names_every_fault_through_its_error(loopbench):
+    done = loopbench("check", "program", "finish", "--fault", "?")
+    assert all(name in done.err for name in BY_NAME)
