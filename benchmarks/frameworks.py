@@ -19,7 +19,6 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.frameworks.framework import Framework
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.statistics import Interval
 from loopbench.runs.config import CompareConfig
@@ -32,6 +31,8 @@ SUITES = ("arithmetic", "ecommerce", "library")
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble")
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 TASKS = 120
+ALSO = {"pydantic_ai": ("retries=10",)}
+"""What a framework's documentation names beside showing errors: with one retry, its default, a second error ends the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,9 @@ def arms_of(names: Sequence[str]) -> Iterator[str]:
             print(f"left out: {error}", file=sys.stderr)
             continue
         yield name
-        shared = {field.name for field in fields(Framework)}
-        cures = [field.name for field in fields(framework) if field.name not in shared]
+        cures = [f"{field.name}=shown" for field in fields(framework) if "shown" in str(field.type)]
         if cures:
-            yield f"{name}({', '.join(f'{cure}=shown' for cure in cures)})"
+            yield f"{name}({', '.join([*cures, *ALSO.get(name, ())])})"
 
 
 def whole_run(suite: str, asked: Asked) -> Results:
