@@ -35,6 +35,7 @@ optimize: $(READY)
 frameworks: $(READY)
 	$(BIN)/loopbench frameworks install --all
 	$(BIN)/python benchmarks/frameworks.py --write
+	$(BIN)/python benchmarks/framework_faults.py --write
 
 test: lint types $(READY_DEV)
 	$(BIN)/pytest -n auto -q

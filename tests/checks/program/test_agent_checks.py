@@ -32,8 +32,12 @@ def test_what_is_demanded_and_missing_fails(pytester):
     ended.stdout.no_fnmatch_line("tool_raises: demanded*")
 
 
-def test_a_function_of_the_test_is_an_agent(pytester):
-    ended = run(pytester, "lambda question, tools: '41'", "faults=['empty']")
+def test_a_function_is_an_agent(pytester):
+    pytester.makepyfile(mine="def solve(question, tools):\n    return '41'\n")
+    pytester.makepyfile(
+        test_mine="from mine import solve\n\n\ndef test_agent(agent_checks):\n    agent_checks(solve, faults=['empty'])\n"
+    )
+    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["agent_checks: it does not solve a task without any fault: its answer was '41'*"])
 
@@ -44,6 +48,7 @@ def test_a_function_of_the_test_is_an_agent(pytester):
         ("'finsh'", "", "there is no program, framework or design 'finsh'; did you mean 'finish'?*"),
         ("'finish'", "require={'emty': 'told'}", "there is no fault 'emty'; did you mean 'empty'?*"),
         ("'finish'", "faults=['emty']", "there is no fault 'emty'; known: *"),
+        ("lambda question, tools: '41'", "", "test_agent.<locals>.<lambda> cannot be imported: define it at the top of a module*"),
         ("3", "", "3 is no agent: give a name, a loop, its class, or a function"),
     ],
 )

@@ -37,10 +37,10 @@ class AgentChecks:
     ) -> ProgramReport:
         """Run an agent with one fault at a time, and fail the test if a demanded outcome is missing.
 
-        `agent`: a command line, `my.module:solve`, a framework, a design, or an object: a loop, its class, a function of the
-        test's process. `require`: fault → outcome, such as {"unknown_tool": "told", "empty": "recovered"}; without it the test
-        fails only if the agent does not solve the task undisturbed. `faults`: only these, beside those that are demanded. Bad
-        settings fail the test with a line that names them.
+        `agent`: a command line, `my.module:solve`, a framework, a design, or an object: a loop, its class, a function. `require`:
+        fault → outcome, such as {"unknown_tool": "told", "empty": "recovered"}; without it the test fails only if the agent does
+        not solve the task undisturbed. `faults`: only these, beside those that are demanded. Bad settings fail the test with a
+        line that names them.
         """
         self._check_no_loop_runs()
         try:

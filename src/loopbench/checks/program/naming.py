@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from loopbench.programs.function import FunctionLoop
 from loopbench.protocol import Loop
 from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.runs.program_specs import program_spec
@@ -37,9 +37,10 @@ def agent_name(spec: Spec) -> str:
 
 
 def agent_of(agent: str | type[Loop] | Loop | Callable[..., Any]) -> tuple[Loop, str]:
-    """Return an agent and its name. `agent`: words as `agent_spec` takes them, a loop, its class, or a function of this process.
+    """Return an agent and its name. `agent`: words as `agent_spec` takes them, a loop, its class, or a function.
 
-    Raises ValueError for a bad name or option.
+    A function runs in a process of its own, one that `loopbench.tunnel.loop` has marked in this one. Raises ValueError for a bad
+    name or option.
     """
     if isinstance(agent, str):
         spec = agent_spec([agent])
@@ -49,6 +50,16 @@ def agent_of(agent: str | type[Loop] | Loop | Callable[..., Any]) -> tuple[Loop,
         return made.with_step_limit(TOLD_STEPS), agent.__name__
     if isinstance(agent, Loop):
         return agent.with_step_limit(TOLD_STEPS), agent.name
-    if callable(agent):
-        return FunctionLoop(agent), getattr(agent, "__name__", type(agent).__name__)
+    if inspect.isfunction(agent):
+        return agent_of(_place_of(agent))[0], agent.__name__
     raise ValueError(f"{agent!r} is no agent: give a name, a loop, its class, or a function")
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    """Return where a function can be imported from. Raises ValueError for one within another, and for a lambda."""
+    if not function.__qualname__.isidentifier():
+        raise ValueError(
+            f"{function.__qualname__} cannot be imported: define it at the top of a module, or mark it with tunnel.loop"
+        )
+    file = inspect.getsourcefile(function)
+    return f"{function.__module__ if '.' in function.__module__ else file}:{function.__name__}"

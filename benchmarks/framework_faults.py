@@ -1,0 +1,65 @@
+"""What each agent framework, and each of our five designs, does with one fault at a time; Markdown.
+
+python benchmarks/framework_faults.py [--framework NAME …] [--write]
+
+Frameworks that are not installed are left out, and named. --write renews the tables in docs/frameworks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+from frameworks import arms_of, head, write
+from loopbench.checks.program import ProgramReport, Trouble, check_program
+from loopbench.checks.program.naming import TOLD_STEPS
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import builtin_names, make_loop
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "calls": ("cut_json", "cut_length", "list_arguments", "missing_argument", "extra_argument", "wrong_type", "unknown_tool"),
+    "replies": ("duplicate_ids", "two_calls", "empty", "prose", "refusal", "never_finishes", "repeats"),
+    "tools": ("one_of_two_fails", "tool_raises", "tool_hangs", "huge_result"),
+    "provider": ("rate_limit", "server_error_once", "server_error_always", "dropped", "garbled", "cut_stream"),
+}
+MARKS = {"silent": "**silent**", "unlimited": "**unlimited**", "not applicable": "–"}
+
+
+def reports(loops: Sequence[str]) -> Iterator[tuple[str, ProgramReport]]:
+    """Loop → what it does with every fault."""
+    for loop in loops:
+        try:
+            found = check_program(make_loop(parse_spec(loop), TOLD_STEPS), loop)
+        except Trouble as trouble:
+            print(f"left out: {loop}: {trouble}", file=sys.stderr)
+            continue
+        print(f"{loop} {found.version}", file=sys.stderr)
+        yield loop, found
+
+
+def table(found: Mapping[str, ProgramReport], faults: Sequence[str]) -> str:
+    rows = head("agent", *faults)
+    for loop, report in found.items():
+        by_fault = {finding.fault: finding.outcome for finding in report.findings}
+        name, bracket, options = loop.partition("(")
+        shown = f"{name}@{report.version}{bracket}{options}" if report.version else loop
+        rows.append(f"| `{shown}` | {' | '.join(MARKS.get(by_fault[fault], by_fault[fault]) for fault in faults)} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--framework", action="append")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    found = dict(reports(tuple(arms_of(given.framework or builtin_names("framework")))))
+    for name, faults in GROUPS.items():
+        made = table(found, faults)
+        if given.write:
+            write(f"faults, {name}", made)
+        print(f"\n## {name}\n\n{made}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
