@@ -20,7 +20,8 @@ async def solve(task):
     tools = [FunctionTool.from_defaults(async_fn=tool) for tool in task.tools]
     agent = FunctionAgent(tools=tools, llm=model, timeout=None)
     try:
-        return str(await agent.run(task.question, max_iterations=task.max_steps))
+        # It stops at the reply that reaches the limit, also where that is the answer.
+        return str(await agent.run(task.question, max_iterations=task.max_steps + 1))
     except WorkflowRuntimeError as error:
         if "Max iterations" in str(error):
             raise task.StepLimit from error
