@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from loopbench.frameworks.environments import home, known_frameworks
-from loopbench.frameworks.installing import InstallError, framework_class, install, pinned_version
+from loopbench.frameworks.installing import InstallError, Release, install, read_release
 from loopbench.text.plain_text import plain
 
 from .catalogue import CatalogueFramework, entries
@@ -21,7 +21,7 @@ from .options import JsonOption, OptionGroup, with_options
 
 class InstallOptions(OptionGroup):
     names: Annotated[list[str] | None, typer.Argument()] = None
-    """Frameworks, as `loopbench frameworks list` names them."""
+    """Frameworks, as `loopbench frameworks list` names them; NAME@VERSION for another version than the tested one."""
     all_of_them: Annotated[bool, typer.Option("--all")] = False
     """Install every framework."""
     again: bool = False
@@ -32,7 +32,7 @@ class InstallOptions(OptionGroup):
 
 @with_options()
 def install_(options: InstallOptions) -> None:
-    """Make environments of frameworks, with the versions that were tested.
+    """Make environments of frameworks, with the versions that were tested, or with others.
 
     Each has its own folder below LOOPBENCH_HOME, by default ~/.local/share/loopbench. uv makes it where it is found, else pip.
     """
@@ -41,22 +41,22 @@ def install_(options: InstallOptions) -> None:
         raise InstallError("name a framework, or give --all; loopbench frameworks list shows them")
     if options.all_of_them and options.names:
         raise InstallError("name frameworks or give --all, not both")
-    for name in names:
-        framework_class(name)  # a wrong name is told before anything is made
-    for name in names:
-        _install(name, again=options.again, quiet=options.quiet)
+    releases = [read_release(name) for name in names]  # a wrong name is told before anything is made
+    for release in releases:
+        _install(release, again=options.again, quiet=options.quiet)
 
 
-def _install(name: str, *, again: bool, quiet: bool) -> None:
-    folder = home() / name
+def _install(release: Release, *, again: bool, quiet: bool) -> None:
+    label, folder = release.label, release.folder
+    arm = label if release.is_pinned else f"{release.name}(venv={label})"
     if folder.exists() and not again:
-        print(plain(f"{name}: already in {folder}; --again makes it anew"))
+        print(plain(f"{label}: already in {folder}; --again makes it anew"))
         return
     if not quiet:
-        say(f"{name} {pinned_version(name)}: installing into {folder}")
+        say(f"{release.name} {release.version}: installing into {folder}")
     start = time.monotonic()
-    made = install(name, (lambda line: None) if quiet else (lambda line: say(f"{name}: {line}")), again=again)
-    print(plain(f"{name} {pinned_version(name)}: installed in {time.monotonic() - start:.0f} s, in {made}"))
+    made = install(release, (lambda line: None) if quiet else (lambda line: say(f"{label}: {line}")), again=again)
+    print(plain(f"{release.name} {release.version}: installed in {time.monotonic() - start:.0f} s, in {made}; --loop '{arm}'"))
 
 
 @with_options()

@@ -15,6 +15,7 @@ from loopbench.protocol.modules import names_in
 
 HOME_VARIABLE = "LOOPBENCH_HOME"
 """The environment variable that names the folder of everything that is installed for loopbench."""
+_RELEASE = re.compile(r"[a-z_]+@\d[\w.!+-]*")
 _PYTHON = re.compile(r"^version(?:_info)?\s*=\s*([\d.]+)", re.MULTILINE)
 
 
@@ -43,13 +44,15 @@ def known_frameworks() -> list[str]:
 
 
 def find_environment(name: str, requires: Sequence[str], venv: str = "") -> FrameworkEnvironment:
-    """Return the environment of a framework. `venv`: its folder, if it is not the one that was installed.
+    """Return the environment of a framework. `venv`: its folder, or its name among those that were installed.
 
     Raises ValueError, with the command that makes one, if there is none or if it lacks a package.
     """
-    folder = Path(venv).expanduser().absolute() if venv else home() / name
+    folder = environment_folder(venv or name) if not venv or is_release(venv) else Path(venv).expanduser().absolute()
     python = folder / "bin" / "python"
     if not python.is_file():
+        if is_release(venv):
+            raise ValueError(f"{venv} is not installed: run loopbench frameworks install {venv}")
         if venv:
             raise ValueError(f"{name}: venv: {venv} is no virtual environment: it has no bin/python")
         raise ValueError(f"{name} is not installed: run loopbench frameworks install {name}, or give {name}(venv=FOLDER)")
@@ -59,6 +62,16 @@ def find_environment(name: str, requires: Sequence[str], venv: str = "") -> Fram
         raise ValueError(f"{name}: {folder} lacks {', '.join(missing)}")
     own = {package: versions[package] for package in (*needed, "python")}
     return FrameworkEnvironment(folder, str(python), own, sha256(canonical_json(dict(versions))))
+
+
+def environment_folder(release: str) -> Path:
+    """Return where `install` makes the environment of a framework, NAME or NAME@VERSION."""
+    return home() / release
+
+
+def is_release(text: str) -> bool:
+    """Say whether a text is NAME@VERSION of a framework that has a wiring."""
+    return _RELEASE.fullmatch(text) is not None and text.partition("@")[0] in known_frameworks()
 
 
 def packages_in(folder: Path) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ class Framework(ProgramLoop):
     """A framework in an environment of its own; subclasses name its packages and add its options."""
 
     venv: str = ""
-    """Folder of the environment that has the framework; default: what `loopbench frameworks install` made."""
+    """Folder of the environment that has the framework, or NAME@VERSION that was installed; default: the tested version."""
 
     requires: ClassVar[tuple[str, ...]]
     """What is installed, as pip takes it: the packages that the wiring needs, the framework's own first."""

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from loopbench.programs.environment import framework_environment
 from loopbench.programs.worker import RUNNER
 from loopbench.protocol.names import nearest
 
-from .environments import home, known_frameworks, packages_in, plain_name
+from .environments import environment_folder, is_release, known_frameworks, packages_in, plain_name
 from .framework import Framework
 
 CONSTRAINTS = Path(__file__).with_name("constraints")
@@ -61,19 +62,56 @@ def constraints_text(name: str, folder: Path) -> str:
     return "\n".join([head, *lines, ""])
 
 
-def install(name: str, say: Callable[[str], None], *, again: bool = False) -> Path:
-    """Make the environment of a framework under pinned versions, with uv where it is found, else with pip; return its folder.
+class Release(NamedTuple):
+    """A framework in one version."""
 
-    A finished one is kept, unless `again`. `say` gets each line of what the installer prints. Raises InstallError; then nothing
-    half made is left behind, and an older environment stays as it is.
+    name: str
+    version: str
+    is_pinned: bool
+    """It is the version that was tested, and so are those of all that it needs."""
+
+    @property
+    def label(self) -> str:
+        """NAME or NAME@VERSION, as one types it."""
+        return self.name if self.is_pinned else f"{self.name}@{self.version}"
+
+    @property
+    def folder(self) -> Path:
+        """Where its environment is, or will be."""
+        return environment_folder(self.label)
+
+    @property
+    def requirements(self) -> list[str]:
+        """What is installed, as pip takes it."""
+        first, *others = framework_class(self.name).requires
+        return [first, *others] if self.is_pinned else [f"{first}=={self.version}", *others]
+
+
+def read_release(text: str) -> Release:
+    """Read NAME, which is the tested version, or NAME@VERSION. Raises InstallError."""
+    name, at, version = text.partition("@")
+    if not at:
+        return Release(name, pinned_version(name), True)
+    framework_class(name)
+    if not is_release(text):
+        raise InstallError(f"{text}: {version!r} is no version; write {name}@{pinned_version(name)}, for example")
+    return Release(name, version, False)
+
+
+def install(release: Release, say: Callable[[str], None], *, again: bool = False) -> Path:
+    """Make the environment of a framework, with uv where it is found, else with pip; return its folder.
+
+    The tested version comes with the tested versions of all that it needs, another one with what the index has today. A finished
+    environment is kept, unless `again`. `say` gets each line of what the installer prints. Raises InstallError; then nothing half
+    made is left behind, and an older environment stays as it is.
     """
-    constraints, folder = constraints_of(name), home() / name
+    name, folder = release.name, release.folder
     if folder.exists() and not again:
         return folder
-    making = folder.with_name(f".{name}.{os.getpid()}")
+    making = folder.with_name(f".{release.label}.{os.getpid()}")
     try:
         making.parent.mkdir(parents=True, exist_ok=True)
-        for command in _commands(making, constraints, framework_class(name).requires):
+        for command in _commands(making, release):
             _run(command, say)
         _check_wiring(making, name)
         with _aside(folder):
@@ -85,14 +123,16 @@ def install(name: str, say: Callable[[str], None], *, again: bool = False) -> Pa
     return folder
 
 
-def _commands(folder: Path, constraints: Path, requires: Sequence[str]) -> Iterator[list[str]]:
+def _commands(folder: Path, release: Release) -> Iterator[list[str]]:
     python, uv = str(folder / "bin" / "python"), shutil.which("uv")
+    what = ["--constraint", str(constraints_of(release.name))] if release.is_pinned else []
+    what += release.requirements
     if uv is not None:
         yield [uv, "venv", "--relocatable", "--python", sys.executable, str(folder)]
-        yield [uv, "pip", "install", "--python", python, "--constraint", str(constraints), *requires]
+        yield [uv, "pip", "install", "--python", python, *what]
     else:
         yield [sys.executable, "-m", "venv", str(folder)]
-        yield [python, "-m", "pip", "install", "--disable-pip-version-check", "--constraint", str(constraints), *requires]
+        yield [python, "-m", "pip", "install", "--disable-pip-version-check", *what]
 
 
 def _run(command: Sequence[str], say: Callable[[str], None]) -> None:

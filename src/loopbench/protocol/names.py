@@ -21,7 +21,7 @@ from typing import Any
 from .own_code import import_own
 
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
-_BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+-]*")
+_BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
 """A word or a path, which needs no quotes."""
 _TOML_WORDS = frozenset({"true", "false", "inf", "nan"})
 _TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|.', re.DOTALL)

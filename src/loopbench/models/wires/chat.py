@@ -5,9 +5,11 @@ It follows the API reference, "Chat" (platform.openai.com/docs/api-reference/cha
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from loopbench.protocol import Message, NativeCall, Reply, Request, Role, Sampling, ToolSpec, Usage
@@ -36,6 +38,8 @@ from .schema_rules import function_problem, reply_problem
 
 MAX_MESSAGES = 10_000
 MAX_TOOLS = 128
+MAX_REMEMBERED_CHARS = 1 << 16
+"""Longest list of tools, as JSON, that is read once for all requests that send it."""
 MAX_CALLS = 1_024
 """Calls in one message."""
 MAX_CALL_ID_CHARS = 40
@@ -212,8 +216,19 @@ def _check_type(data: Mapping[str, Any], where: str) -> None:
 
 
 def _tools(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
+    items = filled_list(body, "tools", MAX_TOOLS)
+    text = json.dumps(items)
+    return _known_tools(text) if len(text) <= MAX_REMEMBERED_CHARS else _read_tools(items)
+
+
+@lru_cache(maxsize=64)  # a conversation sends the same tools with each request, and to check their schemas takes longest
+def _known_tools(text: str) -> tuple[ToolSpec, ...]:
+    return _read_tools(json.loads(text))
+
+
+def _read_tools(items: list[Any]) -> tuple[ToolSpec, ...]:
     tools: dict[str, ToolSpec] = {}
-    for place, item in enumerate(filled_list(body, "tools", MAX_TOOLS)):
+    for place, item in enumerate(items):
         tool = _tool(item, f"tools[{place}]")
         if tool.name in tools:
             where = f"tools[{place}].function.name"
