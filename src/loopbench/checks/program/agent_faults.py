@@ -35,7 +35,7 @@ def _words(text: str) -> frozenset[str]:
 
 _ENDED = frozenset[Outcome]({"error", *RECOVERED})
 _UNREADABLE = _words(
-    "json parse parsed parsing parser decode decoded decoding decoder malformed unterminated delimiter syntax truncated incomplete "
+    "json decode decoded decoding decoder malformed unterminated delimiter syntax truncated incomplete "
     "unparsable unparseable jsondecodeerror brace bracket eof expecting quotes column"
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from loopbench.programs.loop import ForeignAgent, outcome, question_text
@@ -22,10 +22,8 @@ MAX_REQUESTS = 60
 """Requests after which a run counts as one without a limit."""
 HANG_S = 5.0
 """Seconds that an agent is given to leave a hanging tool."""
-MAX_RUN_S = 45.0
-"""Seconds after which a run with a fault is stopped."""
-MAX_START_S = 240.0
-"""Seconds after which a run without one is: frameworks take up to a minute to be imported where much else runs."""
+MAX_RUN_S = 240.0
+"""Seconds after which any run is stopped: far more than one takes, also where a framework has to be imported and much else runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ async def _check(
 async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list[Request]:
     """Return the requests of a run without a fault. Raises Trouble if its answer is wrong."""
     run = await bench_run(task, None, limits.requests)
-    ended = await _run(loop, run, replace(limits, run_s=MAX_START_S))
+    ended = await _run(loop, run, limits)
     if ended.outcome is None or not is_right(ended.outcome.answer, TASKS[task].expected):
         asked = f"{len(run.log.asked)} request{'s' * (len(run.log.asked) != 1)} and {len(run.log.called)} of tools"
         how = ended.stopped or ended.error
