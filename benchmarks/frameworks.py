@@ -3,7 +3,7 @@
 python benchmarks/frameworks.py [--suite NAME …] [--framework NAME …] [--profile NAME …] [--tasks N] [--runs FOLDER] [--write]
 
 Each suite is one run in FOLDER, which goes on where it was interrupted. Frameworks that are not installed are left out, and named:
-`loopbench frameworks install --all`. --write renews the tables in docs/frameworks.md.
+`loopbench frameworks install --all`. --write renews the tables in docs/frameworks.md, and the picture.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -21,13 +21,16 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.statistics import Interval
+from loopbench.reports.html.svg import LABEL_CHARS, Scale, chart, element, gridlines, middle_cut, percent, scale, standalone
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import builtin_names, find
 
 PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
+PICTURE = PAGE.with_name("frameworks.svg")
 RUNS = Path("runs") / "frameworks"
 SUITES = ("arithmetic", "ecommerce", "library")
+PICTURED = SUITES[0]
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble")
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 TASKS = 120
@@ -44,6 +47,8 @@ class Asked:
     loops: Sequence[str]
     tasks: int
     runs: Path
+    writes: bool
+    """Whether the page and the picture are renewed."""
 
 
 def arms_of(names: Sequence[str]) -> Iterator[str]:
@@ -127,8 +132,49 @@ def tables(asked: Asked) -> Iterator[tuple[str, str]]:
         found = whole_run(suite, asked)
         made = found.manifest
         said = f"{made.suite.tasks} tasks of `{suite}` {made.suite.version}, seed {made.seed}; digest `{found.digest[:12]}`."
+        if suite == PICTURED and asked.writes and set(MARKS) <= set(asked.profiles):
+            PICTURE.write_text(picture(found), encoding="utf-8")
         yield f"accuracy, {suite}", "\n".join([said, "", *accuracies(found, asked.profiles)])
         yield f"endings, {suite}", "\n".join(landed(found))
+
+
+# --- the picture ---
+
+ROW, TOP = 22.0, 46.0
+"""Height of a row, and of what stands above the first, in pixels."""
+MARKS: Mapping[str, tuple[str, float]] = {"flaky-format": ("mark", -4.0), "flaky-tools": ("mark undecided", 4.0)}
+"""Profile → its mark, and how far it stands from the middle of its row."""
+
+
+def picture(found: Results) -> str:
+    """Draw each loop's accuracy under the two profiles of MARKS, with intervals; the best first."""
+    arms = {loop: [by[profile].summary.accuracy for profile in MARKS] for loop, by in by_loop(found).items()}
+    ordered = sorted(arms, key=lambda loop: -sum(value.value for value in arms[loop] if value))
+    axis = scale([0.3, 1.0], left=42.0)
+    bottom = TOP + ROW * len(ordered)
+    drawn = [gridlines(axis, TOP - 8, bottom)]
+    drawn += [element("text", axis.label(tick), x=percent(axis.at(tick)), y=bottom + 14, class_="tick") for tick in axis.ticks]
+    for place, (profile, (mark, _)) in enumerate(MARKS.items()):
+        x = 42.0 + 24 * place
+        drawn += [element("circle", cx=percent(x), cy=14, r=4.5, class_=mark), element("text", profile, x=percent(x + 1.5), y=18)]
+    for place, loop in enumerate(ordered):
+        middle = TOP + ROW * (place + 0.5)
+        drawn.append(element("text", middle_cut(loop, LABEL_CHARS), x=0, y=middle + 4))
+        drawn += [mark for one in zip(arms[loop], MARKS.values(), strict=True) for mark in marks(axis, middle, *one)]
+    words = "; ".join(f"{loop} {' and '.join(interval(value) for value in arms[loop])}" for loop in ordered)
+    suite = found.manifest.suite
+    title = f"Accuracy on {suite.tasks} tasks of {suite.name} under {' and '.join(MARKS)}"
+    return standalone(chart(title, words, bottom + 22, *drawn), 760) + "\n"
+
+
+def marks(axis: Scale, middle: float, value: Interval | None, look: tuple[str, float]) -> Iterator[str]:
+    """Yield a mark and the line of its interval."""
+    mark, shift = look
+    if value is None:
+        return
+    low, high = (percent(axis.at(bound)) for bound in (value.low, value.high))
+    yield element("line", x1=low, x2=high, y1=middle + shift, y2=middle + shift, class_="error")
+    yield element("circle", cx=percent(axis.at(value.value)), cy=middle + shift, r=4, class_=mark)
 
 
 def write(name: str, table: str) -> None:
@@ -149,7 +195,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     loops = tuple(arms_of(given.framework or builtin_names("framework")))
-    asked = Asked(given.suite or SUITES, given.profile or PROFILES, loops, given.tasks, given.runs)
+    asked = Asked(given.suite or SUITES, given.profile or PROFILES, loops, given.tasks, given.runs, given.write)
     for name, table in tables(asked):
         if given.write:
             write(name, table)
