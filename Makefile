@@ -14,7 +14,7 @@ READY_PEERS := $(PEERS)/.ready
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
-	@echo "make frameworks  compare fourteen agent frameworks with the five loops, each in an environment of its own: hours"
+	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
 	@echo "make explore    the same tests with newly drawn cases: hypothesis draws the same ones each time elsewhere"
@@ -67,6 +67,7 @@ test-real: $(READY_REAL)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/overhead.py
 
 bench-peers: $(READY) $(READY_PEERS)
 	$(BIN)/python benchmarks/run.py

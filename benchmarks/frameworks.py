@@ -153,7 +153,6 @@ def picture(found: Results) -> str:
     axis = scale([0.3, 1.0], left=42.0)
     bottom = TOP + ROW * len(ordered)
     drawn = [gridlines(axis, TOP - 8, bottom)]
-    drawn += [element("text", axis.label(tick), x=percent(axis.at(tick)), y=bottom + 14, class_="tick") for tick in axis.ticks]
     for place, (profile, (mark, _)) in enumerate(MARKS.items()):
         x = 42.0 + 24 * place
         drawn += [element("circle", cx=percent(x), cy=14, r=4.5, class_=mark), element("text", profile, x=percent(x + 1.5), y=18)]

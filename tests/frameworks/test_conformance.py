@@ -18,6 +18,7 @@ AS_DOCUMENTED = {
     "deepagents": "deepagents(tool_errors=shown)",
     "google_adk": "google_adk(tool_errors=shown)",
     "langchain": "langchain(tool_errors=shown)",
+    "langgraph": "langgraph(tool_errors=shown)",
     "openai_agents": "openai_agents(tool_errors=shown, unknown_tool=shown)",
     "pydantic_ai": "pydantic_ai(tool_errors=shown, retries=10)",
 }

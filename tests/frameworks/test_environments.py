@@ -22,6 +22,13 @@ def test_a_folder_that_is_no_environment_is_named(tmp_path):
         find_environment("agno", ["agno"], str(tmp_path))
 
 
+def test_a_version_that_was_installed_is_named_without_its_folder(home):
+    folder = make_environment(home / "agno@3.0.1", agno="3.0.1")
+    assert find_environment("agno", ["agno"], "agno@3.0.1").folder == folder
+    with pytest.raises(ValueError, match=r"^agno@3.0.2 is not installed: run loopbench frameworks install agno@3.0.2$"):
+        find_environment("agno", ["agno"], "agno@3.0.2")
+
+
 def test_an_environment_that_lacks_a_package_names_it(home):
     make_environment(home / "agno", agno="3.1.10")
     with pytest.raises(ValueError, match=r"agno lacks openai$"):

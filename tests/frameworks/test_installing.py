@@ -42,6 +42,16 @@ def test_an_environment_is_made_with_progress_and_kept(loopbench, home, toy_wiri
     assert again.out.endswith("--again makes it anew\n")
 
 
+def test_another_version_has_an_environment_of_its_own_without_our_pins(loopbench, home, toy_wiring, uv, tmp_path):
+    uv(f"echo $* > {tmp_path}/asked")
+    ended = loopbench("frameworks", "install", "openai_agents@0.22.0", "-q")
+    assert (ended.code, left_in(home)) == (0, ["openai_agents@0.22.0"])
+    assert ended.out.endswith("--loop 'openai_agents(venv=openai_agents@0.22.0)'\n")
+    asked = (tmp_path / "asked").read_text().split()
+    assert "openai-agents==0.22.0" in asked
+    assert "--constraint" not in asked
+
+
 def test_an_installer_that_fails_leaves_nothing_half_made(loopbench, home, uv):
     uv("echo no route to the index >&2; exit 7")
     ended = loopbench("frameworks", "install", "openai_agents", "--quiet")
@@ -79,6 +89,9 @@ def test_a_new_environment_takes_the_place_of_the_old_one(loopbench, home, toy_w
     [
         (["openai_agent"], "error: unknown framework 'openai_agent'; did you mean 'openai_agents'? known: "),
         (["agno", "agnos"], "error: unknown framework 'agnos'; did you mean 'agno'?"),
+        (["agno@"], "error: agno@: '' is no version; write agno@"),
+        (["agno@../x"], "error: agno@../x: '../x' is no version; "),
+        (["agnos@1.0"], "error: unknown framework 'agnos'; "),
         ([], "error: name a framework, or give --all; "),
         (["agno", "--all"], "error: name frameworks or give --all, not both"),
     ],

@@ -1,0 +1,69 @@
+"""docs/upgrades.md: its examples are what the commands print, with both versions of a framework. `--write` renews them.
+
+python -m loopbench frameworks install, as the page says it; then: python -m tests.docs.test_upgrades_page --write
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from loopbench.frameworks.installing import read_release
+from tests.docs.pages import DOCS, RUN_FOLDER, output_of, preformatted, write_block
+
+PAGE = DOCS / "upgrades.md"
+EXAMPLES = ("openai_agents", "langgraph")
+"""The frameworks of the page's examples, in its order."""
+MAX_TASKS = 3
+"""Changed tasks that an example shows."""
+
+
+def commands(framework: str) -> list[list[str]]:
+    """Return the commands of a framework's example, without `loopbench`."""
+    found = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[EXAMPLES.index(framework)]
+    return [shlex.split(line, comments=True)[1:] for line in found.splitlines()]
+
+
+def missing(framework: str) -> list[str]:
+    """Return the releases of a framework's example that are not installed."""
+    install, *_ = commands(framework)
+    return [name for name in install[2:] if not read_release(name).folder.exists()]
+
+
+def printed(framework: str, folder: Path) -> str:
+    """Return what the example's last command prints of the first tasks, with the run's name taken out."""
+    _, *runs = commands(framework)
+    before, *tasks = RUN_FOLDER.sub("RUN", output_of(runs, folder)).rstrip("\n").split("\n- ")
+    more = [f"… {len(tasks) - MAX_TASKS} more tasks"] if len(tasks) > MAX_TASKS else []
+    return "\n".join(line.rstrip() for line in "\n- ".join([before, *tasks[:MAX_TASKS], *more]).splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("framework", EXAMPLES)
+def test_the_gate_finds_an_upgrade_that_keeps_tools_errors_from_the_model(framework, tmp_path, monkeypatch):
+    if lacking := missing(framework):
+        pytest.skip(f"not installed: loopbench frameworks install {' '.join(lacking)}")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert printed(framework, tmp_path) == preformatted(PAGE, framework)
+
+
+@pytest.mark.parametrize(("framework", "cause"), [("openai_agents", "lost observation"), ("langgraph", "crashed")])
+def test_an_example_shows_the_regression_with_its_cause(framework, cause):
+    first, *lines = preformatted(PAGE, framework).splitlines()
+    version = read_release(framework).version
+    assert first.startswith(f"regression: {framework}@{version}/")
+    tasks = [line for line in lines if line.startswith(f"- {framework}@{version}/") and " worse: 1.00 finished -> 0.00 " in line]
+    assert len(tasks) == MAX_TASKS
+    assert all(cause in line for line in tasks)
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    for example in EXAMPLES:
+        with tempfile.TemporaryDirectory() as made_in:
+            write_block(PAGE, example, printed(example, Path(made_in)))
