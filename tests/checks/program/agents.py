@@ -32,7 +32,7 @@ def agent(habits):
     async def solve(question, tools):
         client = tunnel.AsyncOpenAI()
         messages = [{"role": "user", "content": question}]
-        results = []
+        results: list[str] = []
         number = 0
         while habits.most is None or number < habits.most:
             number += 1
