@@ -34,6 +34,7 @@ from typing import Any, Literal
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
+from loopbench.protocol.receipts import strip_receipts
 
 from ..trace import ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
@@ -191,7 +192,7 @@ def _broken(trial: TracedTrial) -> _Found | None:
 
 
 def _reason(trial: TracedTrial) -> str:
-    return f" ({shortened(trial.record.reason)})" if trial.record.reason else ""
+    return f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
 
 
 def _altered(trial: TracedTrial) -> _Found | None:
