@@ -91,7 +91,17 @@ def test_an_answer_that_is_no_json_arrives_as_text():
     assert run(Toy(solve="gives_a_set")).answer == "{1}"
 
 
-@pytest.mark.parametrize(("solve", "said"), [("raises", "LookupError: where is it\\?"), ("exits", "SystemExit: 3")])
+@pytest.mark.parametrize(
+    ("solve", "said"),
+    [
+        ("raises", "LookupError: where is it\\?"),
+        ("exits", "SystemExit: 3"),
+        ("raises_the_unsayable", "Unsayable: its text cannot be made: ValueError"),
+        ("gives_odd_keys", "TypeError: its answer is not JSON: .*"),
+        ("gives_itself", "ValueError: its answer is not JSON: .*"),
+        ("bursts", "flood: its answer is longer than .*"),
+    ],
+)
 def test_what_leaves_a_program_is_named(solve, said):
     with pytest.raises(SolverFailed, match=f"^{said}$"):
         run(Toy(solve=solve))

@@ -55,6 +55,28 @@ async def floods_the_answer(task):
     return "x" * 3_000_000
 
 
+async def bursts(task):
+    return "x" * 40_000_000
+
+
+async def gives_odd_keys(task):
+    return {(1, 2): 3}
+
+
+async def gives_itself(task):
+    answer = []
+    answer.append(answer)
+    return answer
+
+
+async def raises_the_unsayable(task):
+    class Unsayable(Exception):
+        def __str__(self):
+            raise ValueError("no")
+
+    raise Unsayable
+
+
 async def dies(task):
     sys.stderr.write("out of luck\n")
     sys.stderr.flush()

@@ -1,5 +1,6 @@
 """An agent whose every choice can be made well or badly, so that each outcome has one that earns it."""
 
+import asyncio
 import json
 from dataclasses import dataclass
 
@@ -24,6 +25,18 @@ class Habits:
     most: int | None = 10
     at_limit: str = "raises"
     """raises, or answers with what came last."""
+    failure: str = "That did not work."
+    """What a hidden error is worded as."""
+    reminder: str = ""
+    """What the model is told each turn, fault or not; `{number}` is the turn's."""
+    only_first: bool = False
+    """Whether it drops all calls of a reply but the first."""
+    tries: int = 1
+    """How often it runs a call that fails."""
+    tool_s: float | None = None
+    """Seconds after which it leaves a tool."""
+    pause_s: float = 0.0
+    """Seconds that it takes for each turn."""
 
 
 def agent(habits):
@@ -36,6 +49,7 @@ def agent(habits):
         number = 0
         while habits.most is None or number < habits.most:
             number += 1
+            await asyncio.sleep(habits.pause_s)
             said = await client.chat.completions.create(model=tunnel.MODEL, messages=messages, tools=tools.schemas)
             reply = said.choices[0].message
             if not reply.tool_calls:
@@ -45,12 +59,15 @@ def agent(habits):
                     raise GaveUp("no call and no result")
                 if habits.answerless == "asked again":
                     messages.append({"role": "user", "content": "Call a tool, please."})
-                continue
-            messages.append(reply.model_dump(exclude_none=True))
-            for made in reply.tool_calls:
-                result = await run_call(made, tools, habits)
-                results.append(result)
-                messages.append({"role": "tool", "tool_call_id": made.id, "content": result})
+            else:
+                calls = reply.tool_calls[: 1 if habits.only_first else None]
+                said = reply.model_dump(exclude_none=True)
+                messages.append(said | {"tool_calls": said["tool_calls"][: len(calls)]})
+                for made in calls:
+                    results.append(await run_call(made, tools, habits))
+                    messages.append({"role": "tool", "tool_call_id": made.id, "content": results[-1]})
+            if habits.reminder:
+                messages.append({"role": "user", "content": habits.reminder.format(number=number)})
         if habits.at_limit == "raises":
             raise GaveUp("the limit is reached")
         return results[-1]
@@ -59,7 +76,7 @@ def agent(habits):
     return FunctionLoop(solve)
 
 
-async def run_call(made, tools, habits):
+async def run_call(made, tools, habits, tries=1):
     try:
         arguments = json.loads(made.function.arguments)
         if not isinstance(arguments, dict):
@@ -68,8 +85,10 @@ async def run_call(made, tools, habits):
             schemas = {one["function"]["name"]: one["function"]["parameters"] for one in tools.schemas}
             known = schemas[made.function.name]["properties"]
             arguments = {name: value for name, value in arguments.items() if name in known}
-        return await tools.call(made.function.name, arguments)
+        return await asyncio.wait_for(tools.call(made.function.name, arguments), habits.tool_s)
     except Exception as error:
+        if tries < habits.tries:
+            return await run_call(made, tools, habits, tries + 1)
         if habits.errors == "raised":
             raise
-        return f"Error: {error}" if habits.errors == "shown" else "That did not work."
+        return f"Error: {error}" if habits.errors == "shown" else habits.failure

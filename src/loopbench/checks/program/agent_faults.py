@@ -27,6 +27,9 @@ class AgentFault:
     task: BenchTask = "chain"
     sound: frozenset[Outcome] = RECOVERED
     """The outcomes that lose nothing without saying so."""
+    weak_signs: frozenset[str] = frozenset()
+    """Words that explain it only in a line with a word of `subject`: alone, they stand in any message about a failure."""
+    subject: frozenset[str] = frozenset()
 
 
 def _words(text: str) -> frozenset[str]:
@@ -64,15 +67,15 @@ FAULTS: tuple[AgentFault, ...] = (
         "wrong_type",
         "an argument has the wrong type",
         "call",
-        _words("type types integer integers int number numeric validation valid typeerror float"),
+        _words("type types integer integers int number numeric validation typeerror float"),
     ),
     AgentFault(
         "unknown_tool",
         "a call names a tool that does not exist",
         "call",
-        _words(
-            "found unknown exist exists available registered recognized unrecognized such defined known unavailable valid invalid"
-        ),
+        _words("unknown exist exists registered recognized unrecognized add_v2"),
+        weak_signs=_words("found available such defined known unavailable valid invalid"),
+        subject=_words("tool tools function functions"),
     ),
     AgentFault(
         "duplicate_ids", "two calls in one reply have the same id", "reply", _words("duplicate duplicates same ids"), "pair"
@@ -80,7 +83,7 @@ FAULTS: tuple[AgentFault, ...] = (
     AgentFault("two_calls", "a reply has two calls", "call", _words("one single parallel once time"), "pair"),
     AgentFault("one_of_two_fails", "the second of two calls in one reply raises", "tool", _words("jammed pump"), "pair"),
     AgentFault("tool_raises", "a tool raises an exception", "tool", _words("jammed pump")),
-    AgentFault("tool_hangs", "a tool does not return", "tool", _words("timeout timed time timeouterror result s seconds")),
+    AgentFault("tool_hangs", "a tool does not return", "tool", _words("timeout timed timeouterror seconds within deadline long")),
     AgentFault(
         "huge_result",
         "a tool's result is longer than the model's context",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loopbench.models.waits import WAITS, Waits
 from loopbench.programs.loop import ForeignAgent, outcome, question_text
 from loopbench.programs.trial import ProgramTrial
 from loopbench.protocol import BudgetExceeded, Loop, Request, run_sync
@@ -23,7 +24,8 @@ MAX_REQUESTS = 60
 HANG_S = 5.0
 """Seconds that an agent is given to leave a hanging tool."""
 MAX_RUN_S = 240.0
-"""Seconds after which any run is stopped: far more than one takes, also where a framework has to be imported and much else runs."""
+"""Seconds after which any run is stopped, far more than one takes, also where a framework has to be imported and much else runs;
+those in which it waits for a process of its own do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ async def _check(
     clean: dict[BenchTask, list[Request]] = {}
     for task in dict.fromkeys(("chain", *(fault.task for fault in faults))):
         clean[task] = await _undisturbed(loop, task, limits)
-    running = [asyncio.create_task(_finding(loop, fault, clean[fault.task], limits)) for fault in faults]
+    running = [asyncio.create_task(_finding(loop, fault, clean[_reference(fault)], limits)) for fault in faults]
     findings = []
     try:
         for work in running:
@@ -108,6 +110,11 @@ async def _check(
             work.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     return ProgramReport(name, version, len(clean["chain"]), tuple(findings))
+
+
+def _reference(fault: AgentFault) -> BenchTask:
+    """Return the task whose undisturbed run does not have the fault: two calls in a reply are what `pair` is made of."""
+    return "chain" if fault.name == "two_calls" else fault.task
 
 
 async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list[Request]:
@@ -130,25 +137,44 @@ async def _finding(loop: Loop, fault: AgentFault, clean: Sequence[Request], limi
 
 async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
     """Let an agent solve a task, and say how it ended. Raises ValueError and OSError for one that cannot be run."""
-    solving = asyncio.create_task(_solve(loop, run))
-    hanging = asyncio.create_task(_hung_for(run, limits.hang_s))
+    waits = Waits()
+    before = WAITS.set(waits)
     try:
-        done, _ = await asyncio.wait({solving, hanging}, timeout=limits.run_s, return_when=asyncio.FIRST_COMPLETED)
+        solving = asyncio.create_task(_solve(loop, run))
+    finally:
+        WAITS.reset(before)
+    hanging = asyncio.create_task(_hung_for(run, limits.hang_s))
+    timing = asyncio.create_task(_over_after(limits.run_s, waits))
+    try:
+        done, _ = await asyncio.wait({solving, hanging, timing}, return_when=asyncio.FIRST_COMPLETED)
         if solving in done:
             return solving.result()
         if hanging in done:
             return AgentEnd(stopped=f"after {limits.hang_s:g} s it still waited for the tool")
         return AgentEnd(stopped=f"after {limits.run_s:g} s it had not ended, with {len(run.log.asked)} requests made")
     finally:
-        for task in (solving, hanging):
+        for task in (solving, hanging, timing):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):  # what a cancelled agent raises tells nothing
                 await task
 
 
+async def _over_after(seconds: float, waits: Waits) -> None:
+    """Sleep until a run has had so many seconds, beside those that it lost."""
+    clock = asyncio.get_running_loop().time
+    start = clock()
+    while (left := seconds - (clock() - start - waits.seconds)) > 0:
+        await asyncio.sleep(left)
+
+
 async def _hung_for(run: BenchRun, seconds: float) -> None:
-    await run.log.hung.wait()
+    """Return if the agent still waits so many seconds after a tool began to hang; one that goes on has left it."""
+    log = run.log
+    await log.hung.wait()
+    before = len(log.asked), len(log.called)
     await asyncio.sleep(seconds)
+    if (len(log.asked), len(log.called)) != before:
+        await asyncio.get_running_loop().create_future()
 
 
 async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:

@@ -1,19 +1,24 @@
 """What the requests after a fault tell the model of it.
 
-No agent's wording is known here. What counts is new: the words and lines that no request before the fault had, and none of an
-undisturbed run, beside the model's own reply.
+No agent's wording is known here. What counts is new: words in lines that no request before the fault had, and none of an
+undisturbed run, beside the model's own reply. Lines that differ in their numbers only, such as "Step 4 of 10", are the same line.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from loopbench.models.feedback import words_of
 from loopbench.protocol import Message, ModelError, Reply, Request
 
 from .agent_faults import AgentFault
+
+_WITH_DIGITS = re.compile(r"\w*\d\w*")
+_TYPE_FIELD = re.compile(r"""["']type["']\s*:""")
+"""A field of structured messages, which says nothing of an argument's type."""
 
 
 @dataclass(slots=True)
@@ -37,10 +42,13 @@ def telling_request(fault: AgentFault, asked: Sequence[Asked], struck: int, clea
     """
     known = _most_words([*clean, *(one.request for one in asked[: struck + 1])])
     for place in range(struck + 1, len(asked)):
+        lines = [line for _, fresh in _new_lines(asked, struck, place, clean) for line in fresh]
         if fault.signs is None:
-            if new_text(asked, struck, place, clean):
+            if lines:
                 return place
-        elif fault.signs & (_words(asked[place].request) - known).keys():
+            continue
+        fresh = _words(asked[place].request) - known - _said(asked[struck:place])
+        if any(_explains(fault, line, fresh) for line in lines):
             return place
     return None
 
@@ -48,24 +56,47 @@ def telling_request(fault: AgentFault, asked: Sequence[Asked], struck: int, clea
 def new_text(asked: Sequence[Asked], struck: int, place: int, clean: Sequence[Request] = ()) -> str:
     """Return the lines of a request that no request before it up to the struck one had, nor any of an undisturbed run.
 
-    What the model itself has said is left out.
+    The role stands in front of each message's first line. What the model itself has said is left out.
     """
+    told = _new_lines(asked, struck, place, clean)
+    return "\n".join(line for role, lines in told for line in (f"{role}: {lines[0]}", *lines[1:]))
+
+
+def _new_lines(asked: Sequence[Asked], struck: int, place: int, clean: Sequence[Request]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the role and the new lines of each message that has some, as `new_text` has them."""
     before = [*clean, *(one.request for one in asked[: struck + 1])]
-    known = {line.strip() for request in before for message in request.messages for line in message.content.splitlines()}
-    known |= {line.strip() for one in asked[struck:place] if one.reply is not None for line in one.reply.text.splitlines()}
-    lines: list[str] = []
+    texts = [message.content for request in before for message in request.messages]
+    known = {"", *(_masked(line) for text in texts for line in text.splitlines())}
+    known_words = set(words_of(*texts))
+    said = {line.strip() for one in asked[struck:place] if one.reply is not None for line in one.reply.text.splitlines()} - {""}
     for message in _told(asked[place].request):
-        fresh = [line for line in message.content.splitlines() if line.strip() and line.strip() not in known]
-        lines += [f"{message.role}: {fresh[0]}", *fresh[1:]] if fresh else []
-    return "\n".join(lines)
+        lines = [line for line in message.content.splitlines() if _masked(line) not in known]
+        if fresh := [line for line in lines if not _quotes(line, said, known_words)]:
+            yield message.role, fresh
 
 
 def telling_lines(fault: AgentFault, text: str) -> str:
     """Return a text from its first line that explains the fault; all of it if no line does."""
     lines = text.splitlines()
-    signs = fault.signs or frozenset()
-    first = next((place for place, line in enumerate(lines) if signs & set(words_of(line))), 0)
+    first = next((place for place, line in enumerate(lines) if _explains(fault, line)), 0)
     return "\n".join(lines[first:])
+
+
+def _explains(fault: AgentFault, line: str, fresh: Iterable[str] | None = None) -> bool:
+    """Whether a line has a word of an explanation; `fresh`: the words that may be it, all if None."""
+    words = set(_plain_words(line))
+    new = words if fresh is None else words & set(fresh)
+    return bool(new & (fault.signs or frozenset())) or bool(new & fault.weak_signs and words & fault.subject)
+
+
+def _masked(line: str) -> str:
+    """Return a line without its numbers, ids and dates, which differ between turns of a run."""
+    return _WITH_DIGITS.sub("0", line).strip()
+
+
+def _quotes(line: str, said: Iterable[str], known_words: set[str]) -> bool:
+    """Whether a line repeats what the model said, with nothing around it but words that requests have anyway."""
+    return any(own in line and set(words_of(line.replace(own, " "))) <= known_words for own in said)
 
 
 def _told(request: Request) -> Iterator[Message]:
@@ -75,10 +106,24 @@ def _told(request: Request) -> Iterator[Message]:
             yield message
 
 
+def _plain_words(text: str) -> list[str]:
+    return words_of(_TYPE_FIELD.sub(" ", text))
+
+
 def _words(request: Request) -> Counter[str]:
     counted: Counter[str] = Counter()
     for message in _told(request):
-        counted.update(words_of(message.content))
+        counted.update(_plain_words(message.content))
+    return counted
+
+
+def _said(asked: Iterable[Asked]) -> Counter[str]:
+    """Return how often the model's replies have each word: an agent that quotes them explains nothing by that."""
+    counted: Counter[str] = Counter()
+    for reply in (one.reply for one in asked if one.reply is not None):
+        counted.update(_plain_words(reply.text))
+        for call in reply.calls:
+            counted.update(_plain_words(f"{call.name} {call.arguments}"))
     return counted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,16 +83,24 @@ def _recovered(fault: AgentFault, log: AgentLog, clean: Sequence[Request]) -> Ou
     is_told = telling_request(fault, log.asked, log.struck, clean) is not None
     if fault.strikes == "provider":
         return "handled"
-    if fault.strikes in ("result", "endless") or fault.name in ("duplicate_ids", "two_calls"):
-        if is_told:
-            return "told"
-        return "handled" if fault.strikes == "endless" or len(log.asked) <= len(clean) else "untold"
+    if fault.name in ("duplicate_ids", "two_calls") and _ran_together(log) and len(log.asked) <= len(clean):
+        return "handled"
     if is_told:
         return "told"
-    return "unaware" if fault.strikes in ("call", "reply") and _ran(log) else "untold"
+    if fault.strikes == "endless" or (fault.strikes in ("result", "tool") and len(log.asked) <= len(clean)):
+        return "handled"
+    is_unaware = fault.strikes in ("call", "reply") and fault.task != "pair" and _ran(log)
+    return "unaware" if is_unaware else "untold"
 
 
 def _ran(log: AgentLog) -> bool:
     """Whether a call of the spoiled reply ran and gave a result."""
     assert log.struck is not None
     return any(one.after == log.struck + 1 and one.seen.ok for one in log.called)
+
+
+def _ran_together(log: AgentLog) -> bool:
+    """Whether two calls ran and gave results, after the fault and with no request between them."""
+    assert log.struck is not None
+    ran = Counter(one.after for one in log.called if one.seen.ok and one.after > log.struck)
+    return any(count > 1 for count in ran.values())

@@ -36,6 +36,8 @@ API_KEY = "none"
 MAX_THREADS = 64
 MAX_LINE = 1 << 26
 MAX_ERROR_CHARS = 2_000
+MAX_ANSWER_CHARS = MAX_LINE // 2
+"""Longest answer, as JSON: a longer line would end the worker of all."""
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -169,7 +171,28 @@ async def solved(solve: Callable[..., Any], task: SolverTask, job: Mapping[str, 
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # the boundary to the framework: whatever leaves it is named
-        return {"id": job["id"], "type": type(error).__name__, "error": str(error)[:MAX_ERROR_CHARS]}
+        return {"id": job["id"], "type": type(error).__name__, "error": text_of(error)[:MAX_ERROR_CHARS]}
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says; some cannot say it."""
+    try:
+        return str(error)
+    except Exception as worse:
+        return f"its text cannot be made: {type(worse).__name__}"
+
+
+def line_of(message: Mapping[str, Any]) -> str:
+    """Return a message as a line: one whose answer is no JSON, or too long, becomes the error that this is."""
+    try:
+        line = json.dumps(message, default=str)
+    except Exception as error:  # whatever the answer's own `__str__` raises, too
+        return json.dumps({"id": message["id"], "type": type(error).__name__, "error": f"its answer is not JSON: {text_of(error)}"})
+    if "answer" in message and len(line) > MAX_ANSWER_CHARS:
+        return json.dumps(
+            {"id": message["id"], "type": "flood", "error": f"its answer is longer than {MAX_ANSWER_CHARS:,} characters"}
+        )
+    return line
 
 
 def ready() -> dict[str, Any]:
@@ -213,7 +236,7 @@ def main() -> None:
 
     def say(message: dict[str, Any]) -> None:
         with lock:
-            out.write(json.dumps(message, default=str) + "\n")
+            out.write(line_of(message) + "\n")
             out.flush()
 
     if not sys.argv[1]:
@@ -222,7 +245,7 @@ def main() -> None:
     try:
         solve = found(sys.argv[1])
     except BaseException as error:
-        say({"failed": f"{type(error).__name__}: {error}"})
+        say({"failed": f"{type(error).__name__}: {text_of(error)}"})
         raise
     asyncio.run(serve(solve, say))
     os._exit(0)  # threads of frameworks shall not keep it alive
