@@ -8,6 +8,9 @@ READY_DEV := $(VENV)/.ready-dev
 READY_REAL := $(VENV)/.ready-real
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
+FRAMEWORKS := $(VENV)/loopbench
+TESTED_FRAMEWORKS := openai_agents pydantic_ai smolagents
+READY_FRAMEWORKS := $(FRAMEWORKS)/.ready
 
 .PHONY: help compare optimize frameworks test explore test-slow fuzz hostile test-real lint types fast bench bench-peers clean
 
@@ -37,8 +40,8 @@ frameworks: $(READY)
 	$(BIN)/python benchmarks/frameworks.py --write
 	$(BIN)/python benchmarks/framework_faults.py --write
 
-test: lint types $(READY_DEV)
-	$(BIN)/pytest -n auto -q
+test: lint types $(READY_DEV) $(READY_FRAMEWORKS)
+	LOOPBENCH_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(BIN)/pytest -n auto -q
 
 lint: $(READY_DEV)
 	$(BIN)/ruff check .
@@ -68,6 +71,12 @@ test-real: $(READY_REAL)
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/overhead.py
+
+# Three real frameworks for the tests, each in an environment of its own; without a package index their tests are skipped.
+$(READY_FRAMEWORKS): $(READY_DEV) $(foreach name,$(TESTED_FRAMEWORKS),src/loopbench/frameworks/constraints/$(name).txt)
+	@mkdir -p $(FRAMEWORKS)
+	LOOPBENCH_HOME=$(CURDIR)/$(FRAMEWORKS) $(BIN)/loopbench frameworks install --again --quiet $(TESTED_FRAMEWORKS) && touch $@ \
+	  || echo "the frameworks could not be installed: their tests are skipped"
 
 bench-peers: $(READY) $(READY_PEERS)
 	$(BIN)/python benchmarks/run.py

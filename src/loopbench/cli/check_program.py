@@ -28,7 +28,7 @@ from loopbench.checks.program.check import HANG_S, MAX_REQUESTS, CheckLimits
 from loopbench.checks.program.naming import TOLD_STEPS, agent_name, agent_spec
 from loopbench.programs.service import Service
 from loopbench.protocol import Loop
-from loopbench.protocol.names import Spec, parse_spec
+from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.reports.html.program_check import program_check_html
 from loopbench.runs.registry import make_loop
 from loopbench.text import junit
@@ -93,7 +93,7 @@ class CheckOptions(OptionGroup):
         """Return the faults to check. Raises ValueError for an unknown one."""
         for name in self.fault:
             if name not in BY_NAME:
-                raise ValueError(f"--fault: there is no fault {name!r}; known: {', '.join(BY_NAME)}")
+                raise ValueError(f"--fault: there is no fault {name!r}; {nearest(name, BY_NAME)}")
         return tuple(fault for fault in FAULTS if not self.fault or fault.name in self.fault)
 
     def requirements(self) -> tuple[Requirement, ...]:
@@ -128,7 +128,7 @@ def check_program_(choice: AgentChoice, options: CheckOptions, outputs: CheckOut
 
     The faults are mistakes of the model, failures of tools and trouble with the provider; a scripted model makes them, so that no
     key is needed. Outcomes are judged from the agent's requests, its calls and its answer. The exit code is 1 if a demanded outcome
-    is missing, or if the agent does not solve the task without a fault.
+    is missing, or if the agent does not solve the task without a fault: then nothing is judged.
     """
     faults, demanded = options.faults(), options.requirements()
     limits = CheckLimits(options.max_requests, options.tool_seconds)
@@ -137,11 +137,12 @@ def check_program_(choice: AgentChoice, options: CheckOptions, outputs: CheckOut
     try:
         found = check_program(loop, name, faults=faults, limits=limits, on_finding=None if outputs.as_json else print_finding)
     except Trouble as trouble:
-        say(f"{name}: {trouble}")
+        _tell_trouble(name, str(trouble), outputs)
         raise typer.Exit(FAILED) from None
     unmet = found.unmet(demanded)
     if outputs.junit is not None:
         write_junit(found, demanded, outputs.junit)
+        say(f"JUnit: {outputs.junit}")
     if outputs.page is not None:
         write(program_check_html(found, demanded), outputs.page, outputs.page)
     if outputs.as_json:
@@ -150,6 +151,18 @@ def check_program_(choice: AgentChoice, options: CheckOptions, outputs: CheckOut
     else:
         _print_total(found, demanded)
     raise typer.Exit(FAILED if unmet else DONE)
+
+
+def _tell_trouble(name: str, trouble: str, outputs: CheckOutputs) -> None:
+    """Say why an agent was not judged, wherever a report was asked for. Raises OSError."""
+    say(f"{name}: {trouble}")
+    if outputs.as_json:
+        print(json.dumps({"agent": name, "ok": False, "trouble": trouble}, ensure_ascii=True))
+    if outputs.junit is not None:
+        root = junit.suites("loopbench check program")
+        case = junit.add_case(junit.add_suite(root, name, 1, {"error": 1}), name, "without any fault")
+        junit.add_result(case, "error", trouble)
+        outputs.junit.write_text(junit.document(root), encoding="utf-8")
 
 
 def print_finding(found: FaultFinding) -> None:

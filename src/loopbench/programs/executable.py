@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ MAX_LAST_WORDS = 2_000
 LEFTOVER_S = 0.5
 """Seconds that output may still come after the process has ended: a child in a session of its own can hold the pipe open."""
 PIECE = 1 << 16
+_ERROR = re.compile(r"\w*(?:Error|Exception|error|panic|fatal)\b.*\S")
+"""What lines that name an error have; Node writes its version below them."""
 
 
 class Ended(NamedTuple):
@@ -39,9 +42,14 @@ class Ended(NamedTuple):
             return {"type": "flood", "error": f"it printed more than {MAX_ANSWER_BYTES:,} bytes, where its answer belongs"}
         if self.code:
             name = f"exit code {self.code}" if self.code > 0 else _signal_name(-self.code)
-            lines = self.errors.strip().splitlines()
-            return {"type": name, "error": lines[-1] if lines else "it wrote nothing to standard error"}
+            return {"type": name, "error": telling_line(self.errors) or "it wrote nothing to standard error"}
         return {"answer": read_answer(self.printed)} if self.printed else {}
+
+
+def telling_line(errors: str) -> str:
+    """Return the line of what a process wrote to standard error that says most: the last one that names an error, else the last."""
+    lines = [line.strip() for line in errors.strip().splitlines()]
+    return next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")
 
 
 def read_answer(printed: bytes) -> str:

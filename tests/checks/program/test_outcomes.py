@@ -82,7 +82,7 @@ def test_an_agent_that_does_not_solve_the_task_is_not_judged():
     async def solve(question, tools):
         return "41"
 
-    with pytest.raises(Trouble, match=r"its answer was '41'.* it made 0 requests"):
+    with pytest.raises(Trouble, match=r"its answer was '41'.* it asked the model 0 times"):
         check_program(FunctionLoop(solve))
 
 

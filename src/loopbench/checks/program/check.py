@@ -44,7 +44,7 @@ class CheckLimits:
 
 
 class Trouble(Exception):
-    """The agent does not solve the task without any fault: there is nothing to judge."""
+    """The agent does not solve the task without any fault, or never begins to: there is nothing to judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,21 @@ async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list
     run = await bench_run(task, None, limits.requests)
     ended = await _run(loop, run, limits)
     if ended.outcome is None or not is_right(ended.outcome.answer, TASKS[task].expected):
-        asked = f"{len(run.log.asked)} request{'s' * (len(run.log.asked) != 1)} and {len(run.log.called)} of tools"
+        requests, calls = len(run.log.asked), len(run.log.called)
+        asked = f"it asked the model {requests} time{'s' * (requests != 1)} and called {calls or 'no'} tool{'s' * (calls != 1)}"
         how = ended.stopped or ended.error
         if ended.outcome is not None:
             how = f"its answer was {ended.outcome.answer!r} (stop {ended.outcome.stop.value}), not {TASKS[task].expected}"
-        raise Trouble(f"it does not solve a task without any fault: {how}; it made {asked}")
+        raise Trouble(f"it does not solve a task without any fault: {how}; {asked}")
     return [one.request for one in run.log.asked]
 
 
 async def _finding(loop: Loop, fault: AgentFault, clean: Sequence[Request], limits: CheckLimits) -> FaultFinding:
     run = await bench_run(fault.task, fault, limits.requests)
-    return judged(fault, run.log, await _run(loop, run, limits), TASKS[fault.task].expected, clean)
+    ended = await _run(loop, run, limits)
+    if ended.stopped and not run.log.asked:
+        raise Trouble(f"{fault.name} cannot be judged: {ended.stopped}")
+    return judged(fault, run.log, ended, TASKS[fault.task].expected, clean)
 
 
 async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
@@ -151,7 +155,7 @@ async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
             return solving.result()
         if hanging in done:
             return AgentEnd(stopped=f"after {limits.hang_s:g} s it still waited for the tool")
-        return AgentEnd(stopped=f"after {limits.run_s:g} s it had not ended, with {len(run.log.asked)} requests made")
+        return AgentEnd(stopped=f"after {limits.run_s:g} s it had not ended")
     finally:
         for task in (solving, hanging, timing):
             task.cancel()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from loopbench.protocol import Loop
@@ -26,6 +28,8 @@ def agent_spec(words: Sequence[str]) -> Spec:
         return parse_spec(first)
     if len(words) > 1:
         return Spec("program", {"command": shlex.join(words)})
+    if Path(first).is_file() and not os.access(first, os.X_OK):
+        raise ValueError(f"{first} cannot be executed; write -- python {first} for a command, or {first}:FUNCTION for a function")
     if first.isidentifier() and shutil.which(first) is None:
         raise ValueError(f"there is no program, framework or design {first!r}; {nearest(first, loop_names())}")
     return parse_spec(program_spec(first))

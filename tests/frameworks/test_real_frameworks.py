@@ -1,0 +1,90 @@
+"""Three real frameworks, each in an environment of its own, which `make test` installs; skipped where there is none.
+
+LOOPBENCH_TESTED_FRAMEWORKS names the folder of the environments, as LOOPBENCH_HOME does; without it LOOPBENCH_HOME counts.
+"""
+
+import json
+import os
+
+import pytest
+
+from loopbench.checks.loop import LAWS
+from loopbench.checks.program import check_program
+from loopbench.checks.program.agent_faults import BY_NAME
+from loopbench.checks.program.naming import TOLD_STEPS
+from loopbench.frameworks.installing import framework_class
+from loopbench.protocol import run_sync
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
+from tests.cli.conftest import here, loopbench
+
+__all__ = ["here", "loopbench"]
+
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400), pytest.mark.xdist_group("real_frameworks")]
+
+TOLD = {
+    "openai_agents(tool_errors=shown, unknown_tool=shown)": ("tool_raises", "unknown_tool"),
+    "pydantic_ai(tool_errors=shown, retries=10)": ("tool_raises", "unknown_tool", "cut_json", "empty"),
+    "smolagents": ("tool_raises", "unknown_tool", "empty", "prose"),
+}
+"""Framework → faults of which it tells its model why."""
+FOUND_OUT = {
+    "openai_agents": {"unknown_tool": "error", "tool_raises": "untold", "empty": "silent"},
+    "pydantic_ai": {"tool_raises": "error", "extra_argument": "told", "prose": "silent"},
+}
+"""Framework → what its defaults make of faults."""
+CHOSEN_LAWS = ("contract", "budget", "tool errors", "finishing", "once", "gold", "own words", "provider error")
+
+
+@pytest.fixture(autouse=True)
+def environments(monkeypatch):
+    folder = os.environ.get("LOOPBENCH_TESTED_FRAMEWORKS")
+    if folder:
+        monkeypatch.setenv("LOOPBENCH_HOME", folder)
+    for name in ("openai_agents", "pydantic_ai", "smolagents"):
+        try:
+            assert framework_class(name)().version
+        except ValueError as error:
+            pytest.skip(str(error))
+
+
+def outcomes(spec, faults):
+    found = check_program(make_loop(parse_spec(spec), TOLD_STEPS), spec, faults=[BY_NAME[name] for name in faults])
+    return {finding.fault: finding.outcome for finding in found.findings}
+
+
+@pytest.mark.parametrize("spec", TOLD)
+def test_a_framework_with_its_cures_tells_the_model(spec):
+    assert outcomes(spec, TOLD[spec]) == dict.fromkeys(TOLD[spec], "told")
+
+
+@pytest.mark.parametrize("spec", FOUND_OUT)
+def test_the_defaults_are_found_out(spec):
+    assert outcomes(spec, FOUND_OUT[spec]) == FOUND_OUT[spec]
+
+
+@pytest.mark.parametrize("spec", TOLD)
+def test_a_wiring_keeps_the_laws_that_take_seconds(spec):
+    loop = make_loop(parse_spec(spec))
+    for law in LAWS:
+        if law.name in CHOSEN_LAWS:
+            run_sync(law.check(loop))
+
+
+def test_frameworks_stand_beside_a_design_and_why_explains_a_lost_trial(loopbench):
+    loops = [word for name in ("finish", "openai_agents", "pydantic_ai", "smolagents") for word in ("--loop", name)]
+    profiles = [word for name in ("clean", "flaky-format", "flaky-tools") for word in ("--profile", name)]
+    suite = ("--suite", "arithmetic(size=15)", "--no-mlflow", "--quiet", "--json")
+    found = loopbench("compare", *loops, *profiles, *suite).json
+    assert found["invalid"] is False
+    assert len(found["arms"]) == 12
+    for arm in found["arms"]:
+        faults = arm["faults"]
+        assert faults["landed"] >= 0.95 * faults["scheduled"]
+        assert "@" in arm["arm"] or arm["loop"] == "finish"
+    again = loopbench("compare", *loops, *profiles, *suite, "--concurrency", "3").json
+    assert again["digest"] == found["digest"]
+    why = loopbench("why", "latest", "finish", "pydantic_ai", "--json").json
+    losses = [loss for pair in why["pairs"] for loss in pair["losses"]]
+    assert losses
+    assert all(loss["detail"] for loss in losses), json.dumps(losses)[:500]
