@@ -77,6 +77,10 @@ async def raises_the_unsayable(task):
     raise Unsayable
 
 
+async def leaves_a_child(task):
+    return subprocess.Popen(["sleep", "300"]).pid
+
+
 async def dies(task):
     sys.stderr.write("out of luck\n")
     sys.stderr.flush()

@@ -133,6 +133,7 @@ def found(target: str) -> Callable[..., Any]:
     """Return the function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names."""
     name, _, attribute = target.rpartition(":")
     if name.endswith(".py"):
+        sys.path.append(os.path.dirname(os.path.abspath(name)))  # behind all packages: a wiring has the name of its own
         return _callable(getattr(loaded("loopbench_solver", name), attribute))
     sys.path.insert(0, os.getcwd())
     return _callable(getattr(importlib.import_module(name), attribute))
@@ -232,6 +233,7 @@ async def serve(solve: Callable[..., Any], say: Callable[[dict[str, Any]], None]
 def main() -> None:
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a framework prints must not get between the lines
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != HERE]  # these files are no modules of the program
     lock = threading.Lock()
 
     def say(message: dict[str, Any]) -> None:
