@@ -39,6 +39,8 @@ MAX_ERROR_CHARS = 2_000
 MAX_ANSWER_CHARS = MAX_LINE // 2
 """Longest answer, as JSON: a longer line would end the worker of all."""
 HERE = os.path.dirname(os.path.abspath(__file__))
+WIRING = os.path.join(os.path.dirname(os.path.dirname(HERE)), "frameworks", "wiring")
+"""Files with the names of frameworks: as modules they would hide what they are for."""
 
 
 def loaded(name: str, path: str) -> Any:
@@ -133,7 +135,9 @@ def found(target: str) -> Callable[..., Any]:
     """Return the function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names."""
     name, _, attribute = target.rpartition(":")
     if name.endswith(".py"):
-        sys.path.append(os.path.dirname(os.path.abspath(name)))  # behind all packages: a wiring has the name of its own
+        folder = os.path.dirname(os.path.abspath(name))
+        if folder != WIRING:
+            sys.path.insert(0, folder)
         return _callable(getattr(loaded("loopbench_solver", name), attribute))
     sys.path.insert(0, os.getcwd())
     return _callable(getattr(importlib.import_module(name), attribute))
