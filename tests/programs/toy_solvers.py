@@ -64,7 +64,7 @@ async def gives_odd_keys(task):
 
 
 async def gives_itself(task):
-    answer = []
+    answer: list[object] = []
     answer.append(answer)
     return answer
 
