@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from loopbench.models.fake import FakeModel
 from loopbench.programs import worker
 from loopbench.programs.environment import framework_environment
 from loopbench.programs.loop import ProgramLoop
+from loopbench.programs.program import Program
 from loopbench.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone
 from loopbench.protocol import Act, Answer, BudgetExceeded, Query, StopReason, Tool, Toolbox, ToolCall
 
@@ -105,6 +107,21 @@ def test_an_answer_that_is_no_json_arrives_as_text():
 def test_what_leaves_a_program_is_named(solve, said):
     with pytest.raises(SolverFailed, match=f"^{said}$"):
         run(Toy(solve=solve))
+
+
+def test_what_a_program_has_started_ends_with_its_process():
+    child = run(Toy(solve="leaves_a_child")).answer
+    for _ in range(100):
+        if not is_alive(child) or Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail("the child lives on")
+
+
+def test_a_function_in_a_file_imports_what_lies_beside_the_file(tmp_path):
+    (tmp_path / "runner.py").write_text("ANSWER = 'mine'\n")  # no file of ours hides it
+    (tmp_path / "agent.py").write_text("from runner import ANSWER\n\n\ndef solve(question, tools):\n    return ANSWER\n")
+    assert run(Program(f"{tmp_path / 'agent.py'}:solve")).answer == "mine"
 
 
 def test_a_program_that_answers_at_its_limit_is_forced():

@@ -64,7 +64,7 @@ async def gives_odd_keys(task):
 
 
 async def gives_itself(task):
-    answer = []
+    answer: list[object] = []
     answer.append(answer)
     return answer
 
@@ -75,6 +75,10 @@ async def raises_the_unsayable(task):
             raise ValueError("no")
 
     raise Unsayable
+
+
+async def leaves_a_child(task):
+    return subprocess.Popen(["sleep", "300"]).pid
 
 
 async def dies(task):

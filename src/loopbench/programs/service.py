@@ -31,8 +31,13 @@ class Service(ForeignAgent):
     """Where it takes questions: http:// or https://."""
 
     def __post_init__(self) -> None:
-        if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
-            raise ValueError(f"url must begin with http:// or https:// and name a host, not {self.url!r}")
+        try:
+            parts = urlsplit(self.url)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # a port that is none
+            is_address = False
+        if not is_address:
+            raise ValueError(f"url must begin with http:// or https:// and name a host, and a port below 65536, not {self.url!r}")
 
     @property
     def name(self) -> str:

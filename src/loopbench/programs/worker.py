@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,8 +118,12 @@ class Worker:
 
     def _end_if_stuck(self) -> None:
         if self.stuck and not self._waiting:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            self._kill()
+
+    def _kill(self) -> None:
+        """Kill the process and what it has started in its group, which may hold its pipes open."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     async def started(self) -> None:
         """Wait until the solver is imported. Raises WorkerGone."""
@@ -158,8 +163,7 @@ class Worker:
 
     async def end(self) -> None:
         """End the process and wait for it."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._kill()
         while True:
             try:
                 await self._process.wait()

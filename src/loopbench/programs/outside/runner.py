@@ -39,6 +39,8 @@ MAX_ERROR_CHARS = 2_000
 MAX_ANSWER_CHARS = MAX_LINE // 2
 """Longest answer, as JSON: a longer line would end the worker of all."""
 HERE = os.path.dirname(os.path.abspath(__file__))
+WIRING = os.path.join(os.path.dirname(os.path.dirname(HERE)), "frameworks", "wiring")
+"""Files with the names of frameworks: as modules they would hide what they are for."""
 
 
 def loaded(name: str, path: str) -> Any:
@@ -133,6 +135,9 @@ def found(target: str) -> Callable[..., Any]:
     """Return the function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names."""
     name, _, attribute = target.rpartition(":")
     if name.endswith(".py"):
+        folder = os.path.dirname(os.path.abspath(name))
+        if folder != WIRING:
+            sys.path.insert(0, folder)
         return _callable(getattr(loaded("loopbench_solver", name), attribute))
     sys.path.insert(0, os.getcwd())
     return _callable(getattr(importlib.import_module(name), attribute))
@@ -232,6 +237,7 @@ async def serve(solve: Callable[..., Any], say: Callable[[dict[str, Any]], None]
 def main() -> None:
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a framework prints must not get between the lines
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != HERE]  # these files are no modules of the program
     lock = threading.Lock()
 
     def say(message: dict[str, Any]) -> None:
