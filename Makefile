@@ -38,6 +38,7 @@ optimize: $(READY)
 frameworks: $(READY)
 	$(BIN)/loopbench frameworks install --all
 	$(BIN)/python benchmarks/frameworks.py --write
+	$(BIN)/loopbench report runs/frameworks/*/* --html runs/frameworks/report.html
 	$(BIN)/python benchmarks/framework_faults.py --write
 
 test: lint types $(READY_DEV) $(READY_FRAMEWORKS)
