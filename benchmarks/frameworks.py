@@ -131,7 +131,8 @@ def tables(asked: Asked) -> Iterator[tuple[str, str]]:
     for suite in asked.suites:
         found = whole_run(suite, asked)
         made = found.manifest
-        said = f"{made.suite.tasks} tasks of `{suite}` {made.suite.version}, seed {made.seed}, {made.created[:10]}; digest `{found.digest[:12]}`."
+        asked_of = f"{made.suite.tasks} tasks of `{suite}` {made.suite.version}, seed {made.seed}"
+        said = f"{asked_of}; made on {made.created[:10]}; digest `{found.digest[:12]}`."
         if suite == PICTURED and asked.writes and set(MARKS) <= set(asked.profiles):
             PICTURE.write_text(picture(found), encoding="utf-8")
         yield f"accuracy, {suite}", "\n".join([said, "", *accuracies(found, asked.profiles)])
