@@ -50,7 +50,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "profile show": ("profile:show", "Print a profile: its kinds of fault, what they mean, and how often they occur."),
     "frameworks install": (
         "frameworks:install_",
-        "Make environments of frameworks, with the versions that were tested.",
+        "Make environments of frameworks, with the versions that were tested, or with others.",
     ),
     "frameworks list": (
         "frameworks:list_frameworks",

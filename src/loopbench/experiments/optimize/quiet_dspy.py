@@ -94,7 +94,8 @@ def _captured(logger: logging.Logger, warn: Warn) -> Iterator[None]:
 def _modules() -> list[ModuleType]:
     for name in ("dspy.teleprompt", "dspy.teleprompt.gepa", "dspy.propose", "gepa"):
         importlib.import_module(name)
-    return [module for name, module in [*sys.modules.items()] if module is not None and f"{name}.".startswith(PREFIXES)]
+    imported = sys.modules.copy()  # in one go: another thread may be importing
+    return [module for name, module in imported.items() if module is not None and f"{name}.".startswith(PREFIXES)]
 
 
 def _stand_ins(module: ModuleType, warn: Warn) -> dict[str, Any]:

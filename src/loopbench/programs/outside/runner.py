@@ -122,7 +122,8 @@ def post(url: str, body: Any) -> Any:
             connection = _LOCAL.connection = http.client.HTTPConnection(str(parts.hostname), parts.port)
         try:
             connection.request("POST", parts.path, json.dumps(body, default=str), {"Content-Type": "application/json"})
-            return json.loads(connection.getresponse().read())
+            answer = connection.getresponse().read()
+            return json.loads(answer)
         except (http.client.HTTPException, OSError):  # the server closed an idle connection
             connection.close()
             _LOCAL.connection = None
