@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from loopbench.protocol import StopReason
+
 from .framework import Framework
 
 
@@ -12,6 +14,7 @@ from .framework import Framework
 class CrewAI(Framework):
     """CrewAI's agent with functions as tools."""
 
+    stops: ClassVar = Framework.stops | {StopReason.FORCED}  # at its limit it asks for an answer, and not every model gives one
     requires: ClassVar = ("crewai",)
 
 

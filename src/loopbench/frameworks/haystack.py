@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from loopbench.protocol import StopReason
+
 from .framework import Framework
 
 
@@ -12,6 +14,7 @@ from .framework import Framework
 class Haystack(Framework):
     """Haystack's agent component with functions as tools."""
 
+    stops: ClassVar = Framework.stops - {StopReason.MAX_STEPS}  # at its limit it returns the last message, whatever it is
     requires: ClassVar = ("haystack-ai", "openai")
 
 
