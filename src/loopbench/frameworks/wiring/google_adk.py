@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import litellm  # noqa: F401  # ADK imports it with its first request, and that takes longer than a trial may
 from google.adk.agents import LlmAgent
 from google.adk.agents.invocation_context import LlmCallsLimitExceededError
 from google.adk.agents.run_config import RunConfig
