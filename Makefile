@@ -10,7 +10,7 @@ PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
 FRAMEWORKS := $(VENV)/loopbench
 TESTED_FRAMEWORKS := openai_agents pydantic_ai smolagents
-READY_FRAMEWORKS := $(FRAMEWORKS)/.ready
+READY_FRAMEWORKS := $(TESTED_FRAMEWORKS:%=$(FRAMEWORKS)/.ready-%)
 
 .PHONY: help compare optimize frameworks test explore test-slow fuzz hostile test-real lint types fast bench bench-peers clean
 
@@ -73,11 +73,11 @@ bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/overhead.py
 
-# Three real frameworks for the tests, each in an environment of its own; without a package index their tests are skipped.
-$(READY_FRAMEWORKS): $(READY_DEV) $(foreach name,$(TESTED_FRAMEWORKS),src/loopbench/frameworks/constraints/$(name).txt)
+# Real frameworks for the tests, each in an environment of its own; without a package index their tests are skipped.
+$(FRAMEWORKS)/.ready-%: src/loopbench/frameworks/constraints/%.txt $(READY_DEV)
 	@mkdir -p $(FRAMEWORKS)
-	LOOPBENCH_HOME=$(CURDIR)/$(FRAMEWORKS) $(BIN)/loopbench frameworks install --again --quiet $(TESTED_FRAMEWORKS) && touch $@ \
-	  || echo "the frameworks could not be installed: their tests are skipped"
+	LOOPBENCH_HOME=$(CURDIR)/$(FRAMEWORKS) $(BIN)/loopbench frameworks install --again --quiet $* && touch $@ \
+	  || echo "$* could not be installed: tests of real frameworks are skipped"
 
 bench-peers: $(READY) $(READY_PEERS)
 	$(BIN)/python benchmarks/run.py
