@@ -35,8 +35,9 @@ OF_THE_FRAMEWORK = {
 }
 """Framework → law that it breaks by itself → what the finding says.
 
-AutoGen: arguments nested 20,000 deep raise RecursionError in a task of its own, and nothing wakes who waits for it. LlamaIndex runs the
-calls of a reply at once, and puts their results into the next request as they come; why it does not end at one of 120 seeds is unknown.
+AutoGen: arguments nested 20,000 deep raise RecursionError in a task of its own, and nothing wakes who waits for it. LlamaIndex runs
+the calls of a reply at once, and puts their results into the next request as they come; why it does not end at one of 120 seeds is
+unknown.
 """
 
 
