@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import resource
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 from sums import TOOLS
 
+from frameworks import write
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
 from loopbench.frameworks.framework import Framework
@@ -34,8 +34,6 @@ from loopbench.runs.engine.runner import Unwatched
 
 FRAMEWORKS = ("agno", "langchain", "langgraph", "openai_agents", "pydantic_ai")
 """Those whose requests the plain server understands: whole replies, and an answer in text."""
-PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
-BLOCK = re.compile(r"(<!-- overhead: .*? -->\n).*?(<!-- /overhead -->)", re.DOTALL)
 TOGETHER = 16
 SHORT = 16
 """Trials of the short run: they start the processes and warm them up."""
@@ -121,8 +119,7 @@ def main() -> None:
     made = table(given.framework or FRAMEWORKS, given.trials)
     print(made)
     if given.write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n\n{found[2]}", page), encoding="utf-8")
+        write("overhead", made)
 
 
 if __name__ == "__main__":

@@ -186,21 +186,16 @@ def _print_total(found: ProgramReport, demanded: tuple[Requirement, ...]) -> Non
     counts = Counter(finding.outcome for finding in found.findings)
     says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
     console = out()
-    console.print(Text(f"{plain(_title(found))}: {says}", style="bold"), soft_wrap=True)
+    console.print(Text(f"{plain(found.title)}: {says}", style="bold"), soft_wrap=True)
     for outcome in OUTCOMES:
         if counts[outcome]:
             console.print(Text(f"  {outcome:<16}{OUTCOMES[outcome]}", style="dim"), soft_wrap=True)
     for one, finding in found.unmet(demanded):
-        line = f"{one.fault}: demanded {one.says}, found {finding.outcome}"
-        console.print(Text(line, style="bold red"), soft_wrap=True)
+        console.print(Text(one.missing(finding), style="bold red"), soft_wrap=True)
     if demanded and not found.unmet(demanded):
         console.print(
             Text(f"all {len(demanded)} demanded outcomes are there" if len(demanded) > 1 else "the demanded outcome is there")
         )
-
-
-def _title(found: ProgramReport) -> str:
-    return f"{found.agent} {found.version}".strip()
 
 
 def write_junit(found: ProgramReport, demanded: tuple[Requirement, ...], path: Path) -> None:
@@ -211,9 +206,9 @@ def write_junit(found: ProgramReport, demanded: tuple[Requirement, ...], path: P
         for finding in found.findings
     )
     root = junit.suites("loopbench check program")
-    suite = junit.add_suite(root, _title(found), len(found.findings), kinds)
+    suite = junit.add_suite(root, found.title, len(found.findings), kinds)
     for finding in found.findings:
-        case = junit.add_case(suite, _title(found), finding.fault)
+        case = junit.add_case(suite, found.title, finding.fault)
         says = f"{finding.outcome}: {finding.detail}"
         if finding.fault in unmet:
             junit.add_result(case, "failure", f"demanded {unmet[finding.fault].says}, found {says}", finding.shown)

@@ -9,13 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.datasets.validity import replay
+from loopbench.datasets.task import Task
 from loopbench.models.metering import MeteredExchange, MeteredToolbox
 from loopbench.models.native import NATIVE
-from loopbench.models.profiles import load_profile
-from loopbench.models.receipts import Truth, call_digest, content_digest
-from loopbench.models.scripted import Script, Scripted
+from loopbench.models.scripted import Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
     Answer,
@@ -42,6 +39,7 @@ from loopbench.protocol import (
 from loopbench.protocol.values import cap, error_text
 from loopbench.runs.trial.guard import stop
 
+from ..bench_script import bench_script
 from .law import Broken, require
 from .random_moves import say
 
@@ -144,12 +142,8 @@ class Scene:
 
 async def scripted(task: Task, query: Query | None = None) -> Scene:
     """Return a scene with a task and the scripted model without faults. `query`: another wording of the question."""
-    replayed = await replay(task, Suite("bench", "1", (task,), lambda _: StatelessEnvironment(TOOLS)))
-    oracle = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in replayed}
     question = query or task.query
-    assert task.plan is not None
-    profile, specs = load_profile("clean"), {tool.name: tool.spec for tool in TOOLS}
-    script = Script(task.plan, oracle, profile, 0, task.id, tools=specs, question=question.text)
+    script = await bench_script(task, TOOLS, question=question)
     return Scene(question, lambda tunnel: Scripted(script, tunnel))
 
 

@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.datasets.validity import replay
+from loopbench.datasets.task import Task
 from loopbench.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import Abilities, load_profile
-from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
@@ -37,6 +35,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.receipts import strip_receipts
 
+from ..bench_script import bench_script
 from .agent_faults import AgentFault, BenchTask
 from .explanation import Asked, is_told
 from .spoiling import provider_error, read, rendered, spoiled
@@ -105,8 +104,6 @@ class AgentLog:
     """0-based place of the request whose reply the fault struck, or before whose calls it did."""
     hung: asyncio.Event = field(default_factory=asyncio.Event)
     """A tool hangs."""
-    over: bool = False
-    """It asked more than `max_requests` times."""
 
     def strike(self) -> None:
         """Note that the fault has struck, at the last request."""
@@ -200,7 +197,6 @@ class FaultyModel(WrappedModel):
     async def complete(self, request: Request) -> Reply:
         """Return a reply. Raises BudgetExceeded at the log's limit of requests, and the errors of the fault."""
         if len(self.log.asked) >= self.log.max_requests:
-            self.log.over = True
             raise BudgetExceeded(f"{self.log.max_requests} requests")
         asked = Asked(request)
         self.log.asked.append(asked)
@@ -276,11 +272,7 @@ async def bench_run(task_name: BenchTask, fault: AgentFault | None, max_requests
     task, log, tunnel = TASKS[task_name], AgentLog(max_requests), Tunnel()
     tools = _tools(task_name, _ToolFault(fault, log))
     true_tools = _tools(task_name, _ToolFault(fault if task_name == "log" else None, AgentLog(0)))
-    replayed = await replay(task, Suite("bench", "1", (task,), lambda _: StatelessEnvironment(true_tools)))
-    oracle = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in replayed}
     profile = load_profile("clean").model_copy(update={"abilities": Abilities(context_tokens=CONTEXT_TOKENS)})
-    assert task.plan is not None
-    specs = {tool.name: tool.spec for tool in tools}
-    script = Script(task.plan, oracle, profile, 0, task.id, tools=specs, question=task.query.text)
+    script = await bench_script(task, true_tools, profile=profile)
     model = MeteredModel(FaultyModel(script, fault, log, tunnel), Meter(), log, tunnel)
     return BenchRun(task, model, _Tools(tools, log, tunnel), log)

@@ -58,6 +58,11 @@ class ProgramReport:
     """Requests of the undisturbed run."""
     findings: tuple[FaultFinding, ...]
 
+    @property
+    def title(self) -> str:
+        """The agent, with its version if it has one."""
+        return f"{self.agent} {self.version}".strip()
+
     def unmet(self, requirements: Sequence[Requirement]) -> tuple[tuple[Requirement, FaultFinding], ...]:
         """Return the requirements that are not met, with their findings."""
         found = {finding.fault: finding for finding in self.findings}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import pytest
 
 from loopbench.protocol import Loop
 
+from ..pytest_items import check_not_async
 from .agent_faults import BY_NAME
 from .check import HANG_S, MAX_REQUESTS, CheckLimits, ProgramReport, Trouble, check_program
 from .naming import agent_of
@@ -42,7 +42,7 @@ class AgentChecks:
         not solve the task undisturbed. `faults`: only these, beside those that are demanded. Bad settings fail the test with a
         line that names them.
         """
-        self._check_no_loop_runs()
+        check_not_async(self.item, "agent_checks")
         try:
             demanded = parse_requirements(require)
             names = {*faults, *(one.fault for one in demanded)} if faults or demanded else set(BY_NAME)
@@ -56,20 +56,8 @@ class AgentChecks:
         else:
             counts = Counter(finding.outcome for finding in found.findings)
             self.say(f"{found.agent}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
-            lines = [
-                f"{one.fault}: demanded {one.says}, found {finding.outcome} ({finding.detail})"
-                for one, finding in found.unmet(demanded)
-            ]
+            lines = [f"{one.missing(finding)} ({finding.detail})" for one, finding in found.unmet(demanded)]
             if lines:
                 pytest.fail("\n".join([f"agent_checks: {found.agent}", *lines]), pytrace=False)
             return found
         pytest.fail(f"agent_checks: {mistake}", pytrace=False)  # out here, where no context prints it twice
-
-    def _check_no_loop_runs(self) -> None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        raise pytest.UsageError(
-            f"{self.item.nodeid}: agent_checks runs an event loop of its own; call it from a test that is not async"
-        )

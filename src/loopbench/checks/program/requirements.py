@@ -23,6 +23,10 @@ class Requirement:
     says: str
     """The outcomes as they were typed."""
 
+    def missing(self, found: FaultFinding) -> str:
+        """Say in a line that a finding is not what was demanded."""
+        return f"{self.fault}: demanded {self.says}, found {found.outcome}"
+
     def is_met(self, found: FaultFinding) -> bool:
         """Return whether a finding is allowed; a fault that cannot happen is."""
         return found.outcome in self.allowed or found.outcome == "not applicable"

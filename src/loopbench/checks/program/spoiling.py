@@ -8,22 +8,22 @@ from dataclasses import replace
 
 from loopbench.models.faults import disturb, emptied
 from loopbench.models.formats import spoiled_reply
+from loopbench.models.scripted import PROVIDER_FAULTS
 from loopbench.protocol import Act, Codec, Inexpressible, Move, ProviderError, Reply, ToolCall, ToolSpec, WireError
-from loopbench.protocol.model import ProviderTrouble
 from loopbench.protocol.wire import to_json
 
 PROSE = "I will work this out step by step, and call a tool for the first step."
 REFUSAL = "I'm sorry, but I can't help with that."
 
-PROVIDER: Mapping[str, tuple[ProviderTrouble, int | None, str, str]] = {
-    "rate_limit": ("rate_limit", 429, "provider.rate_limit", "rate limit reached"),
-    "server_error_once": ("server", 500, "provider.server", "internal server error"),
-    "server_error_always": ("server", 500, "provider.server", "internal server error"),
-    "dropped": ("connection", None, "provider.dropped", "the connection broke before the reply"),
-    "garbled": ("server", None, "provider.garbled", "the provider's answer is no JSON"),
-    "cut_stream": ("connection", None, "provider.cut", "the connection broke in the middle of the reply"),
+PROVIDER: Mapping[str, str] = {
+    "rate_limit": "provider.rate_limit",
+    "server_error_once": "provider.server",
+    "server_error_always": "provider.server",
+    "dropped": "provider.dropped",
+    "garbled": "provider.garbled",
+    "cut_stream": "provider.cut",
 }
-"""Fault → the trouble that it is, its HTTP status, how it looks on the wire (a kind of the profiles), and words for it."""
+"""Fault → the kind of the profiles that it is on the wire."""
 RETRY_AFTER_S = 2.0
 
 _DECISIONS = {
@@ -36,7 +36,8 @@ _DECISIONS = {
 
 def provider_error(fault: str) -> tuple[ProviderError, str]:
     """Return the error of a provider's fault, and its kind on the wire."""
-    trouble, status, kind, says = PROVIDER[fault]
+    kind = PROVIDER[fault]
+    trouble, status, says = PROVIDER_FAULTS[kind]
     after = RETRY_AFTER_S if trouble == "rate_limit" else None
     return ProviderError(says, trouble, status=status, retry_after_s=after, injected=True), kind
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import pytest
 
+from loopbench.checks.pytest_items import check_not_async
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run_apart
@@ -76,7 +76,7 @@ class LoopGate:
         return judged
 
     def _prepared(self, loop: str | type, settings: Mapping[str, Any]) -> Experiment:
-        _check_no_loop_runs(self.item)
+        check_not_async(self.item, "loop_gate")
         named = loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
         data = {"loops": (named,), "runs": self.runs, "mlflow": False} | _plural(settings)
         return prepare(config_from(data, self.item.nodeid))
@@ -151,11 +151,3 @@ def _plural(settings: Mapping[str, Any]) -> dict[str, Any]:
                 raise ValueError(f"{singular} and {plural} are both given")
             data[plural] = (data.pop(singular),)
     return data
-
-
-def _check_no_loop_runs(item: pytest.Item) -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise pytest.UsageError(f"{item.nodeid}: loop_gate runs an event loop of its own; call it from a test that is not async")

@@ -19,20 +19,19 @@ _HOW = (
 
 def program_check_html(found: ProgramReport, demanded: Sequence[Requirement] = ()) -> str:
     """Return the page of a check."""
-    title = f"{found.agent} {found.version}".strip()
     counts = Counter(finding.outcome for finding in found.findings)
     subtitle = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
     sections = (
         PageSection("faults", "One fault at a time", tuple(_overview(found, demanded))),
         PageSection("requests", "What the model was told", tuple(_requests(found))),
     )
-    return render(Page(f"{title}: one fault at a time", subtitle, sections))
+    return render(Page(f"{found.title}: one fault at a time", subtitle, sections))
 
 
 def _overview(found: ProgramReport, demanded: Sequence[Requirement]) -> Iterator[Block]:
     unmet = found.unmet(demanded)
     if unmet:
-        lines = tuple(f"{one.fault}: demanded {one.says}, found {finding.outcome}" for one, finding in unmet)
+        lines = tuple(one.missing(finding) for one, finding in unmet)
         yield Banner("Demanded outcomes are missing", lines)
     yield Paragraph(_HOW, "quiet")
     wants = {one.fault: one.says for one in demanded}
