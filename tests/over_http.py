@@ -18,7 +18,7 @@ from loopbench.models.scripted import Scripted
 from loopbench.models.server import ServedTrial, Server
 from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.models.tunnel import Tunnel
-from loopbench.models.wires.chat import ChatRequest
+from loopbench.models.wires.contract import WireRequest
 from loopbench.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
 
 
@@ -33,7 +33,7 @@ class Switchboard:
     def models(self) -> tuple[str, ...]:
         return ("scripted",)
 
-    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
+    def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
         """Raises LookupError."""
         if trial is None or trial not in self._trials:
             raise LookupError(f"no trial {trial!r} is under way")

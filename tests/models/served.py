@@ -14,7 +14,7 @@ from loopbench.models.fake import FakeModel
 from loopbench.models.native import NATIVE
 from loopbench.models.server import ServedTrial, Server, UnknownModel
 from loopbench.models.tunnel import Tunnel
-from loopbench.models.wires.chat import ChatRequest
+from loopbench.models.wires.contract import WireRequest
 from loopbench.protocol import Reply, ToolCall
 
 QUESTION = "What comes out?"
@@ -33,12 +33,12 @@ class Book:
 
     def __init__(self, **served: ServedTrial) -> None:
         self.served = served
-        self.asked: list[ChatRequest] = []
+        self.asked: list[WireRequest] = []
 
     def models(self) -> list[str]:
         return ["scripted", "scripted/flaky-tools"]
 
-    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
+    def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
         self.asked.append(asked)
         if asked.model not in self.models():
             raise UnknownModel(f"The model '{asked.model}' does not exist.")

@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from loopbench.models.server import EmptyAnswer, OwnRequest, ServedTrial, Server, WrongMethod
-from loopbench.models.wires.chat import ChatRequest
+from loopbench.models.wires.contract import WireRequest
 from loopbench.models.wires.fields import BadRequest
 
 from . import mcp
@@ -50,7 +50,7 @@ class Gateway:
     def models(self) -> list[str]:
         return [MODEL]
 
-    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
+    def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
         """Return a trial by its token. Raises LookupError."""
         return self._trial(trial or "").served
 

@@ -13,12 +13,16 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
-from loopbench.models.server.answers import WireAnswer
+from loopbench.models.server.answers import JSON, WireAnswer
+from loopbench.models.server.bodies import json_bytes
 from loopbench.models.server.chatting import Chat
 from loopbench.models.server.refusals import Refusal, bad_request
-from loopbench.models.wires.chat import read_request
+from loopbench.models.tokens import estimate_input
+from loopbench.models.wires.contract import ErrorAnswer, Incoming
 from loopbench.models.wires.fields import BadRequest
+from loopbench.models.wires.registry import wire_for
 from loopbench.protocol.wire import from_json
 
 from .trial import AT_ONCE_S, ProgramTrial
@@ -27,7 +31,6 @@ ORIGIN = "http://loopbench.invalid"
 """Where clients believe the model to be; names below .invalid exist nowhere (RFC 2606)."""
 _AT_ONCE = {"retry-after-ms": f"{1000 * AT_ONCE_S:g}"}
 """What OpenAI's clients wait for before another attempt; without it they sleep for seconds, in which nothing happens here."""
-CHAT_PATH = "/v1/chat/completions"
 
 
 class InProcessTrial(NamedTuple):
@@ -52,16 +55,23 @@ class InProcessTrial(NamedTuple):
             raise RuntimeError("a blocking call in a coroutine would wait for itself: make the function plain, or use async calls")
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
-    async def answer(self, method: str, path: str, body: bytes) -> WireAnswer | Refusal:
-        """Return what the model answers to a request."""
-        if (method, path) != ("POST", CHAT_PATH):
-            return Refusal(404, f"Invalid URL ({method} {path})", code="unknown_url")
+    async def answer(self, request: Any, body: bytes) -> WireAnswer | ErrorAnswer:
+        """Return what the model answers to a request of the library's."""
+        path = tuple(unquote(part, errors="replace") for part in request.url.raw_path.decode().partition("?")[0].split("/")[1:])
+        wire = wire_for(path, {name.lower(): value for name, value in request.headers.items()})
+        page = wire.page(path)
         try:
-            return await self.chat.answer(read_request(_object(body)), self.trial.served, None)
+            if page is None or page.kind == "models" or request.method != page.method:
+                raise Refusal(404, f"Invalid URL ({request.method} {request.url.path})", code="unknown_url")
+            asked = wire.read(Incoming(path, _object(body), dict(request.url.params), self.chat.memory.recall))
+            if page.kind == "count":
+                counted = json_bytes(wire.count(estimate_input(asked.request)))
+                return WireAnswer((counted,), {**JSON, "Content-Length": str(len(counted))})
+            return await self.chat.answer(wire, asked, self.trial.served, None)
         except BadRequest as error:
-            return bad_request(error)
+            return bad_request(error).on(wire)
         except Refusal as error:
-            return error
+            return error.on(wire)
 
 
 def _object(body: bytes) -> Any:
@@ -82,19 +92,18 @@ class TunnelTransport:
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request. Raises the library's ReadError where a fault drops the connection."""
-        return self._response(await self._place.answer(request.method, request.url.path, await request.aread()), request)
+        return self._response(await self._place.answer(request, await request.aread()), request)
 
     def handle_request(self, request: Any) -> Any:
         """Answer a request from another thread than the event loop's. Raises as `handle_async_request`, and RuntimeError."""
-        work = self._place.answer(request.method, request.url.path, request.read())
+        work = self._place.answer(request, request.read())
         return self._response(self._place.from_thread(work), request)
 
-    def _response(self, answer: WireAnswer | Refusal, request: Any) -> Any:
-        if isinstance(answer, Refusal):
-            body = json.dumps(answer.body).encode()
+    def _response(self, answer: WireAnswer | ErrorAnswer, request: Any) -> Any:
+        if isinstance(answer, ErrorAnswer):
             at_once = {} if self._place.trial.tunnel.real_time else _AT_ONCE
-            headers = {"Content-Type": "application/json", **at_once, **(answer.headers or {})}
-            return self._http.Response(answer.status, headers=headers, content=body)
+            headers = {**JSON, **at_once, **answer.headers}
+            return self._http.Response(answer.status, headers=headers, content=json.dumps(answer.body).encode())
         if answer.ending == "dropped":
             raise self._http.ReadError("Connection reset by peer", request=request)
         return self._http.Response(200, headers=answer.headers, stream=self._stream(answer))

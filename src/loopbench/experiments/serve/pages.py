@@ -14,7 +14,7 @@ from typing import Any
 from loopbench.datasets.task import Suite, Task
 from loopbench.models.profiles import Profile, built_in_profiles, load_profile
 from loopbench.models.server import OwnRequest, ServedTrial, UnknownModel, WrongMethod
-from loopbench.models.wires.chat import ChatRequest
+from loopbench.models.wires.contract import WireRequest
 from loopbench.models.wires.fields import BadRequest
 from loopbench.protocol import Request, Tool, ToolCall
 
@@ -47,7 +47,7 @@ class SuiteTrials:
         """Return the model names, the server's own profile first."""
         return [MODEL, *(f"{MODEL}/{name}" for name in built_in_profiles())]
 
-    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
+    def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
         """Return the trial of a request. Raises LookupError for an unknown trial or question, UnknownModel for a model."""
         profile = self._profile(asked.model)
         if trial is not None:

@@ -1,4 +1,4 @@
-"""Answers to a chat request as bytes: whole, as a stream, and broken on purpose. Nothing here knows a socket."""
+"""Answers to a request for a reply as bytes: whole, as a stream, and broken on purpose. Nothing here knows a socket."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Literal
 
 from loopbench.protocol import Reply
 
-from ..wires.chat import ChatRequest, chunks, completion
+from ..wires.contract import Stamp, StreamEvent, Wire, WireRequest
 from .bodies import json_bytes
 
 JSON = {"Content-Type": "application/json"}
 SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
-_LAST_EVENT = b"data: [DONE]\n\n"
 _BROKEN_OFF = Reply("Let me think about this.")
 """What a reply that never comes begins with: nothing in it is of use to the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """What the client of a chat request meets; the status is 200."""
+    """What the client of a request for a reply meets; the status is 200."""
 
     pieces: tuple[bytes, ...] = ()
     """The body, as it is written."""
@@ -30,19 +29,19 @@ class WireAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatAnswer:
-    """The answer to one chat request."""
+class Answering:
+    """The answer to one request, still to be given."""
 
-    asked: ChatRequest
-    id: str
-    created: int
+    wire: Wire
+    asked: WireRequest
+    stamp: Stamp
     headers: Mapping[str, str]
     """Headers of any answer with status 200."""
 
     def whole(self, reply: Reply) -> WireAnswer:
         """Return a reply, as a stream if that is what the request asks for."""
         if self.asked.stream:
-            return self._stream(*self._events(reply, self.asked.include_usage), _LAST_EVENT)
+            return self._stream(*self._events(reply), self.wire.stream_end)
         return self._plain(self._body(reply))
 
     def cut(self) -> WireAnswer:
@@ -58,20 +57,32 @@ class ChatAnswer:
         """Return a complete answer of status 200 that is not JSON."""
         whole = self._body(_BROKEN_OFF)
         half = whole[: len(whole) // 2]
-        return self._stream(b"data: " + half + b"\n\n", _LAST_EVENT) if self.asked.stream else self._plain(half)
+        if not self.asked.stream:
+            return self._plain(half)
+        first = next(self.wire.events(self.asked, _BROKEN_OFF, self.stamp))
+        return self._stream(_framed(first.name, half), self.wire.stream_end)
 
     def _plain(self, body: bytes) -> WireAnswer:
         return WireAnswer((body,), {**self.headers, **JSON, "Content-Length": str(len(body))})
 
     def _stream(self, *events: bytes) -> WireAnswer:
-        return WireAnswer(events, {**self.headers, **SSE})
+        return WireAnswer(tuple(event for event in events if event), {**self.headers, **SSE})
 
     def _body(self, reply: Reply) -> bytes:
-        return json_bytes(completion(reply, self.asked.model, self.id, self.created))
+        return json_bytes(self.wire.reply(self.asked, reply, self.stamp))
 
-    def _events(self, reply: Reply, include_usage: bool = False) -> Iterator[bytes]:
-        for chunk in chunks(reply, self.asked.model, self.id, self.created, include_usage):
-            yield b"data: " + json_bytes(chunk) + b"\n\n"
+    def _events(self, reply: Reply) -> Iterator[bytes]:
+        for event in self.wire.events(self.asked, reply, self.stamp):
+            yield _event_bytes(event)
+
+
+def _event_bytes(event: StreamEvent) -> bytes:
+    return _framed(event.name, json_bytes(event.data))
+
+
+def _framed(name: str, data: bytes) -> bytes:
+    """Return an event as it is sent (html.spec.whatwg.org, "Server-sent events")."""
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n"
 
 
 DROPPED = WireAnswer(ending="dropped")

@@ -1,4 +1,4 @@
-"""From a chat request to its answer: the codec, the exchange with the trial's model, and faults as a client meets them."""
+"""From a request to its answer: the codec, the exchange with the trial's model, and faults as a client meets them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from loopbench.protocol import Codec, ContextOverflow, ModelError, ProviderError
 from ..scripted import Scripted
 from ..tokens import estimate_usage
 from ..tunnel import Tunnel
-from ..wires.chat import ChatRequest
+from ..wires.contract import Stamp, Wire, WireRequest
 from ..wires.fields import BadRequest
-from .answers import DROPPED, ChatAnswer, WireAnswer
+from .answers import DROPPED, Answering, WireAnswer
 from .foreign import ForeignCodec, foreign_codec
-from .limits import room_headers, within_limits
+from .limits import room_after, within_limits
+from .memory import Memory
 from .refusals import refusal_of
 from .trials import ServedTrial
 
@@ -26,19 +27,22 @@ HOLD_S = 600.0
 
 
 class Chat:
-    """Answers chat requests, each under an id of its own."""
+    """Answers requests for a reply on any wire, each under an id of its own."""
 
     def __init__(self, hold_s: float = HOLD_S) -> None:
         """`hold_s`: how long a time-out in real time keeps the line silent."""
         self.hold_s = hold_s
         self.started = int(time.time())
+        self.memory = Memory()
         self._served = 0
 
-    async def answer(self, asked: ChatRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
+    async def answer(self, wire: Wire, asked: WireRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
         """Return the answer of a trial's model. Raises Refusal and BadRequest."""
         codec = _codec(asked, served)
         question = replace(asked.request, codec=codec)
-        answer = ChatAnswer(asked, self._next_id(trial), int(time.time()), room_headers(question))
+        read, written = self.memory.cached(asked.marks)
+        stamp = Stamp(self._next_id(trial), int(time.time()), read, written)
+        answer = Answering(wire, asked, stamp, wire.room_headers(room_after(question), stamp))
         exchange = await served.exchange(question)
         reply, failure, struck = exchange.reply, exchange.error, exchange.fault
         if failure is not None:
@@ -51,14 +55,15 @@ class Chat:
             if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:
                 served.recount(reply.usage, sent.usage)
             reply = sent
+        self.memory.keep(wire.kept(asked, reply, stamp))
         return answer.whole(reply)
 
     def _next_id(self, trial: str | None) -> str:
         self._served += 1
         key = f"{self.started}/{trial}/{self._served}"
-        return f"chatcmpl-{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()[:24]}"
+        return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:24]
 
-    async def _failed(self, answer: ChatAnswer, tunnel: Tunnel, struck: str | None, error: ModelError) -> WireAnswer:
+    async def _failed(self, answer: Answering, tunnel: Tunnel, struck: str | None, error: ModelError) -> WireAnswer:
         """Return what the client meets in the place of a reply, or raise the refusal."""
         if isinstance(error, ProviderError):
             if struck == "provider.cut":
@@ -72,7 +77,7 @@ class Chat:
         raise refusal_of(error)
 
 
-def _codec(asked: ChatRequest, served: ServedTrial) -> Codec:
+def _codec(asked: WireRequest, served: ServedTrial) -> Codec:
     name = asked.metadata.get("codec")
     if name is None:
         return foreign_codec(asked, _task_tools(served))

@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from ..wires.chat import CHAT
 from .bodies import MAX_BODY_BYTES
 from .refusals import Refusal
 
@@ -39,6 +40,6 @@ class Connection(web.RequestHandler):
         """Answer bytes that are not an HTTP request. Raises ConnectionError if an answer has begun."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was begun already")
-        response = Refusal(400, "This is not an HTTP request that the server understands.").response()
+        response = Refusal(400, "This is not an HTTP request that the server understands.").response(CHAT)
         response.force_close()
         return response

@@ -8,7 +8,7 @@ from typing import Any
 
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.filling import Unfillable, fill, filled_value, fits, least, same
-from loopbench.models.wires.chat import ChatRequest
+from loopbench.models.wires.contract import WireRequest
 from loopbench.protocol import (
     Act,
     Answer,
@@ -194,7 +194,7 @@ class ForeignCodec:
         return next(texts, reply.text)
 
 
-def foreign_codec(asked: ChatRequest, task_tools: Collection[str] = ()) -> ForeignCodec:
+def foreign_codec(asked: WireRequest, task_tools: Collection[str] = ()) -> ForeignCodec:
     """Return the codec for one request. `task_tools`: names of the tools that the task is solved with."""
     request = asked.request
     made = sum(len(message.calls) for message in request.messages)

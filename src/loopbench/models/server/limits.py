@@ -7,6 +7,7 @@ from dataclasses import replace
 from loopbench.protocol import NativeCall, Reply, Request, Sampling
 
 from ..tokens import CHARS_PER_TOKEN, estimate_input, estimate_tokens, estimate_usage
+from ..wires.contract import Room
 
 REQUESTS_PER_MINUTE = 10_000
 TOKENS_PER_MINUTE = 2_000_000
@@ -48,35 +49,22 @@ def _tokens(reply: Reply) -> int:
     return estimate_usage(0, reply).output_tokens
 
 
-# --- headers ---
+# --- what is left ---
 
 
-def room_headers(request: Request) -> dict[str, str]:
-    """Return the headers of an answer: a request was taken from limits that fill up again all the time."""
+def room_after(request: Request) -> Room:
+    """Return what a request leaves of limits that fill up again all the time."""
     tokens = min(TOKENS_PER_MINUTE, estimate_input(request) + (request.sampling.max_tokens or 0))
-    return _headers(1, tokens)
+    return _room(1, tokens)
 
 
-def refusal_headers(wait_s: float) -> dict[str, str]:
-    """Return the headers of an answer with status 429. `wait_s`: seconds until there is room."""
-    return _headers(REQUESTS_PER_MINUTE, 0) | {"x-ratelimit-reset-requests": _duration(wait_s), "Retry-After": f"{wait_s:g}"}
+def no_room() -> Room:
+    """Return what is left when the limit on requests is reached."""
+    return _room(REQUESTS_PER_MINUTE, 0)
 
 
-def _headers(requests: int, tokens: int) -> dict[str, str]:
-    """Return OpenAI's headers after that many requests and tokens of the minute (platform.openai.com/docs/guides/rate-limits)."""
-    return {
-        "x-ratelimit-limit-requests": str(REQUESTS_PER_MINUTE),
-        "x-ratelimit-limit-tokens": str(TOKENS_PER_MINUTE),
-        "x-ratelimit-remaining-requests": str(REQUESTS_PER_MINUTE - requests),
-        "x-ratelimit-remaining-tokens": str(TOKENS_PER_MINUTE - tokens),
-        "x-ratelimit-reset-requests": _duration(60 * requests / REQUESTS_PER_MINUTE),
-        "x-ratelimit-reset-tokens": _duration(60 * tokens / TOKENS_PER_MINUTE),
-    }
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration in Go's form, as OpenAI writes it: `6ms`, `1.5s`, `2m0s`."""
-    if seconds < 1:
-        return f"{round(seconds * 1000)}ms" if seconds else "0s"
-    minutes, rest = divmod(seconds, 60)
-    return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"
+def _room(requests: int, tokens: int) -> Room:
+    """Return what is left after that many requests and tokens of the minute."""
+    left = REQUESTS_PER_MINUTE - requests, TOKENS_PER_MINUTE - tokens
+    waits = 60 * requests / REQUESTS_PER_MINUTE, 60 * tokens / TOKENS_PER_MINUTE
+    return Room(REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, *left, *waits)

@@ -1,4 +1,4 @@
-"""Answers with an error status, in OpenAI's format."""
+"""Requests that are refused: why, in no vendor's form; the wire of the request gives it one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from aiohttp.web_request import BaseRequest
 
 from loopbench.protocol import ContextOverflow, ModelError, ProviderError
 
-from ..wires.chat import error_body
+from ..wires.contract import ErrorAnswer, Wire, WireFailure
 from ..wires.fields import BadRequest
 from .bodies import json_response
-from .limits import refusal_headers
+from .limits import no_room
 
 RETRY_AFTER_S = 1
+OVERLOADED = 503
+"""Status of a model that is overloaded, whatever the vendor calls it."""
 MAX_SHOWN = 200
 """Longest part of a path or name that a message repeats, in characters."""
 
-Status = Literal[400, 401, 403, 404, 405, 413, 429, 500, 504]
+Status = Literal[400, 401, 403, 404, 405, 413, 429, 500, 503, 504]
 
 
 class Refusal(Exception):
@@ -29,19 +31,25 @@ class Refusal(Exception):
         self,
         status: Status,
         message: str,
-        type: str = "invalid_request_error",  # noqa: A002  # OpenAI's word
         *,
         param: str | None = None,
         code: str | None = None,
+        wait_s: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        """`param`, `code`: as OpenAI has them. `wait_s`: see `WireFailure`. `headers`: whatever the vendor."""
         super().__init__(message)
-        self.status = status
-        self.body = error_body(message, type, param, code)
-        self.headers = headers
+        self.failure = WireFailure(status, message, param, code, wait_s)
+        self.headers = headers or {}
 
-    def response(self) -> web.Response:
-        return json_response(self.body, self.status, self.headers)
+    def on(self, wire: Wire) -> ErrorAnswer:
+        """Return the answer in a vendor's form."""
+        made = wire.failure(self.failure, no_room() if self.failure.status == 429 else None)
+        return made._replace(headers={**made.headers, **self.headers})
+
+    def response(self, wire: Wire) -> web.Response:
+        status, body, headers = self.on(wire)
+        return json_response(body, status, headers)
 
 
 def refusal_of(error: ModelError) -> Refusal:
@@ -50,20 +58,20 @@ def refusal_of(error: ModelError) -> Refusal:
     if isinstance(error, ContextOverflow):
         return Refusal(400, message, param="messages", code="context_length_exceeded")
     if not isinstance(error, ProviderError):
-        return Refusal(500, message, "server_error")
+        return Refusal(500, message)
     match error.kind:
         case "rate_limit":
             after = RETRY_AFTER_S if error.retry_after_s is None else error.retry_after_s
-            return Refusal(429, message, "requests", code="rate_limit_exceeded", headers=refusal_headers(after))
+            return Refusal(429, message, code="rate_limit_exceeded", wait_s=after)
         case "refused":
             return Refusal(400, message, param="tool_choice", code="unsupported_parameter")
         case "bad_request":
             return Refusal(400, message)
         case "auth":
-            return Refusal(401, message, "authentication_error", code="invalid_api_key")
+            return Refusal(401, message, code="invalid_api_key")
         case "timeout":
-            return Refusal(504, message, "server_error", code="timeout")
-    return Refusal(500, message, "server_error")
+            return Refusal(504, message, code="timeout")
+    return Refusal(503 if error.status == OVERLOADED else 500, message)
 
 
 def bad_request(error: BadRequest) -> Refusal:

@@ -1,7 +1,7 @@
-"""An OpenAI-compatible server on loopback for models of trials, with faults on the wire for real.
+"""A server on loopback for models of trials that speaks the vendors' APIs, with faults on the wire for real.
 
-Routes: `/v1/chat/completions`, `/v1/models`, `/v1/models/NAME`, and the same below `/t/TRIAL`. A body's `metadata` may name role,
-scope, codec and the number of examples; without a codec the program is spoken to as an OpenAI model would (`foreign.py`).
+Routes: the pages of all wires (`wires/registry.py`), and the same below `/t/TRIAL`. A body's `metadata` may name role, scope, codec
+and the number of examples; without a codec the program is spoken to as a vendor's model would (`foreign.py`).
 
 Nothing is logged unless the logger `loopbench.models.server` is given a handler, and bodies never are.
 """
@@ -14,8 +14,10 @@ from urllib.parse import unquote
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from ..wires.chat import read_request
+from ..tokens import estimate_input
+from ..wires.contract import Incoming, Path, Wire, WirePage
 from ..wires.fields import BadRequest
+from ..wires.registry import wire_for
 from .bodies import MAX_BODY_BYTES, json_response, read_json
 from .chatting import HOLD_S, Chat
 from .connections import HttpServer, logger
@@ -37,7 +39,7 @@ class Server:
     def __init__(
         self, trials: Trials, host: str = "127.0.0.1", port: int = 0, *, more: More | None = None, hold_s: float = HOLD_S
     ) -> None:
-        """`port`: 0 for any that is free. `more`: answers pages that OpenAI's API does not have. `hold_s`: how long a time-out in
+        """`port`: 0 for any that is free. `more`: answers pages that no vendor's API has. `hold_s`: how long a time-out in
         real time keeps the line silent. Raises ValueError for a host beyond loopback.
         """
         if host not in LOOPBACK:
@@ -79,43 +81,43 @@ class Server:
         return response
 
     async def _answer(self, request: BaseRequest) -> web.StreamResponse:
+        trial, path = _place(request)
+        wire = wire_for(path, {name.lower(): value for name, value in request.headers.items()})
         try:
             self._guard(request)
-            return await self._page(request)
+            return await self._page(request, wire, trial, path)
         except Refusal as error:
-            return error.response()
+            return error.response(wire)
         except BadRequest as error:
-            return bad_request(error).response()
+            return bad_request(error).response(wire)
         except web.HTTPRequestEntityTooLarge:
-            return Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large").response()
+            return Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large").response(wire)
         except ConnectionError:  # the client has gone
             raise
         except web.RequestPayloadError:
-            return Refusal(400, "The body could not be read as its headers say.").response()
+            return Refusal(400, "The body could not be read as its headers say.").response(wire)
         except Exception:  # a bug of ours must not leave a client without an answer in its own format
             logger.exception("a request failed")
-            return Refusal(500, "The server had an error while processing your request.", "server_error").response()
+            return Refusal(500, "The server had an error while processing your request.").response(wire)
 
     def _guard(self, request: BaseRequest) -> None:
         """Refuse pages in a browser: both those that use another name for this machine and those of another origin."""
         if request.headers.get("Host", "").lower() not in own_hosts(self.port):
-            raise Refusal(403, "The Host header must name this server on loopback.", "permission_error", code="host_refused")
+            raise Refusal(403, "The Host header must name this server on loopback.", code="host_refused")
         if "Origin" in request.headers:
-            raise Refusal(403, "Requests with an Origin header are refused.", "permission_error", code="origin_refused")
+            raise Refusal(403, "Requests with an Origin header are refused.", code="origin_refused")
 
-    async def _page(self, request: BaseRequest) -> web.StreamResponse:
-        raw = request.raw_path.partition("?")[0]
-        path = tuple(unquote(part, errors="replace") for part in raw.split("/")[1:])
-        trial, rest = (path[1], path[2:]) if len(path) > 2 and path[0] == "t" else (None, path)
-        if rest == ("v1", "chat", "completions"):
-            _only("POST", request)
-            return await self._chat(request, trial)
-        if rest[:2] == ("v1", "models"):
-            _only("GET", request)
-            return json_response(self._models("/".join(rest[2:]) if len(rest) > 2 else None))
-        if self.more is None or rest[:1] == ("v1",):
+    async def _page(self, request: BaseRequest, wire: Wire, trial: str | None, path: Path) -> web.StreamResponse:
+        page = wire.page(path)
+        if page is not None:
+            if request.method != page.method:
+                raise wrong_method(request, page.method)
+            if page.kind == "models":
+                return json_response(self._models(wire, page))
+            return await self._asked(request, wire, page, trial)
+        if self.more is None or path[:1] in _VENDORS_ROOTS:
             raise no_page(request)
-        return await self._further(request, path, self.more)
+        return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
 
     async def _further(self, request: BaseRequest, path: tuple[str, ...], more: More) -> web.StreamResponse:
         body = await read_json(request) if request.method == "POST" else None
@@ -127,31 +129,38 @@ class Server:
         except WrongMethod as error:
             raise wrong_method(request, str(error)) from None
 
-    def _models(self, name: str | None) -> dict[str, Any]:
-        about = {"object": "model", "created": self._chats.started, "owned_by": "loopbench"}
-        known = {model: {"id": model} | about for model in self.trials.models()}
-        if name is None:
-            return {"object": "list", "data": list(known.values())}
-        if name not in known:
-            raise no_model(f"The model '{name[:MAX_SHOWN]}' does not exist.")
-        return known[name]
+    def _models(self, wire: Wire, page: WirePage) -> Any:
+        known, created = self.trials.models(), self._chats.started
+        if page.model is None:
+            return wire.models(tuple(known), created)
+        if page.model not in known:
+            raise no_model(f"The model '{page.model[:MAX_SHOWN]}' does not exist.")
+        return wire.model(page.model, created)
 
-    # --- chat ---
+    # --- replies and counts ---
 
-    async def _chat(self, request: BaseRequest, trial: str | None) -> web.StreamResponse:
-        asked = read_request(await read_json(request))
+    async def _asked(self, request: BaseRequest, wire: Wire, page: WirePage, trial: str | None) -> web.StreamResponse:
+        incoming = Incoming(_place(request)[1], await read_json(request), request.query, self._chats.memory.recall)
+        asked = wire.read(incoming)
+        if page.kind == "count":
+            return json_response(wire.count(estimate_input(asked.request)))
         try:
             served = self.trials.find(trial, asked)
         except UnknownModel as error:
             raise no_model(line_of(error)) from None
         except LookupError as error:
             raise Refusal(404, line_of(error), code="trial_not_found") from None
-        return await send(await self._chats.answer(asked, served, trial), request)
+        return await send(await self._chats.answer(wire, asked, served, trial), request)
 
 
-def _only(method: str, request: BaseRequest) -> None:
-    if request.method != method:
-        raise wrong_method(request, method)
+_VENDORS_ROOTS = (("v1",), ("v1beta",))
+
+
+def _place(request: BaseRequest) -> tuple[str | None, Path]:
+    """Return the trial that a request names, None if it names none, and the path below it."""
+    raw = request.raw_path.partition("?")[0]
+    path = tuple(unquote(part, errors="replace") for part in raw.split("/")[1:])
+    return (path[1], path[2:]) if len(path) > 2 and path[0] == "t" else (None, path)
 
 
 def own_hosts(port: int) -> frozenset[str]:

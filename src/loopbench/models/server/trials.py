@@ -10,7 +10,7 @@ from loopbench.protocol import Codec, Model, ModelError, Request, Usage
 
 from ..metering import MeteredExchange
 from ..tunnel import Tunnel
-from ..wires.chat import ChatRequest
+from ..wires.contract import WireRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ class Trials(Protocol):
     """Where a server finds its models."""
 
     def models(self) -> Collection[str]:
-        """Return the names for `/v1/models`."""
+        """Return the names for the pages that list models."""
 
-    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
+    def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
         """Return the trial of a request. Raises LookupError, in one line, for an unknown trial (None: none was named) or model."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnRequest:
-    """A request to a page that OpenAI's API does not have."""
+    """A request to a page that no vendor's API has."""
 
     method: str
     path: tuple[str, ...]

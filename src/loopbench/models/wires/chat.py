@@ -5,103 +5,117 @@ It follows the API reference, "Chat" (platform.openai.com/docs/api-reference/cha
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
-from loopbench.protocol import Message, NativeCall, Reply, Request, Role, Sampling, ToolSpec, Usage
+from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage
 from loopbench.protocol.chat import FinishReason, MessageRole
-from loopbench.protocol.moves import Inexpressible
-from loopbench.protocol.wire import from_json, to_json
 
 from ..streaming import pieces
+from .contract import Incoming, Path, Stamp, StreamEvent, WirePage, WireRequest
 from .fields import (
-    MAX_NAME_CHARS,
     BadRequest,
     bounded_text,
-    check_depth,
     filled_list,
     invalid_value,
     name_field,
     optional,
-    optional_list,
     optional_number,
     required,
     required_text,
     wrong_type,
 )
 from .history_rules import check_history
-from .schema_rules import function_problem, reply_problem
+from .openai_fields import (
+    MAX_MESSAGES,
+    OpenAIWire,
+    check_type,
+    examples_in,
+    function_tool,
+    named_model,
+    normalized_arguments,
+    parallel_calls,
+    read_metadata,
+    reply_schema,
+    request_object,
+    role_in,
+    tool_choice,
+    tool_list,
+)
 
-MAX_MESSAGES = 10_000
-MAX_TOOLS = 128
-MAX_REMEMBERED_CHARS = 1 << 16
-"""Longest list of tools, as JSON, that is read once for all requests that send it."""
 MAX_CALLS = 1_024
 """Calls in one message."""
 MAX_CALL_ID_CHARS = 40
-MAX_METADATA, MAX_KEY_CHARS, MAX_VALUE_CHARS = 16, 64, 512
-"""Pairs, and characters of each key and value, as OpenAI has them."""
 MAX_STOPS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """One request as the server has read it."""
+class ChatWire(OpenAIWire):
+    """Chat Completions. Every request that is not addressed to another vendor's API is addressed to this one."""
 
-    request: Request
-    """The request, without a codec."""
-    model: str
-    stream: bool = False
-    include_usage: bool = False
-    """Whether a stream ends with a chunk that holds the usage."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    name = "chat"
+    stream_end = b"data: [DONE]\n\n"
+
+    def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
+        return True
+
+    def page(self, path: Path) -> WirePage | None:
+        if path == ("v1", "chat", "completions"):
+            return WirePage("reply")
+        return WirePage("models", "GET", named_model(path)) if path[:2] == ("v1", "models") else None
+
+    def read(self, incoming: Incoming) -> WireRequest:
+        return read_request(incoming.body)
+
+    def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
+        return completion(reply, asked.model, f"chatcmpl-{stamp.id}", stamp.created)
+
+    def events(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+        for chunk in chunks(reply, asked.model, f"chatcmpl-{stamp.id}", stamp.created, asked.include_usage):
+            yield StreamEvent("", chunk)
+
+
+CHAT = ChatWire()
 
 
 # --- reading ---
 
 
-def read_request(body: Any) -> ChatRequest:
+def read_request(body: Any) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in OpenAI's words.
 
     `response_format` json_object is the schema `{"type": "object"}`. Arguments in the history are written as the scripted model
     writes them; `{"_unparsed": text}`, which lm15 makes of arguments that are not JSON, becomes the text again.
     """
-    if not isinstance(body, dict):
-        raise BadRequest("We could not parse the JSON body of your request: expected a JSON object.")
-    check_depth(body)
-    _check_names(body)
+    data = request_object(body, _FIELDS)
     for legacy in ("functions", "function_call"):
-        if body.get(legacy) is not None:
+        if data.get(legacy) is not None:
             said = f"Unsupported parameter: '{legacy}' is not supported. Use 'tools' instead."
             raise BadRequest(said, legacy, "unsupported_parameter")
-    model = required_text(body, "model")
-    messages = tuple(_message(item, place) for place, item in enumerate(_messages(body)))
+    model = required_text(data, "model")
+    messages = tuple(_message(item, place) for place, item in enumerate(_messages(data)))
     check_history(messages)
-    tools = _tools(body)
-    if (optional_number(body, "n", 1, 128, whole=True) or 1) != 1:
+    tools = tool_list(data, _tool, "function.name")
+    if (optional_number(data, "n", 1, 128, whole=True) or 1) != 1:
         raise BadRequest("Invalid value for 'n': only 1 choice is supported.", "n", "unsupported_value")
-    metadata = _metadata(body)
+    metadata = read_metadata(data)
     request = Request(
         messages,
         tools,
-        _tool_choice(body, tools),
-        _response_schema(body, messages),
-        _sampling(body),
-        _parallel_calls(body, tools),
-        role=_role(metadata),
+        tool_choice(data, tools, _function_name, "allowed_tools"),
+        _response_schema(data, messages),
+        _sampling(data),
+        parallel_calls(data, tools),
+        role=role_in(metadata),
         scope=metadata.get("scope", ""),
-        examples=_examples(metadata, len(messages)),
+        examples=examples_in(metadata, len(messages)),
     )
-    stream = bool(optional(body, "stream", bool))
-    options = optional(body, "stream_options", dict) or {}
+    stream = bool(optional(data, "stream", bool))
+    options = optional(data, "stream_options", dict) or {}
     if options and not stream:
         raise BadRequest("The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options")
     include_usage = bool(optional(options, "include_usage", bool, "stream_options.include_usage"))
-    return ChatRequest(request, model, stream, include_usage, metadata)
+    return WireRequest(request, model, stream, include_usage, metadata)
 
 
 _FIELDS = frozenset(
@@ -114,15 +128,6 @@ _FIELDS = frozenset(
     }
 )  # fmt: skip
 """Fields of CreateChatCompletionRequest in OpenAI's specification (github.com/openai/openai-openapi, 2.3.0)."""
-
-
-def _check_names(body: Mapping[str, Any]) -> None:
-    """Check that the body has no field but OpenAI's."""
-    unknown = sorted(body.keys() - _FIELDS)
-    if unknown:
-        plural = "s" if len(unknown) > 1 else ""
-        shown = ", ".join(name[:MAX_NAME_CHARS] for name in unknown[:MAX_STOPS])
-        raise BadRequest(f"Unrecognized request argument{plural} supplied: {shown}")
 
 
 def _messages(body: Mapping[str, Any]) -> list[Any]:
@@ -186,21 +191,10 @@ def _part(part: Any, where: str) -> str:
 def _call(item: Any, where: str) -> NativeCall:
     data = required(item, dict, where)
     call_id = bounded_text(data, "id", MAX_CALL_ID_CHARS, f"{where}.id")
-    _check_type(data, where)
+    check_type(data, where)
     function, name = _function(data, where)
     arguments = required(function.get("arguments"), str, f"{where}.function.arguments")
-    return NativeCall(call_id, name, _normalized(arguments))
-
-
-def _normalized(arguments: str) -> str:
-    """Write arguments of the history as the scripted model does, whatever a client has made of their white space and escapes."""
-    try:
-        value = from_json(arguments or "{}")
-        if isinstance(value, dict) and value.keys() == {"_unparsed"} and isinstance(value["_unparsed"], str):
-            return value["_unparsed"]
-        return to_json(value) if isinstance(value, dict) else arguments
-    except (ValueError, Inexpressible):
-        return arguments
+    return NativeCall(call_id, name, normalized_arguments(arguments))
 
 
 def _function(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], str]:
@@ -209,92 +203,15 @@ def _function(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], str]
     return function, name_field(function, f"{where}.function.name")
 
 
-def _check_type(data: Mapping[str, Any], where: str) -> None:
-    kind = required_text(data, "type", f"{where}.type")
-    if kind != "function":
-        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: 'function'.")
-
-
-def _tools(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
-    items = filled_list(body, "tools", MAX_TOOLS)
-    text = json.dumps(items)
-    return _known_tools(text) if len(text) <= MAX_REMEMBERED_CHARS else _read_tools(items)
-
-
-@lru_cache(maxsize=64)  # a conversation sends the same tools with each request, and to check their schemas takes longest
-def _known_tools(text: str) -> tuple[ToolSpec, ...]:
-    return _read_tools(json.loads(text))
-
-
-def _read_tools(items: list[Any]) -> tuple[ToolSpec, ...]:
-    tools: dict[str, ToolSpec] = {}
-    for place, item in enumerate(items):
-        tool = _tool(item, f"tools[{place}]")
-        if tool.name in tools:
-            where = f"tools[{place}].function.name"
-            raise invalid_value(where, f"Invalid '{where}': tool names must be unique, and '{tool.name}' is given twice.")
-        tools[tool.name] = tool
-    return tuple(tools.values())
+def _function_name(data: Mapping[str, Any], where: str) -> str:
+    return _function(data, where)[1]
 
 
 def _tool(item: Any, where: str) -> ToolSpec:
     data = required(item, dict, where)
-    _check_type(data, where)
+    check_type(data, where)
     function, name = _function(data, where)
-    description = optional(function, "description", str, f"{where}.function.description") or ""
-    strict = bool(optional(function, "strict", bool, f"{where}.function.strict"))
-    parameters = optional(function, "parameters", dict, f"{where}.function.parameters")
-    if parameters is not None and (problem := function_problem(parameters, strict=strict)):
-        said = f"Invalid schema for function '{name}': {problem}."
-        raise BadRequest(said, f"{where}.function.parameters", "invalid_function_parameters")
-    return ToolSpec(name, description, parameters or {})
-
-
-def _parallel_calls(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> bool:
-    several = optional(body, "parallel_tool_calls", bool)
-    if several is not None and not tools:
-        said = "'parallel_tool_calls' is only allowed when 'tools' are specified."
-        raise BadRequest(f"Invalid value for 'parallel_tool_calls': {said}", "parallel_tool_calls")
-    return several is not False
-
-
-def _tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> str | None:
-    choice = body.get("tool_choice")
-    if choice is None or choice == "none":
-        return choice
-    if not tools:
-        said = "'tool_choice' is only allowed when 'tools' are specified."
-        raise BadRequest(f"Invalid value for 'tool_choice': {said}", "tool_choice")
-    if choice in ("auto", "required"):
-        return str(choice)
-    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
-        return _allowed_tools(choice, tools)
-    if isinstance(choice, dict) and choice.get("type") == "function":
-        return _offered(_function(choice, "tool_choice")[1], tools)
-    if isinstance(choice, str | dict):
-        said = "Supported values are: 'none', 'auto', 'required', and an object that names a function."
-        raise invalid_value("tool_choice", f"Invalid value for 'tool_choice'. {said}")
-    raise wrong_type("tool_choice", "a string or an object", choice)
-
-
-def _allowed_tools(choice: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> str:
-    """Return the mode, or the one tool that must be called. That other tools may not be called is not enforced."""
-    allowed = required(choice.get("allowed_tools"), dict, "tool_choice.allowed_tools")
-    mode = required_text(allowed, "mode", "tool_choice.allowed_tools.mode")
-    if mode not in ("auto", "required"):
-        raise invalid_value("tool_choice.allowed_tools.mode", "Invalid value for 'tool_choice.allowed_tools.mode'.")
-    where = "tool_choice.allowed_tools.tools"
-    names = []
-    for place, item in enumerate(optional_list(allowed, "tools", MAX_TOOLS, where)):
-        _, name = _function(required(item, dict, f"{where}[{place}]"), f"{where}[{place}]")
-        names.append(_offered(name, tools))
-    return names[0] if mode == "required" and len(names) == 1 else mode
-
-
-def _offered(name: str, tools: tuple[ToolSpec, ...]) -> str:
-    if all(tool.name != name for tool in tools):
-        raise invalid_value("tool_choice", f"Tool choice '{name[:64]}' not found in 'tools' parameter.")
-    return name
+    return function_tool(function, name, f"{where}.function")
 
 
 def _response_schema(body: Mapping[str, Any], messages: tuple[Message, ...]) -> Mapping[str, Any] | None:
@@ -312,16 +229,8 @@ def _response_schema(body: Mapping[str, Any], messages: tuple[Message, ...]) -> 
     if kind != "json_schema":
         known = "Supported values are: 'text', 'json_object', and 'json_schema'."
         raise invalid_value("response_format.type", f"Invalid value: '{kind[:64]}'. {known}")
-    return _json_schema(required(asked.get("json_schema"), dict, "response_format.json_schema"))
-
-
-def _json_schema(data: Mapping[str, Any]) -> Mapping[str, Any]:
     where = "response_format.json_schema"
-    name = name_field(data, f"{where}.name")
-    schema = optional(data, "schema", dict, f"{where}.schema")
-    if optional(data, "strict", bool, f"{where}.strict") and schema is not None and (problem := reply_problem(schema)):
-        raise BadRequest(f"Invalid schema for response_format '{name}': {problem}.", "response_format")
-    return schema or {}
+    return reply_schema(required(asked.get("json_schema"), dict, where), where, "response_format")
 
 
 def _sampling(body: Mapping[str, Any]) -> Sampling:
@@ -347,38 +256,6 @@ def _stops(body: Mapping[str, Any]) -> tuple[str, ...]:
         if not isinstance(stop, str):
             raise wrong_type(f"stop[{place}]", "a string", stop)
     return tuple(stops)
-
-
-def _metadata(body: Mapping[str, Any]) -> dict[str, str]:
-    metadata = optional(body, "metadata", dict) or {}
-    if len(metadata) > MAX_METADATA:
-        said = f"Expected an object with at most {MAX_METADATA} properties."
-        raise BadRequest(f"Invalid 'metadata': too many properties. {said}", "metadata", "object_above_max_properties")
-    for key, value in metadata.items():
-        if not isinstance(value, str):
-            raise wrong_type(f"metadata.{key[:MAX_KEY_CHARS]}", "a string", value)
-        if len(key) > MAX_KEY_CHARS or len(value) > MAX_VALUE_CHARS:
-            said = f"keys have at most {MAX_KEY_CHARS} characters, values {MAX_VALUE_CHARS}"
-            raise BadRequest(f"Invalid 'metadata': {said}.", "metadata", "string_above_max_length")
-    return metadata
-
-
-def _role(metadata: Mapping[str, str]) -> Role:
-    try:
-        return Role(metadata.get("role", Role.DECIDE))
-    except ValueError:
-        known = ", ".join(f"'{role}'" for role in Role)
-        said = f"Invalid value: '{metadata['role'][:64]}'. Supported values are: {known}."
-        raise invalid_value("metadata.role", said) from None
-
-
-def _examples(metadata: Mapping[str, str], max_count: int) -> int:
-    """Return how many of the messages are demonstrations."""
-    text = metadata.get("examples", "0")
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_MESSAGES)) or int(text) > max_count:
-        said = f"Invalid value: '{text[:64]}'. Expected how many of the messages are examples, a number up to {max_count}."
-        raise invalid_value("metadata.examples", said)
-    return int(text)
 
 
 # --- writing ---
@@ -430,8 +307,3 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
     }
-
-
-def error_body(message: str, type: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:  # noqa: A002
-    """Write an error in OpenAI's format."""
-    return {"error": {"message": message, "type": type, "param": param, "code": code}}
