@@ -9,7 +9,7 @@ from loopbench.experiments.compare.reopen import SESSION_SETTINGS, SessionSettin
 
 from .console import say
 from .environment import load_env
-from .options import ConfigFlags, ResultsOptions, PermissionOptions, RunChoice, with_options
+from .options import ConfigFlags, PermissionOptions, ResultsOptions, RunChoice, with_options
 from .own_prints import own_prints_aside
 from .resume import SESSION_FLAGS
 from .running import carry_out

@@ -8,13 +8,27 @@ from typing import Any
 from typer.core import TyperCommand
 
 OPTIONS: Mapping[str, Sequence[str]] = {
-    "What is compared": ("loop", "program", "suite", "data", "tools", "profile", "model", "factor", "config", "name"),
+    "What is compared": (
+        "loop",
+        "program",
+        "suite",
+        "data",
+        "tools",
+        "profile",
+        "model",
+        "factor",
+        "interactions",
+        "design",
+        "config",
+        "name",
+    ),
     "Tasks and repeats": ("split", "tasks", "skip-unplanned", "quarantine", "repeats", "looks", "seed", "train", "dev", "test"),
-    "Statistics": ("alpha", "margin", "power", "metric", "amortize"),
+    "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided"),
     "Limits": (
         *("max-tool-steps", "trial-timeout", "tool-timeout", "budget", "budget-calls", "budget-tokens", "budget-dollars"),
         *("budget-seconds", "trial-budget-calls", "trial-budget-tokens", "trial-budget-dollars", "trial-budget-seconds"),
         "proposer-budget",
+        "budget-trials",
     ),
     "Search for prompts": ("optimizer", "proposer", "threads"),
     "Real models": (
@@ -26,7 +40,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 }
 """Heading → options without their dashes, wherever a command has them; all others are about what is printed."""
 REST = "What is printed"
-FEW = 9
+MAX_UNGROUPED = 9
 """Options up to which a command shows them in one list."""
 
 
@@ -39,7 +53,7 @@ class GroupedCommand(TyperCommand):
         arguments = [record for param, record in found if param.param_type_name == "argument"]
         options = [(param, record) for param, record in found if param.param_type_name == "option"]
         _section(formatter, "Arguments", arguments)
-        if len(options) <= FEW:
+        if len(options) <= MAX_UNGROUPED:
             _section(formatter, "Options", [record for _, record in options])
             return
         for heading in (*OPTIONS, REST):

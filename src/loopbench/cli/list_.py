@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import StrEnum
@@ -10,14 +11,16 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
 from loopbench.text.plain_text import plain, plain_line
 
 from .catalogue import CatalogueEntry, CatalogueFramework, CatalogueSuite, entries
-from .console import WIDE, out
+from .console import WIDE, out, print_cells
 from .options import JsonOption, OptionGroup, with_options
+
+MIN_WIDTH = 20
+"""Columns of a summary on however narrow a terminal."""
 
 
 class Catalogue(StrEnum):
@@ -80,18 +83,16 @@ def _print(found: Sequence[CatalogueEntry], *, in_full: bool) -> None:
 
 
 def _print_lines(found: Sequence[CatalogueEntry], console: Console) -> None:
-    """Print a line for each, wrapped beneath itself, with how to see the options."""
-    width = max((len(entry.name) for entry in found), default=0)
-    lines = Grid(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    lines.add_column(no_wrap=True, min_width=width)
-    lines.add_column()
+    """Print what each is, wrapped beside its name."""
+    width = max((len(entry.name) for entry in found), default=0) + 2
     for entry in found:
         if console.width >= WIDE:
-            console.print(Text(f"{entry.name}\t{plain_line(entry.summary)}"), soft_wrap=True)
-        else:
-            lines.add_row(Text(entry.name, style="bold"), Text(plain_line(entry.summary)))
-    if console.width < WIDE:
-        console.print(lines)
+            print_cells((entry.name, entry.summary), console)
+            continue
+        first, *rest = textwrap.wrap(plain_line(entry.summary), max(console.width - width, MIN_WIDTH)) or [""]
+        console.print(Text.assemble((entry.name.ljust(width), "bold"), first))
+        for line in rest:
+            console.print(Text(" " * width + line))
 
 
 def print_framework(entry: CatalogueFramework) -> None:

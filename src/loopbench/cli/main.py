@@ -86,7 +86,9 @@ class LazyCommand(TyperCommand):
     def load(self) -> Any:
         module, _, function = self.target.partition(":")
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(self.name, cls=GroupedCommand, context_settings=CONTEXT)(getattr(import_module(f"{__package__}.{module}"), function))
+        app.command(self.name, cls=GroupedCommand, context_settings=CONTEXT)(
+            getattr(import_module(f"{__package__}.{module}"), function)
+        )
         return get_command(app)
 
     def make_context(self, *args: Any, **options: Any) -> Any:

@@ -15,7 +15,6 @@ from .console import out
 from .render import print_note
 from .tables import print_table
 
-
 IMPORTANT = ("Warning", "The test is invalid")
 """Beginnings of the notes that are printed in any case."""
 
@@ -28,7 +27,7 @@ def exit_code(found: OptimizationResult) -> int:
 
 
 def print_optimization(found: OptimizationResult, form: str, *, verbose: bool) -> None:
-    """Print an optimization; `form`: json, markdown or tables, of which only the first stands before the verdict unless `verbose`."""
+    """Print an optimization; `form`: json, markdown or tables: the first one and the verdict, or all if `verbose`."""
     if form == "json":
         print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
         return

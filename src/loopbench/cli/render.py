@@ -15,7 +15,7 @@ from loopbench.experiments.compare.several_runs import verdicts as collection_ve
 from loopbench.experiments.compare.tables import notes, tables
 from loopbench.text.plain_text import plain
 
-from .console import out
+from .console import WIDE, out
 from .render_answer import answer_lines
 from .tables import print_table
 
@@ -26,7 +26,10 @@ def results(found: Results, *, verbose: bool, all_metrics: bool = False) -> None
     if verbose:
         details(found, console, all_metrics=all_metrics)
     for line in answer_lines(found, console.width):
-        console.print(line, soft_wrap=True)
+        if console.width >= WIDE:
+            print(line.plain, file=console.file)
+        else:
+            console.print(line, soft_wrap=True)
 
 
 def details(found: Results, console: Console, *, all_metrics: bool) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import Answer, AnswerCell, AnswerRow, Place, answer
+from loopbench.experiments.compare.answer import AnswerCell, AnswerRow, ComparisonAnswer, Place, answer
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import crashes
 from loopbench.metrics.statistics import Interval
 from loopbench.text.numbers import dollars
 from loopbench.text.plain_text import plain_line
@@ -67,7 +68,7 @@ FORMS = (
 def answer_lines(found: Results, width: int) -> Iterator[Text]:
     """Yield the lines of a run's answer, at most eleven at 80 columns: title, matrix, warnings, sentences.
 
-    Lines of `WIDE` columns go to a file or a pipe: there the cells of the matrix stand between tabs, without padding.
+    Into a file or a pipe, `WIDE` columns, the cells of the matrix stand between tabs, without padding.
     """
     said = answer(found.comparison)
     title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
@@ -77,14 +78,15 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
     yield from sentences
 
 
-def _sentences(found: Results, said: Answer) -> Iterator[tuple[str, str]]:
+def _sentences(found: Results, said: ComparisonAnswer) -> Iterator[tuple[str, str]]:
     """Yield sentences with their styles: warnings, and then what follows from the matrix."""
     comparison = found.comparison
     if comparison.invalid:
         yield "This run is invalid: none of its verdicts holds.", "bold red"
-    for warning in comparison.warnings[:MAX_WARNINGS]:
-        yield f"Warning: {warning}", "yellow"
-    hidden = len(comparison.warnings) - MAX_WARNINGS
+    warnings = [*(f"Warning: {warning}" for warning in comparison.warnings), *crashes(comparison.arms)]
+    for warning in warnings[:MAX_WARNINGS]:
+        yield warning, "yellow"
+    hidden = len(warnings) - MAX_WARNINGS
     if hidden > 0:
         yield f"{hidden} more warnings: loopbench report {found.folder}", "yellow"
     for number, sentence in enumerate(said.sentences):
@@ -97,7 +99,7 @@ def _wrapped(sentence: tuple[str, str], width: int) -> list[Text]:
     return [Text(line, style=style) for line in lines]
 
 
-def _matrix(said: Answer, width: int, room: int) -> Iterator[Text]:
+def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for."""
     shown = said.rows if len(said.rows) <= room or width >= WIDE else said.rows[: room - 1]
     form = next((each for each in FORMS if _width(_cells(said, shown, each)) <= width), FORMS[-1])
@@ -121,7 +123,7 @@ def _width(cells: Sequence[Sequence[Text]]) -> int:
     return sum(max(len(row[n].plain) for row in cells) + 2 for n in range(len(cells[0]))) - 2
 
 
-def _cells(said: Answer, rows: Sequence[AnswerRow], form: CellForm) -> list[list[Text]]:
+def _cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm) -> list[list[Text]]:
     unit = "USD" if said.unit == "cost_usd" else "tokens"
     heads = ["loop", *(plain_line(said.heading(column)) for column in said.columns)]
     if form.cost is not None:

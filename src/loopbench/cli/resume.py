@@ -12,7 +12,7 @@ from loopbench.runs.folders import is_optimization
 
 from .console import say
 from .environment import load_env
-from .options import ConfigFlags, OptionGroup, ResultsOptions, PermissionOptions, RunChoice, with_options
+from .options import ConfigFlags, OptionGroup, PermissionOptions, ResultsOptions, RunChoice, with_options
 from .own_prints import own_prints_aside
 from .running import carry_out
 

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from loopbench.text.plain_text import plain, plain_line
+from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 
-from .console import WIDE
+from .console import WIDE, print_cells
 
 WRAPPED = ("stops", "errors", "meaning", "note", "fitted from")
 """Columns whose cells may wrap."""
@@ -54,7 +54,7 @@ def _tabbed(table: Table, console: Console) -> None:
     if table.title:
         console.print(Text(f"\n{plain(table.title)}"))
     for row in (table.columns, *table.rows):
-        console.print(Text("\t".join(map(plain_line, row))), soft_wrap=True)
+        print_cells(row, console)
 
 
 def _narrowest(table: Table) -> int:

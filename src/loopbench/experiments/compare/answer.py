@@ -57,7 +57,7 @@ class AnswerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ComparisonAnswer:
     """The matrix of loops × columns, the most accurate loop first, and the sentences that say what follows."""
 
     columns: tuple[AnswerColumn, ...]
@@ -71,14 +71,14 @@ class Answer:
         return f"{column.suite}, {column.profile}" if several else column.profile
 
 
-def answer(comparison: Comparison) -> Answer:
+def answer(comparison: Comparison) -> ComparisonAnswer:
     """Return what a comparison answers; of an invalid one the matrix alone, since no verdict holds."""
     arms = comparison.arms
     unit: Unit = "cost_usd" if arms and all(arm.summary.means["cost_usd"] is not None for arm in arms) else "tokens"
     columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))
     rows = _rows(comparison, columns, unit)
-    said = () if comparison.invalid else tuple(_Sentences(comparison, Answer(columns, rows, unit, ())).all())
-    return Answer(columns, rows, unit, said)
+    said = () if comparison.invalid else tuple(_Sentences(comparison, ComparisonAnswer(columns, rows, unit, ())).all())
+    return ComparisonAnswer(columns, rows, unit, said)
 
 
 def _rows(comparison: Comparison, columns: Sequence[AnswerColumn], unit: Unit) -> tuple[AnswerRow, ...]:
@@ -132,7 +132,7 @@ class _Sentences:
     """What follows from a matrix, in words."""
 
     comparison: Comparison
-    found: Answer
+    found: ComparisonAnswer
 
     def all(self) -> Iterator[str]:
         compared = [n for n in range(len(self.found.columns)) if any(_place(row, n) for row in self.found.rows)]

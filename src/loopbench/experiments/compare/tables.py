@@ -39,7 +39,9 @@ def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") ->
     """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
     fewer, more = outlook.fewer, outlook.more
     repeats = f"{outlook.repeats} repeat{'' if outlook.repeats == 1 else 's'}"
-    words = f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance_in_words(fewer.chance)}"
+    words = (
+        f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance_in_words(fewer.chance)}"
+    )
     return words if more == fewer else f"{words}; with {more.tasks:,} tasks ({_spent(more)}), about {chance_in_words(more.chance)}"
 
 
@@ -64,8 +66,8 @@ def notes(comparison: Comparison) -> list[str]:
         lines.append(TEMPLATES_NOTE)
     for arm in comparison.arms:
         summary = arm.summary
-        by_status = {"crashed": summary.crashes, "errored": summary.errored_reasons, "excluded": summary.exclusions}
-        for status, reasons in by_status.items():
+        lines += crashes([arm])
+        for status, reasons in {"errored": summary.errored_reasons, "excluded": summary.exclusions}.items():
             if reasons:
                 lines.append(f"{arm.info.arm}, {status}: {_reasons(reasons)}")
         if summary.retries:
@@ -78,6 +80,11 @@ def notes(comparison: Comparison) -> list[str]:
             "(4 characters each), seconds the simulated time of slow and hanging faults."
         )
     return lines
+
+
+def crashes(arms: Sequence[ArmResult]) -> list[str]:
+    """Return a line for each arm whose loop crashed, with the most frequent reasons."""
+    return [f"{arm.info.arm}, crashed: {_reasons(arm.summary.crashes)}" for arm in arms if arm.summary.crashes]
 
 
 MAX_REASONS = 3

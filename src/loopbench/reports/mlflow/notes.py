@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
-from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import OTHERS, outlook_in_words
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.summary import PRIMARY
