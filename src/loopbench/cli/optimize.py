@@ -29,7 +29,7 @@ COMPARE_FLAGS = ConfigFlags(
     only=(
         *("loops", "suite", "data", "tools", "profiles", "models", "base_url", "provider.prices", "tasks", "skip_unplanned"),
         *("repeats", "seed", "max_tool_steps", "trial_timeout_s", "alpha", "margin", "runs"),
-        *("mlflow", "tracking_uri", "experiment"),
+        *("name", "mlflow", "tracking_uri", "experiment"),
     ),
     names={"tasks": "test"},
     helps={

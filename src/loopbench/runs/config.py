@@ -36,6 +36,8 @@ FILE_ONLY = ("trial_budget", "provider.top_p", "provider.seed")
 """Fields that have no flag: only a configuration file sets them."""
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
 MAX_LOOKS = 20
+MAX_NAME = 200
+"""Characters of a run's name."""
 MAX_SHOWN = 80
 """Characters of a bad value that an error shows."""
 
@@ -98,6 +100,8 @@ class CompareConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    name: Annotated[str | None, IfAbsent("what was compared")] = None
+    """Name of the run, in the title of its page and in MLflow."""
     loops: Annotated[tuple[str, ...], Field(min_length=1)] = (
         "bare",
         "finish",
@@ -179,6 +183,13 @@ class CompareConfig(BaseModel):
         if len(set(names)) != len(names):
             raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
         return names
+
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, text: str | None) -> str | None:
+        if text is not None and (not text.strip() or not text.isprintable() or len(text) > MAX_NAME):
+            raise ValueError(f"it must be one line of 1 to {MAX_NAME} characters")
+        return text
 
     @field_validator("traces")
     @classmethod

@@ -39,7 +39,7 @@ from .svg import (
 Legend = tuple[tuple[Mark, str], ...]
 PLAIN_LEGEND: Legend = (("better", "better"), ("worse", "worse"), ("equivalent", "equivalent"), ("undecided", "undecided"))
 PAIR_LEGEND: Legend = (("better", "first better"), ("worse", "first worse"), *PLAIN_LEGEND[2:])
-FRONT_LEGEND: Legend = (("dot", "on the front"), ("undecided", "dominated"))
+FRONT_LEGEND: Legend = (("dot", "on the front"), ("undecided", "another is as good and cheaper"))
 
 
 # --- words ---

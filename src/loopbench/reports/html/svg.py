@@ -21,7 +21,7 @@ from loopbench.text.plain_text import plain
 Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]
 LABEL_CHARS = 46
 """Characters of a heading, which has a line of its own, on the narrowest screen, 360 px."""
-COLUMN_CHARS = 22
+COLUMN_CHARS = 24
 """Characters of a line in the column of labels, left of the axis, on the narrowest screen."""
 _LEFT, _RIGHT = 46.0, 98.0
 """Where an axis begins and ends, in percent of the width: labels stand left of it, and a mark at its end is not cut."""
@@ -79,17 +79,29 @@ def middle_cut(text: str, most: int) -> str:
     return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
 
 
-_PIECES = re.compile(r"[^ /(=_-]*[ /(=_-]?")
+_PIECES = re.compile(r"[^/(=_-]*[/(=_-]?")
 
 
 def label_lines(text: str, most: int = COLUMN_CHARS, lines: int = 3) -> list[str]:
-    """Return a label in at most so many lines of `most` characters, broken behind spaces and signs; a longer one is cut in the middle."""
+    """Return a label in at most so many lines of `most` characters, cut in the middle if it is longer.
+
+    Lines are broken at spaces, and a word that is too long for a line also behind signs.
+    """
     made = [""]
-    for piece in _PIECES.findall(middle_cut(text, most * (lines - 1))):
-        if made[-1] and len((made[-1] + piece).rstrip()) > most:
-            made.append("")
-        made[-1] += piece
-    return [middle_cut(line.rstrip(), most) for line in made[:lines] if line.strip()]
+    for word in middle_cut(text, most * (lines - 1)).split():
+        for number, piece in enumerate([word] if len(word) <= most else _PIECES.findall(word)):
+            joined = f"{made[-1]}{' ' if number == 0 else ''}{piece}".strip()
+            if len(joined) <= most:
+                made[-1] = joined
+            else:
+                made.append(middle_cut(piece, most))
+    return [line for line in made[:lines] if line]
+
+
+def number_lines(text: str, most: int = COLUMN_CHARS) -> list[str]:
+    """Return a number with its interval on one line, or on two if it is too long."""
+    value, gap, ends = text.partition(" [")
+    return [value, f"[{ends}"] if gap and len(text) > most else [text]
 
 
 # --- scales ---
@@ -255,8 +267,7 @@ def interval_rows(title: str, description: str, groups: Sequence[Group], axis: A
             made.append(one)
         is_last = place == len(groups) - 1
         drawn += [gridlines(found, top, y) if is_last else vertical_lines(found, top, y), *_band(axis, found, top, y), *made]
-    middle = (found.left + found.right) / 2
-    below = [element("text", axis.name, x=percent(middle), y=y + 34, text_anchor="middle", class_="axis")]
+    below = [element("text", axis.name, x=percent(found.right), y=y + 34, text_anchor="end", class_="axis")]
     used = {row.mark for row in rows}
     shown = [(kind, meaning) for kind, meaning in axis.legend if kind in used]
     if shown:
@@ -286,7 +297,7 @@ def _row(row: ChartRow, y: float, found: Scale) -> tuple[Markup, float]:
     """Return the row drawn from y on, and the y where it ends."""
     made = [element("title", f"{row.label}: {row.text}")]
     lines = [(line, "label") for line in label_lines(row.short or row.label)]
-    lines += [(line, "numbers") for line in label_lines(row.text, lines=2)]
+    lines += [(line, "numbers") for line in number_lines(row.text)]
     for number, (line, kind) in enumerate(lines):
         made.append(element("text", line, x=0, y=y + 12 + _LINE * number, class_=kind))
     high = _LINE * max(len(lines), 1)
