@@ -22,7 +22,7 @@ from .codes import INTERRUPTED
 from .console import say
 from .environment import load_env
 from .optimize_report import exit_code, print_optimization
-from .options import ConfigFlags, OptionGroup, OutputOptions, with_options
+from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
 from .own_prints import own_prints_aside, quiet_loops
 
 COMPARE_FLAGS = ConfigFlags(
@@ -68,7 +68,7 @@ class SearchOptions(OptionGroup):
 
 
 @with_options(COMPARE_FLAGS, SEARCH_FLAGS)
-def optimize(flags: dict[str, Any], search: SearchOptions, output: OutputOptions) -> None:
+def optimize(flags: dict[str, Any], search: SearchOptions, output: ResultsOptions) -> None:
     """Optimize each loop's prompts on an equal budget, and test them on locked tasks.
 
     The test says whether optimizing helped, and which loop is best afterwards.
@@ -80,14 +80,14 @@ def optimize(flags: dict[str, Any], search: SearchOptions, output: OutputOptions
     _carry_out(made, output)
 
 
-def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: OutputOptions) -> NoReturn:
+def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: ResultsOptions) -> NoReturn:
     """Continue an optimization, as `resume` does: a search from its log, a test with the trials that are missing."""
     with own_prints_aside():
         again = reopen(folder, allowed, mlflow=mlflow)
     _carry_out(again, output)
 
 
-def _carry_out(made: Optimization, output: OutputOptions) -> NoReturn:
+def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
     stopped = ""
     try:
         stopped = _run(made, quiet=output.quiet)
@@ -100,8 +100,10 @@ def _carry_out(made: Optimization, output: OutputOptions) -> NoReturn:
         say(f"{stopped}; {found.state or 'all trials are there, what MLflow lacks may be added'}; go on with")
         say(f"  {_resume_command(made)}")
     if found.test is not None or not stopped:
-        print_optimization(found, "json" if output.as_json else "tables")
-    say(f"run directory: {made.folder}")
+        say(f"run directory: {made.folder}")
+        print_optimization(found, "json" if output.as_json else "tables", verbose=output.verbose)
+    else:
+        say(f"run directory: {made.folder}")
     if stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(exit_code(found))

@@ -16,6 +16,10 @@ from .render import print_note
 from .tables import print_table
 
 
+IMPORTANT = ("Warning", "The test is invalid")
+"""Beginnings of the notes that are printed in any case."""
+
+
 def exit_code(found: OptimizationResult) -> int:
     """Return FAILED if an optimizer failed: the program that was kept is then hardly the one that was asked for."""
     if found.invalid:
@@ -23,8 +27,8 @@ def exit_code(found: OptimizationResult) -> int:
     return FAILED if any(design.status == "failed" for design in found.designs) else DONE
 
 
-def print_optimization(found: OptimizationResult, form: str) -> None:
-    """Print an optimization; `form`: json, markdown or tables."""
+def print_optimization(found: OptimizationResult, form: str, *, verbose: bool) -> None:
+    """Print an optimization; `form`: json, markdown or tables, of which only the first stands before the verdict unless `verbose`."""
     if form == "json":
         print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
         return
@@ -32,13 +36,15 @@ def print_optimization(found: OptimizationResult, form: str) -> None:
         print(to_markdown(found), end="")
         return
     console = out()
-    for line in verdicts(found):
-        console.print(Text(plain(line), style="bold"))
     console.print(Text(plain(found.title), style="bold"))
-    for made in tables(found):
-        print_table(made, console)
+    made = tables(found)
+    for table in made if verbose else made[:1]:
+        print_table(table, console)
     for design in found.designs:
         if design.program is not None:
             console.print(Text(plain(f"{design.design}: {design.program}"), style="dim"), soft_wrap=True)
     for note in notes(found):
-        print_note(note, console)
+        if verbose or note.startswith(IMPORTANT):
+            print_note(note, console)
+    for line in verdicts(found):
+        console.print(Text(plain(line), style="bold"))

@@ -83,7 +83,7 @@ def _one(folder: Path, form: str, options: ReportOptions) -> int:
     elif form == "markdown":
         print(_markdown(found), end="")
     else:
-        print_results(found, as_json=form == "json", all_metrics=options.all_metrics)
+        print_results(found, as_json=form == "json", verbose=True, all_metrics=options.all_metrics)
     if not options.no_html:
         write_report(found, options.html)
     return INVALID if found.comparison.invalid else DONE
@@ -99,7 +99,7 @@ def _markdown(found: Results) -> str:
 def _optimization(folder: Path, form: str, options: ReportOptions) -> int:
     options.refuse_for(f"comparisons; the test is one: {folder / TEST}")
     found = optimization_result(folder)
-    print_optimization(found, form)
+    print_optimization(found, form, verbose=True)
     if not options.no_html:
         write(optimization_html(found), options.html, folder / PAGE)
     return exit_code(found)

@@ -60,6 +60,11 @@ def counts(found: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
 
 
+def chance_in_words(chance: float) -> str:
+    """Return a chance to the nearest twentieth, at most 95 %."""
+    return f"{min(5 * round(20 * chance), 95)} %"
+
+
 def short_name(info: ArmInfo) -> str:
     """Return an arm's name without its profile, the same under each."""
     return info.arm.removesuffix(f"/{info.profile}") or info.arm

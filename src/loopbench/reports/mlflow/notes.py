@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import OTHERS, outlook_in_words, verdicts
+from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.tables import OTHERS, outlook_in_words
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.reports.html import charts
@@ -53,7 +54,7 @@ def _head(found: Results) -> str:
     warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
     if hidden := len(comparison.warnings) - len(warnings):
         warnings.append(f"{hidden} more warnings: {REPORT}")
-    said = [*(conclusions(effects) if effects is not None else ()), *verdicts(comparison), *warnings]
+    said = [*(conclusions(effects) if effects is not None else ()), *answer(comparison).sentences, *warnings]
     state = f"{len(found.records):,} of {found.scheduled:,} trials. The whole report is among the artifacts: `{REPORT}`."
     invalid = "**This run is invalid: none of its verdicts holds.**" if comparison.invalid else ""
     return "\n\n".join(filter(None, [invalid, _items(said), f"{markdown_cell(found.title)}; {state}"]))
