@@ -195,7 +195,7 @@ class _Plane:
             yield element("line", x1=x2, x2=x2, y1=y1, y2=y2, class_="front")
 
     def labels(self, named: Sequence[tuple[CostPoint, str]]) -> Iterator[Markup]:
-        """Yield the names in a column of their own, in the order of the points' accuracies, each joined to its point by a thin line."""
+        """Yield the names in a column of their own, the most accurate first, each joined to its point by a thin line."""
         ordered = sorted(named, key=lambda one: (self.y(one[0].accuracy.value), -one[0].cost.value))
         places = spread([self.y(point.accuracy.value) for point, _ in ordered], _LINE, _TOP + self.high)
         for (point, name), y in zip(ordered, places, strict=True):

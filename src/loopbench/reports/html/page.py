@@ -21,6 +21,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.metrics.ranking import ranked
+from loopbench.reports.titles import compared, optimization_title, optimized, run_title
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
@@ -44,7 +45,13 @@ TEMPLATES = files("loopbench.reports.html").joinpath("templates")
 
 def report_html(results: Results) -> str:
     """Return the page of one run."""
-    return render(Page(run_name(results.folder), results.title, sections(results)))
+    return render(Page(run_title(results), _subtitle(results), sections(results)))
+
+
+def _subtitle(found: Results) -> str:
+    """Return what a run compared, unless its title says so, its size and its directory."""
+    named = f"{compared(found)}. " if found.manifest.settings.name else ""
+    return f"{named}{found.title}. Run {run_name(found.folder)}"
 
 
 def collection_html(found: SeveralRuns) -> str:
@@ -61,8 +68,8 @@ def _chapter(run: Results, name: str) -> Chapter:
     comparison = ranked(run.comparison)
     infos = [arm.info for arm in comparison.arms]
     main = (verdict_section(run), arms_section(comparison), fronts_section(run.views, infos))
-    title = run_name(run.folder)
-    return Chapter(name, title, f"{run.title}. All of it: loopbench report {shlex.quote(title)}", _present(main, name))
+    command = f"loopbench report {shlex.quote(run_name(run.folder))}"
+    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", _present(main, name))
 
 
 def _present(sections: Iterable[PageSection | None], prefix: str = "") -> tuple[PageSection, ...]:
@@ -75,7 +82,9 @@ def optimization_html(found: OptimizationResult) -> str:
     """Return the page of an optimization: what it gained, then the comparison on the test tasks."""
     test = () if found.test is None else sections(found.test, "test")
     tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
-    return render(Page(run_name(found.folder), found.title, (*optimization_sections(found), *tested)))
+    named = f"{optimized(found.manifest)}. " if found.manifest.settings.compare.name else ""
+    subtitle = f"{named}{found.title}. Run {run_name(found.folder)}"
+    return render(Page(optimization_title(found.manifest), subtitle, (*optimization_sections(found), *tested)))
 
 
 def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:

@@ -248,7 +248,7 @@ _HEADING, _LINE, _GAP = 26.0, 16.0, 8.0
 
 
 def interval_rows(title: str, description: str, groups: Sequence[Group], axis: Axis) -> Markup:
-    """Return a chart with one row per interval on a common axis: names and numbers in a column on the left, the interval beside them.
+    """Return a chart with one row per interval on a common axis: names and numbers in a column on the left, intervals beside it.
 
     Lines of the axis stop at headings, so that no text lies on a line.
     """
