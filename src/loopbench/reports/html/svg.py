@@ -79,22 +79,19 @@ def middle_cut(text: str, most: int) -> str:
     return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
 
 
-_PIECES = re.compile(r"[^/(=_-]*[/(=_-]?")
-
-
 def label_lines(text: str, most: int = COLUMN_CHARS, lines: int = 3) -> list[str]:
     """Return a label in at most so many lines of `most` characters, cut in the middle if it is longer.
 
     Lines are broken at spaces, and a word that is too long for a line also behind signs.
     """
-    made = [""]
+    made, pieces = [""], re.compile(rf"[^/(=_-]{{1,{most - 1}}}[/(=_-]?|[/(=_-]")
     for word in middle_cut(text, most * (lines - 1)).split():
-        for number, piece in enumerate([word] if len(word) <= most else _PIECES.findall(word)):
+        for number, piece in enumerate([word] if len(word) <= most else pieces.findall(word)):
             joined = f"{made[-1]}{' ' if number == 0 else ''}{piece}".strip()
             if len(joined) <= most:
                 made[-1] = joined
             else:
-                made.append(middle_cut(piece, most))
+                made.append(piece)
     return [line for line in made[:lines] if line]
 
 

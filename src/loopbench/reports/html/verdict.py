@@ -16,7 +16,7 @@ from .document import UNKNOWN, Amount, Banner, Block, Cell, Folded, Grid, Items,
 WARNING = "Warning: "
 BROKEN = ("This run is invalid", "The test is invalid")
 """Beginnings of notes that the page shows in a banner."""
-PLACES: dict[Place, str] = {"highest": "best", "not told apart": "not told apart from the best", "lower": "worse than the best"}
+PLACES: dict[Place, str] = {"highest": "best", "not told apart": "not told apart", "lower": "worse"}
 
 
 def verdict_section(results: Results, conclusions: Sequence[str] | None = None) -> PageSection:
@@ -26,7 +26,8 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
         said: list[Block] = [Items(tuple(f"{line}." for line in conclusions), "verdicts")]
     else:
         said = [Paragraph(f"{line}.", "strong" if place == 0 else "plain") for place, line in enumerate(found.sentences)]
-        said.append(matrix(found) if results.records else Paragraph("No trial was scored."))
+        is_scored = any(arm.summary.accuracy is not None for arm in results.comparison.arms)
+        said.append(matrix(found) if is_scored else Paragraph("No trial was scored."))
     reading = how_to_read(notes(results.comparison))
     return PageSection("verdict", "Verdict", (*_banners(results), *said, *reading))
 
@@ -37,7 +38,7 @@ def matrix(found: Answer) -> Grid:
     heads = ("loop", *(found.heading(column) for column in found.columns), f"{unit} a trial")
     several = any(cell is not None and cell.place is not None for row in found.rows for cell in row.cells)
     order = ", the most accurate loop on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
-    marks = "; a loop is worse where the difference is beyond chance" if several else ""
+    marks = "; worse than the best, or not told apart from it, beyond chance" if several else ""
     caption = f"Accuracy under each fault profile, with its interval in brackets{order}{marks}"
     return Grid(caption, heads, tuple(_row(row, found.unit) for row in found.rows))
 

@@ -41,10 +41,17 @@ for (const box of document.querySelectorAll(".scroll")) {
   box.addEventListener("scroll", look, { passive: true });
   new ResizeObserver(look).observe(box);
 }
+const open = (target) => {
+  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+};
 const unfold = () => {
   const target = document.getElementById(location.hash.slice(1));
-  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  open(target);
   if (target) target.scrollIntoView();
 };
+addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='#']");
+  if (link) open(document.getElementById(link.hash.slice(1)));
+});
 addEventListener("hashchange", unfold);
 unfold();
