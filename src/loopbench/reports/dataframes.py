@@ -18,8 +18,8 @@ import pandas as pd
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
-from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import over_templates, tables
 from loopbench.experiments.why.why import Why, why
 from loopbench.metrics.comparison import Comparison
