@@ -46,9 +46,9 @@ from .trials import write_trials
 from .versions import CODE, Version, find_versions, log_version
 
 FIRST = ("accuracy", "steps", "tokens", "cost_usd")
-"""Means that stand first: MLflow's charts give keys with a slash sections of their own below, and its tables are sorted by name."""
+"""Means that stand first: MLflow sorts its charts and tables by name."""
 DETAILS = "trials"
-"""Begins the keys of all other numbers of an arm: it comes after `tokens`."""
+"""Begins the keys of all other numbers, which so come after `tokens`; slashes would give them sections above the means."""
 
 
 def track(found: Results, uri: str, experiment: str, page: str = "") -> Tracked | str:
@@ -105,14 +105,14 @@ PARENT, ARM = "mlflow.parentRunId", "loopbench.arm"
 
 def model_keys() -> frozenset[str]:
     """Return the keys of the numbers of an arm by which versions of a loop are compared."""
-    ends = (f"{DETAILS}/intervals/{PRIMARY}_{end}" for end in ("low", "high"))
-    rates = (f"{DETAILS}/rates/recovery", f"{DETAILS}/rates/false_success")
+    ends = (f"{DETAILS}.intervals.{PRIMARY}_{end}" for end in ("low", "high"))
+    rates = (f"{DETAILS}.rates.recovery", f"{DETAILS}.rates.false_success")
     return frozenset(map(metric_key, (*map(mean_key, METRICS), "errors_per_trial", *ends, *rates)))
 
 
 def mean_key(metric: str) -> str:
     """Return the key of an arm's mean."""
-    return metric if metric in FIRST else f"{DETAILS}/means/{metric}"
+    return metric if metric in FIRST else f"{DETAILS}.means.{metric}"
 
 
 def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
@@ -177,7 +177,7 @@ def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
     arms, settings = found.comparison.arms, found.manifest.settings
     counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
     metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
-    metrics = {f"run/{name}": value for name, value in metrics.items()}
+    metrics = {f"{DETAILS}.of_run.{name}": value for name, value in metrics.items()}
     design = {name: ", ".join(typed) for name in ("loops", "models", "profiles") if (typed := getattr(settings, name))}
     return RunEntry(
         clean(run_title(found), MAX_NAME),
@@ -218,22 +218,22 @@ def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     rates = {"recovery": summary.recovery, "false_success": summary.false_success_rate, "over_templates": summary.over_templates}
     made: dict[str, float | None] = {name: means.pop(name) for name in FIRST[:2]} | errors | means
     for name, known in rates.items():
-        made[f"{DETAILS}/rates/{name}"] = None if known is None else known.value
+        made[f"{DETAILS}.rates.{name}"] = None if known is None else known.value
     for name, known in (dict(summary.means) | rates).items():
         if known is not None:
-            made |= {f"{DETAILS}/intervals/{name}_low": known.low, f"{DETAILS}/intervals/{name}_high": known.high}
+            made |= {f"{DETAILS}.intervals.{name}_low": known.low, f"{DETAILS}.intervals.{name}_high": known.high}
     return made | _counts(summary)
 
 
 def _counts(summary: ArmSummary) -> dict[str, float | None]:
     made: dict[str, float | None] = {
-        f"{DETAILS}/counts/{name}": getattr(summary, name)
+        f"{DETAILS}.counts.{name}": getattr(summary, name)
         for name in ("trials", "scored", "errored", "excluded", "tasks", "false_success")
     }
     if summary.over_templates is not None:
-        made[f"{DETAILS}/counts/templates"] = summary.over_templates.n
+        made[f"{DETAILS}.counts.templates"] = summary.over_templates.n
     kinds = {"faults": asdict(summary.faults), "errors": summary.errors, "retries": summary.retries, "stops": summary.stops}
-    return made | {f"{DETAILS}/{kind}/{name}": count for kind, found in kinds.items() for name, count in found.items()}
+    return made | {f"{DETAILS}.{kind}.{name}": count for kind, found in kinds.items() for name, count in found.items()}
 
 
 def _started_ms(records: Sequence[Record]) -> int:

@@ -150,7 +150,7 @@ class Store:
         return Tracked(public_address(self.uri), self.experiment_id, run_id, ui_command(self.uri) + place)
 
 
-_COUNTS = ("trials/errors/", "trials/retries/", "trials/stops/")
+_COUNTS = ("trials.errors.", "trials.retries.", "trials.stops.")
 
 _MODEL = "loopbench.model_id"
 """Tag of a run that is linked to its model: the result of a search does not say so."""
