@@ -8,6 +8,7 @@ from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.optimize.manifest import OptimizationManifest
+from loopbench.runs.folders import run_name
 
 MAX_LOOPS = 6
 """Loops that a title names; of more it says how many."""
@@ -16,7 +17,8 @@ DOT = " · "
 
 def run_title(found: Results) -> str:
     """Return the name of a run, or what it compared."""
-    return found.manifest.settings.name or compared(found)
+    of_test = "Test: " if "/" in run_name(found.folder) else ""
+    return found.manifest.settings.name or f"{of_test}{compared(found)}"
 
 
 def compared(found: Results) -> str:
