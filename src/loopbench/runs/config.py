@@ -100,8 +100,6 @@ class CompareConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    name: Annotated[str | None, IfAbsent("what was compared")] = None
-    """Name of the run, in the title of its page and in MLflow."""
     loops: Annotated[tuple[str, ...], Field(min_length=1)] = (
         "bare",
         "finish",
@@ -168,6 +166,8 @@ class CompareConfig(BaseModel):
     """Significance level of tests; intervals have a confidence of 1 - alpha."""
     margin: Fraction = 0.02
     """Difference in accuracy, from 0 to 1, below which two arms count as equivalent."""
+    name: Annotated[str | None, IfAbsent("what was compared")] = None
+    """Name of the run, in the title of its page and in MLflow."""
     runs: Path = Path("runs")
     """Folder that holds the run directories."""
     mlflow: bool = True

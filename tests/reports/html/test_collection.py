@@ -14,7 +14,7 @@ from loopbench.experiments.compare.several_runs import SeveralRuns, collect, tab
 from loopbench.reports.html.document import Grid
 from loopbench.reports.html.overview import overview_section
 from loopbench.reports.html.page import collection_html
-from loopbench.reports.titles import run_title
+from loopbench.reports.html.titles import run_title
 from loopbench.runs.store.files import RunError
 
 

@@ -21,7 +21,6 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.metrics.ranking import ranked
-from loopbench.reports.titles import compared, optimization_title, optimized, run_title
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
@@ -36,6 +35,7 @@ from .optimized import optimization_sections
 from .overview import overview_section
 from .overview import pairs_section as all_pairs_section
 from .provenance import manifest_section
+from .titles import compared, optimization_title, optimized, run_title
 from .verdict import verdict_section
 
 _BREAKS = re.compile(r"([/(=_])(?=\w)")

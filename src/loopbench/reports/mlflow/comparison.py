@@ -21,7 +21,7 @@ from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary
 from loopbench.protocol.digest import digest
-from loopbench.reports.titles import run_title
+from loopbench.reports.html.titles import run_title
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import MANIFEST
 

@@ -23,7 +23,7 @@ from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.files import read_bounded
 from loopbench.protocol.names import parse_spec
 from loopbench.protocol.redact import redact
-from loopbench.reports.titles import optimization_title
+from loopbench.reports.html.titles import optimization_title
 from loopbench.runs.folders import KIND, TEST
 from loopbench.runs.store.files import MANIFEST
 

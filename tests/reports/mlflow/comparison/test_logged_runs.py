@@ -18,9 +18,9 @@ from loopbench.experiments.import_runs import ImportRequest, import_files
 from loopbench.metrics.summary import METRICS
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.html.page import report_html
+from loopbench.reports.html.titles import run_title
 from loopbench.reports.mlflow.comparison import mean_key
 from loopbench.reports.mlflow.notes import arm_note, files
-from loopbench.reports.titles import run_title
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, children, models, traces
@@ -240,15 +240,15 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
     whole = tracking.log_run(results(folder), uri, "resumed")
     assert whole == part
     parent = client.get_run(whole.parent_run_id)
-    assert parent.info.status == "FINISHED"
+    assert (parent.info.status, parent.info.run_name) == ("FINISHED", run_title(run))
+    assert parent.data.params["python"] == run.manifest.python  # a parameter is for ever
     assert parent.data.tags["loopbench.digest"] == run.digest
     assert {name: child.info.run_id for name, child in children(client, whole).items()} == ids
     for arm in run.comparison.arms:
         metrics = client.get_run(ids[arm.info.arm]).data.metrics
         assert metrics["accuracy"] == arm.summary.accuracy.value
-        assert metrics["trials"] == 12
-        assert metrics["errors.provider.gone"] == metrics["retries.provider.gone"] == 0
-        assert client.get_run(ids[arm.info.arm]).data.params["python"] == run.manifest.python  # a parameter is for ever
+        assert metrics["trials.counts.trials"] == 12
+        assert metrics["trials.errors.provider.gone"] == metrics["trials.retries.provider.gone"] == 0
         records = [record for record in run.records if record.arm == arm.info.arm]
         logged = traces(client, whole, ids[arm.info.arm])
         assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(r.task for r in tracking.sample(records))
