@@ -23,13 +23,14 @@ from .console import say
 from .environment import load_env
 from .optimize_report import exit_code, print_optimization
 from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
+from .outcome import write_optimization
 from .own_prints import own_prints_aside, quiet_loops
 
 COMPARE_FLAGS = ConfigFlags(
     only=(
         *("loops", "suite", "data", "tools", "profiles", "models", "base_url", "provider.prices", "tasks", "skip_unplanned"),
         *("repeats", "seed", "max_tool_steps", "trial_timeout_s", "alpha", "margin", "runs"),
-        *("mlflow", "tracking_uri", "experiment"),
+        *("name", "mlflow", "tracking_uri", "experiment"),
     ),
     names={"tasks": "test"},
     helps={
@@ -100,6 +101,7 @@ def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
         say(f"{stopped}; {found.state or 'all trials are there, what MLflow lacks may be added'}; go on with")
         say(f"  {_resume_command(made)}")
     if found.test is not None or not stopped:
+        write_optimization(found)
         say(f"run directory: {made.folder}")
         print_optimization(found, "json" if output.as_json else "tables", verbose=output.verbose)
     else:

@@ -91,7 +91,7 @@ class RunsOption(OptionGroup):
 
 class RunChoice(RunsOption):
     run: Annotated[Path, typer.Argument()]
-    """Run directory, its name in the runs folder, or `latest`."""
+    """Run directory, its name in the runs folder, or `latest`; `latest/test` is the test of an optimization."""
 
     @property
     def folder(self) -> Path:

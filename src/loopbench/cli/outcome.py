@@ -7,8 +7,9 @@ from pathlib import Path
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.reports.html.files import PAGE, write_page
-from loopbench.reports.html.page import report_html
+from loopbench.reports.html.page import optimization_html, report_html
 
 from . import render, render_effects
 from .console import say
@@ -33,6 +34,11 @@ def write_report(found: Results, html: Path | None = None) -> str:
     page = report_html(found)
     write(page, html, found.folder / PAGE)
     return page
+
+
+def write_optimization(found: OptimizationResult, html: Path | None = None) -> None:
+    """Write an optimization's page, into its directory unless another file was typed."""
+    write(optimization_html(found), html, found.folder / PAGE)
 
 
 def write(text: str, typed: Path | None, usual: Path) -> None:

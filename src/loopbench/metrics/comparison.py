@@ -23,7 +23,7 @@ from .paired import SCORES, PairedFlip
 from .power import spread
 from .record import RECORDING, Record
 from .spending import ONCE, LookLevel
-from .statistics import ALPHA, Interval, Verdict, verdict
+from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
@@ -95,6 +95,9 @@ class ArmResult:
         }
 
 
+_OPPOSITE: Mapping[VerdictWord, VerdictWord] = {"better": "worse", "worse": "better"}
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Two arms on one metric, over the tasks scored in both: a is `verdict` than b (or equivalent to it)."""
@@ -126,6 +129,13 @@ class Pair:
     @property
     def family(self) -> Literal["primary", "secondary"]:
         return "primary" if self.metric == PRIMARY else "secondary"
+
+    @property
+    def turned(self) -> Pair:
+        """The same pair with b as its first arm: b minus a, and the opposite verdict."""
+        over = None if self.over_templates is None else self.over_templates.turned
+        found = replace(self.verdict, word=_OPPOSITE.get(self.verdict.word, self.verdict.word))
+        return replace(self, a=self.b, b=self.a, difference=self.difference.turned, over_templates=over, verdict=found)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""

@@ -207,8 +207,8 @@ def bless(run: Results) -> Baseline:
         raise RunError(f"{run.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
 
 
-_ELSEWHERE = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
-"""Settings for where a run is stored and how fast it goes, which mean nothing to whoever runs it again."""
+_ELSEWHERE = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
+"""Settings for what a run is called, where it is stored and how fast it goes, which mean nothing to whoever runs it again."""
 
 
 def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
