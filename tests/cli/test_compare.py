@@ -199,7 +199,7 @@ def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_
         return printed[printed.index("Arms") : printed.index("Other metrics")]
 
     def numbers(text: str) -> Counter[str]:
-        return Counter(re.findall(r"\d[\d.]* \[[^\]]*\]", text))
+        return Counter(re.findall(r"\d[\d.]* \[[^\]]*\]", " ".join(text.split())))  # a narrow terminal breaks lines
 
     wide, pieces, narrow = tables(220), tables(80), tables(40)
     assert max(map(len, pieces.splitlines())) <= 80
@@ -207,6 +207,15 @@ def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_
     assert "\n  accuracy: " not in wide + pieces
     assert len(numbers(wide)) > 8
     assert numbers(wide) == numbers(pieces) == numbers(narrow)
+
+
+@pytest.mark.parametrize("runs", ["afile", "afile/below"])
+def test_a_file_in_the_place_of_the_runs_folder_is_named(here, loopbench, runs):
+    (here / "afile").write_text("mine")
+    ended = loopbench("compare", "--no-mlflow", "--tasks", "2", "--runs", runs, "-q")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == f"error: --runs: {runs} is a file, or lies below one; name a folder\n"
+    assert (here / "afile").read_text() == "mine"
 
 
 def test_reasons_stand_under_the_table(here, loopbench, monkeypatch):

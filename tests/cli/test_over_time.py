@@ -323,9 +323,10 @@ def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monk
 
 
 @pytest.mark.thorough
-def test_sigterm_leaves_a_run_that_can_be_resumed(here):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number):
     with running(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "200") as child:
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(number)
         _, said = child.communicate(timeout=60)
     assert child.returncode == 130, said
     assert "Traceback" not in said

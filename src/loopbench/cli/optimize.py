@@ -12,6 +12,7 @@ from loopbench.experiments.optimize.config import REPEATS, SearchConfig, load_op
 from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.experiments.optimize.rollouts import RunStopped
+from loopbench.models.profiles import load_profile
 from loopbench.protocol.names import parse_spec
 from loopbench.reports.progress.search import watching
 from loopbench.reports.tracking import run_logged
@@ -78,7 +79,16 @@ def optimize(flags: dict[str, Any], search: SearchOptions, output: ResultsOption
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
         made = prepare(load_optimize_config(search.config, given))
+    if not output.quiet and _has_nothing_to_teach(made):
+        (profile,) = made.config.compare.profiles
+        say(f"note: under profile {profile} no prompt helps the scripted model; --profile teachable has what prompts can teach")
     _carry_out(made, output)
+
+
+def _has_nothing_to_teach(made: Optimization) -> bool:
+    """Whether the scripted model runs under a profile without weaknesses, so that no prompt can gain anything."""
+    (profile,) = made.config.compare.profiles
+    return made.config.model == "scripted" and not load_profile(profile).weaknesses
 
 
 def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: ResultsOptions) -> NoReturn:

@@ -53,8 +53,11 @@ def _began(folder: Path) -> tuple[float, float]:
 
 
 def new_folder(runs: Path, suite: str) -> Path:
-    """Make a new run directory, whose name says when it was made and of which suite."""
-    runs.mkdir(parents=True, exist_ok=True)
+    """Make a new run directory, whose name says when it was made and of which suite. Raises RunError if `runs` is no folder."""
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise RunError(f"--runs: {runs} is a file, or lies below one; name a folder") from None
     while True:
         folder = runs / new_name(suite)
         try:

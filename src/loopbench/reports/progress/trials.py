@@ -33,6 +33,10 @@ MAX_STILL_S, MAX_SHARE = 0.125, 0.03
 """Seconds after which the view is redrawn; later if redrawing would take more than this share of a processor."""
 PLAIN_EVERY_S, PLAIN_LATER_S, LATER_S = 5.0, 30.0, 60.0
 """Seconds between plain lines, at first and once the run is a minute old."""
+ESTIMATED_AFTER_S, ESTIMATED_AFTER_TRIALS = 3.0, 20
+"""Seconds and trials from which a run's whole duration is estimated."""
+LONG_S = 60.0
+"""Runs that are likely to take longer are announced."""
 MAX_KINDS = 20
 """Reasons that are counted separately."""
 MAX_KIND_CHARS = 40
@@ -156,6 +160,18 @@ class ProgressCounts(Unwatched):
             self._add_earlier(experiment)
         self.began = time.monotonic()
         self._marks = deque([(self.began, 0)])
+        self._tasks = len(experiment.tasks)
+        self._is_estimated = False
+
+    def announce(self) -> None:
+        """Say once how long a long run is likely to take, and what would take a minute."""
+        if self._is_estimated or self.elapsed_s < ESTIMATED_AFTER_S or self.done < ESTIMATED_AFTER_TRIALS:
+            return
+        self._is_estimated = True
+        whole_s = self.elapsed_s * self.total / self.done
+        if whole_s > LONG_S and self._tasks > 1:
+            tasks = max(1, round(self._tasks * LONG_S / whole_s))
+            self.noted(f"this takes about {in_minutes(whole_s)}; --tasks {tasks} would take 1 minute")
 
     def _add_earlier(self, experiment: Experiment) -> None:
         ends: dict[tuple[str, str, int], TrialEnd] = {}
@@ -207,6 +223,7 @@ class LiveView(ProgressCounts):
 
     def draw(self) -> float:
         """Redraw, and return the seconds until the next time."""
+        self.announce()
         started = time.perf_counter()
         self.live.refresh()
         return max(MAX_STILL_S, (time.perf_counter() - started) / MAX_SHARE)
@@ -287,6 +304,14 @@ def _speed(rate: float) -> str:
     return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 0.1 else f"{60 * rate:.1f}/min" if rate else ""
 
 
+def in_minutes(seconds: float) -> str:
+    """Return a time as `1 minute`, `12 minutes` or `2.5 hours`."""
+    whole = max(1, round(seconds / 60))
+    if whole >= 90:
+        return f"{whole / 60:.1f} hours"
+    return f"{whole} minute{'' if whole == 1 else 's'}"
+
+
 def clock(seconds: float) -> str:
     """Return a time as `0:07`, `12:34` or `1:02:03`."""
     minutes, rest = divmod(round(seconds), 60)
@@ -310,6 +335,7 @@ class _Lines(ProgressCounts):
 
     def draw(self) -> float:
         """Print a line, except at the start, when there is nothing to say; return the seconds until the next one."""
+        self.announce()
         if self.elapsed_s >= PLAIN_EVERY_S:
             self.say()
         return PLAIN_EVERY_S if self.elapsed_s < LATER_S else PLAIN_LATER_S
@@ -342,9 +368,11 @@ class _Lines(ProgressCounts):
         arm = self.arms[name]
         found = arm.accuracy
         score = "-" if found is None else f"{found[0]:.3f} rough={found[1]:.3f}..{found[2]:.3f}"
-        kinds = {f"errored.{kind.replace(' ', '-')}": count for kind, count in list(arm.errored.items())}
-        counts = {"excluded": arm.excluded, **arm.troubles, **kinds}
+        kinds = dict(arm.errored)
+        counts = {"excluded": arm.excluded, **arm.troubles, "errored": sum(kinds.values())}
         told = " ".join(f"{kind}={count}" for kind, count in counts.items() if count)
+        if kinds:
+            told += f" reasons={json.dumps('; '.join(f'{count} {kind}' for kind, count in kinds.items()), ensure_ascii=False)}"
         return f"arm={json.dumps(name, ensure_ascii=False)} n={arm.scored} accuracy={score} {told}".rstrip()
 
 
