@@ -26,6 +26,7 @@ from .process import lasting_stdout, terminated_as_interrupted
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("compare:compare", "Run loops over a suite's tasks and say which is better, with intervals."),
+    "init": ("init:init", "Write settings, example tasks with plans, tools, a test and a recipe for CI into a project."),
     "list": ("list_:list_", "List what can be named on the command line, or show one with its options."),
     "resume": ("resume:resume", "Continue an interrupted run: run only the trials that are missing."),
     "extend": ("extend:extend", "Add loops, profiles, models, repeats or tasks to a run."),
