@@ -13,6 +13,7 @@ import pytest
 
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 LOOP = """
+from loopbench.loops import Bare
 from loopbench.protocol import Outcome, StopReason
 
 class {name}:
@@ -22,6 +23,7 @@ class {name}:
         return self
 
     async def run(self, query, tools, model, observer=None):
+        await Bare().run(query, tools, model)
         return Outcome({answer!r}, StopReason.FINISHED, 0)
 """
 

@@ -235,7 +235,7 @@ def test_a_retry_of_crashes_warns_and_the_results_do_for_good(loopbench, here, m
     assert "warning: 6 trials that crashed or timed out are run again, though they count as they are" in ended.err
     said = "6 trials that had crashed or timed out were run again on request: what they show is favourable"
     assert said in ended.out
-    assert said in loopbench("report", "latest", "--json").json["warnings"]
+    assert said in json.loads(loopbench("report", "latest", "--json").out)["warnings"]
 
 
 @pytest.mark.thorough

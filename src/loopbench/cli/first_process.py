@@ -51,7 +51,7 @@ def _go_on_in_child() -> None:
     """Fork, and return in the child only; this process waits, and ends with the exit code that the child has announced."""
     if sys.platform != "linux" or threading.active_count() > 1:
         return
-    parent = os.getpid()
+    parent, timer = os.getpid(), signal.setitimer(signal.ITIMER_REAL, 0)  # a child has none
     read, write = os.pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_HANDED_ON, signal.SIGCHLD})
     child = os.fork()
@@ -61,6 +61,7 @@ def _go_on_in_child() -> None:
     _CHILD[os.getpid()] = write
     go_on_here()
     die_with(parent)
+    signal.setitimer(signal.ITIMER_REAL, *timer)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, TextIO, cast
 
+from loopbench.runs.silent_end import leave
+
+from .codes import BAD_INPUT
+
 
 class _Lasting:
     """Standard output that outlives its reader: `| head -1` neither ends the command nor changes its exit code."""
@@ -50,6 +54,37 @@ def lasting_stdout() -> Iterator[None]:
             yield
         finally:
             stream.flush()
+
+
+MAX_TOLD = 3
+"""Times that code is told that its time is up before the process ends."""
+
+
+@contextlib.contextmanager
+def given_up_after(seconds: float, what: str) -> Iterator[None]:
+    """Let code of the user's own within the block raise TimeoutError when its time is up, and end the process if it goes on.
+
+    `what`: the beginning of the sentence that says so. It does nothing on other threads than the main one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    problem, told = f"{what} did not end within {seconds:g} s", 0
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        nonlocal told
+        told += 1
+        if told > MAX_TOLD:
+            os.write(2, f"error: {problem}\n".encode())
+            leave(BAD_INPUT)
+        raise TimeoutError(problem)
+
+    handler, timer = signal.signal(signal.SIGALRM, tell), signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ A loop may block its thread for ever, or leave behind a thread that never ends; 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -63,6 +64,7 @@ def _judge_in_child(parent: int, write: int, judge: Callable[[Report], None]) ->
         os.setpgid(0, 0)  # so that it can be ended with all that it starts, and Ctrl-C is for the command
     die_with(parent)
     go_on_here()
+    gc.freeze()  # else a collection would copy every page that it looks at
 
     def report(finding: Finding) -> None:
         sys.stdout.flush()
