@@ -324,7 +324,9 @@ def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monk
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number):
+def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number, request):
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a child inherits what nohup, which may have begun the tests, ignores
+    request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
     with running(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "200") as child:
         child.send_signal(number)
         _, said = child.communicate(timeout=60)
