@@ -158,10 +158,10 @@ def test_a_run_is_called_as_it_was_named(loopbench, here):
 # --- traces ---
 
 
-def test_what_traces_take_is_told_below_the_tables(loopbench):
+def test_what_traces_take_is_told_above_the_tables(loopbench):
     compared(loopbench, "arithmetic")
     lines = loopbench("report", "latest", "--no-html").out.splitlines()
-    assert re.fullmatch(r"traces: \d+ B per kept trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[-1])
+    assert re.fullmatch(r"traces: \d+ B per kept trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[0])
     assert loopbench("report", "latest", "--no-html", "--json").json["traces"]["kept"] == 24
 
 
@@ -170,7 +170,7 @@ def test_a_trace_that_was_not_kept_is_said_not_to_have_been(loopbench):
     told = "\n".join(
         f"{arm}/flaky-format/arithmetic-{number:04d}/0" for arm in ("bare", "react_extract") for number in range(1, 13)
     )
-    missed = [line.split()[0] for line in loopbench("show", "latest").out.splitlines()[:-1]]
+    missed = [line.split()[0] for line in loopbench("show", "latest", "--all").out.splitlines()[:-1]]
     assert 0 < len(missed) < 24
     for trial in told.splitlines():
         shown = loopbench("show", "latest", trial)
@@ -179,7 +179,7 @@ def test_a_trace_that_was_not_kept_is_said_not_to_have_been(loopbench):
         else:
             said = "the run kept traces of failures only (--traces failures)"
             assert (shown.code, shown.err) == (2, f"error: runs/{run.name}: trial {trial} has no trace: {said}\n")
-    reasons = loopbench("why", "latest")
+    reasons = loopbench("why", "latest", "-v")
     assert "Trials that were solved have no trace to hold the lost ones against: each by itself" in reasons.out
     assert re.search(r"^lost \d+ of 12 trials: parse \d+", reasons.out, re.MULTILINE)
 

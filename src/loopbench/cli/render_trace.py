@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.text import Text
 
 from loopbench.metrics.record import FaultRecord, Record
-from loopbench.text.numbers import counts
+from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain
 from loopbench.text.trace_text import JudgedTrace, blocks
 

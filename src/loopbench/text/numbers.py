@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TypeVar
 
 from loopbench.metrics.comparison import ArmInfo, Pair
 from loopbench.metrics.statistics import Interval, VerdictWord
@@ -14,8 +13,6 @@ def dollars(amount: float) -> str:
     """Return dollars with cents, or with two digits if less than a cent: `3.10`, `1,200.00`, `0.0042`."""
     return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
 
-
-Name = TypeVar("Name", bound=str)
 
 RELATIONS: Mapping[VerdictWord, str] = {
     "better": "better than",
@@ -56,11 +53,6 @@ def interval(value: Interval | None, digits: int) -> str:
 
 def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def counts(found: Mapping[Name, int]) -> str:
-    """Return counts as `finished 109, error_valve 8`, the largest first."""
-    return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
 
 
 def chance_in_words(chance: float) -> str:

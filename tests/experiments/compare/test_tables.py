@@ -20,7 +20,8 @@ from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import Views, views
-from loopbench.text.numbers import chance_in_words, counts, dollars, interval, p_value, relation, standing, verdict
+from loopbench.text.counts import counts
+from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, relation, standing, verdict
 from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 

@@ -13,7 +13,8 @@ from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
-from loopbench.text.numbers import chance_in_words, counts, dollars, interval, p_value, standing, verdict
+from loopbench.text.counts import counts
+from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, standing, verdict
 from loopbench.text.table import Table, csv_cell, markdown_page
 
 from .answer import answer

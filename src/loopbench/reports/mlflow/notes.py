@@ -17,7 +17,8 @@ from loopbench.reports.html import charts
 from loopbench.reports.html.histograms import steps
 from loopbench.reports.html.page import report_html
 from loopbench.reports.html.svg import standalone
-from loopbench.text.numbers import counts, interval, p_value, relation, verdict
+from loopbench.text.counts import counts
+from loopbench.text.numbers import interval, p_value, relation, verdict
 from loopbench.text.table import markdown_cell, markdown_item
 
 from .store import MAX_TAG, clean
