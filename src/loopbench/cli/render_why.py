@@ -13,7 +13,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.import_runs.joining import PROFILE as IMPORTED
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
-from loopbench.metrics.trajectory.divergence import Cause
+from loopbench.metrics.trajectory.causes import Cause
 from loopbench.text.counts import counts
 from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain

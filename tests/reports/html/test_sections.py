@@ -32,6 +32,7 @@ from loopbench.reports.html.document import (
     Banner,
     Folded,
     Grid,
+    Items,
     PageLink,
     PageSection,
     Paragraph,
@@ -73,8 +74,10 @@ def test_causes_are_counted_as_why_counts_them(breeze):
     assert [part.title for part in parts] == ["arithmetic, flaky-format", "arithmetic, flaky-tools"]
     rows = 0
     for part in parts:
-        sums, folded = part.blocks
+        sums, meanings, folded = part.blocks
         assert isinstance(sums, Grid)
+        assert isinstance(meanings, Items)
+        assert [item.partition(": ")[0] for item in meanings.items] == list(sums.columns[2:])
         assert isinstance(folded, Folded)
         profile = part.title.partition(", ")[2]
         for row in sums.rows:

@@ -10,7 +10,8 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
 from loopbench.metrics.comparison import ArmInfo
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
-from loopbench.metrics.trajectory.divergence import Cause, Divergence
+from loopbench.metrics.trajectory.causes import MEANINGS, Cause
+from loopbench.metrics.trajectory.divergence import Divergence
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.traces import Traces
 from loopbench.text.numbers import interval, short_name
@@ -128,7 +129,8 @@ def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str]) -> list[Block]:
         (names[arm.arm], f"{arm.lost} of {arm.trials}", *(count_bar(arm.causes.get(kind, 0), arm.lost) for kind in kinds))
         for arm in arms
     )
-    return [Grid("Trials that were not solved, by cause", ("loop", "lost", *kinds), rows)]
+    meanings = Items(tuple(f"{kind}: {MEANINGS[kind]}" for kind in kinds), "quiet")
+    return [Grid("Trials that were not solved, by cause", ("loop", "lost", *kinds), rows), meanings]
 
 
 def _examples(losses: LossFindings) -> Grid | None:

@@ -38,7 +38,7 @@ def matrix(found: ComparisonAnswer) -> Grid:
     heads = ("loop", *(found.heading(column) for column in found.columns), f"{unit} a trial")
     several = any(cell is not None and cell.place is not None for row in found.rows for cell in row.cells)
     order = ", the most accurate loop on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
-    marks = "; worse than the best, or not told apart from it, beyond chance" if several else ""
+    marks = "; worse: than the best, beyond chance; not told apart: from the best" if several else ""
     caption = f"Accuracy under each fault profile, with its interval in brackets{order}{marks}"
     return Grid(caption, heads, tuple(_row(row, found.unit) for row in found.rows))
 
