@@ -68,17 +68,18 @@ def _chosen(found: list[CatalogueEntry], choice: CatalogueChoice) -> list[Catalo
 def _print(found: Sequence[CatalogueEntry], *, in_full: bool) -> None:
     """Print names and what they are, or also facts and options; frameworks apart."""
     console = out()
-    if not in_full:
-        _print_lines(found, console)
-        return
     frameworks = [entry for entry in found if isinstance(entry, CatalogueFramework)]
-    for entry in found:
-        if not isinstance(entry, CatalogueFramework):
-            _print_entry(entry, _facts(entry) if isinstance(entry, CatalogueSuite) else "")
+    others = [entry for entry in found if not isinstance(entry, CatalogueFramework)]
+    if not in_full:
+        _print_lines(others, console)
+    for entry in others if in_full else ():
+        _print_entry(entry, _facts(entry) if isinstance(entry, CatalogueSuite) else "")
     if frameworks:
         heading = "Frameworks, each in an environment of its own, which loopbench frameworks install NAME makes:"
         console.print(Text(f"\n{heading}", style="italic"), soft_wrap=True)
-    for entry in frameworks:
+    if not in_full:
+        _print_lines(frameworks, console)
+    for entry in frameworks if in_full else ():
         print_framework(entry)
 
 
