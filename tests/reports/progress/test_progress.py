@@ -236,7 +236,22 @@ def test_a_line_is_one_line_whatever_names_and_reasons_say(named, name, reason, 
     said = heard.getvalue()
     assert said.count("\n") == 2
     assert not CONTROLS.search(said)
-    assert re.fullmatch(r'note: .*\nprogress: done=1/10 .*\| arm=".*" n=0 accuracy=- errored\..*=1\n', said)
+    assert re.fullmatch(r'note: .*\nprogress: done=1/10 .*\| arm=".*" n=0 accuracy=- errored=1 \(.*\)\n', said)
+
+
+def test_reasons_of_errors_are_printed_as_they_were_given(named, capsys):
+    lines = progress._Lines(named("a"))
+    for reason in (
+        "a trial, whose model takes no time",
+        "a trial, whose model takes no time",
+        "scorer exact: KeyError",
+    ):
+        lines.finished(record("a", status="errored", reason=reason))
+    lines.end()
+    assert capsys.readouterr().err.endswith(" errored=3 (a trial, whose model takes no time: 2, scorer exact: 1)\n")
+    view = progress.LiveView(named("a"), None)
+    view.finished(record("a", status="errored", reason="provider: gone"))
+    assert "errored 1 (provider)" in frame(view, 120, 24)[2]
 
 
 def test_lines_come_at_the_start_often_and_later_less_so(named, monkeypatch, capsys):
