@@ -219,3 +219,15 @@ def test_a_suite_with_an_unknown_scorer_is_refused_before_anything_runs(here, lo
         assert (found.code, found.out) == (2, "")
         assert said in found.err
     assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize("runs", ["afile", "afile/below"])
+def test_runs_that_are_a_file_are_refused_in_one_line(loopbench, here, runs):
+    (here / "afile").touch()
+    for command in (
+        ["compare", "--loop", "bare", "--no-mlflow"],
+        ["optimize", "--loop", "bare", "--no-mlflow"],
+        ["report", "latest"],
+    ):
+        ended = loopbench(*command, "--runs", runs)
+        assert (ended.code, ended.out, ended.err) == (2, "", "error: --runs: afile is a file; name a folder\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -236,14 +237,27 @@ def test_optimizers_are_listed(loopbench):
         (["--optimizer", "GEPA", "--optimizer", "COPRO"], "--optimizer: give one, not 2"),
         (["--profile", "nothing"], "nothing"),
         (["--config", "missing.toml"], "missing.toml: no such file"),
+        (["--optimizer", "MIPROv2"], "optimizer MIPROv2 needs the package optuna, which is not installed: pip install optuna"),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_nothing(loopbench, here, arguments, said):
+def test_a_mistake_is_one_line_and_leaves_nothing(loopbench, here, monkeypatch, arguments, said):
+    known = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *package: None if name == "optuna" else known(name, *package))
     ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("profile", ["clean", "flaky-tools", "teachable"])
+def test_where_nothing_is_to_be_gained_it_is_said_before(loopbench, profile):
+    small = ["--suite", "arithmetic(size=60)", "--train", "4", "--dev", "4", "--test", "4", "--repeats", "1", "--budget", "60calls"]
+    ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", "--profile", profile, *small)
+    said = f"note: there is nothing to gain here: under the profile {profile} the scripted model has no weakness"
+    assert ended.err.startswith(said) is (profile != "teachable")
+    assert ("under --profile teachable it has some\n" in ended.err) is (profile != "teachable")
 
 
 def own_optimization(here: Path, **compare: Any) -> Path:

@@ -77,6 +77,8 @@ def optimize(flags: dict[str, Any], search: SearchOptions, output: OutputOptions
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
         made = prepare(load_optimize_config(search.config, given))
+    if made.nothing_to_gain and not output.quiet:
+        say(f"note: {made.nothing_to_gain}")
     _carry_out(made, output)
 
 
