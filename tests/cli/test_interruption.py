@@ -16,6 +16,7 @@ from tests.cli.test_commands_that_die import children
 
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 LOOP = """
+from loopbench.loops import Bare
 from loopbench.protocol import Outcome, StopReason
 
 class {name}:
@@ -25,6 +26,7 @@ class {name}:
         return self
 
     async def run(self, query, tools, model, observer=None):
+        await Bare().run(query, tools, model)
         return Outcome({answer!r}, StopReason.FINISHED, 0)
 """
 

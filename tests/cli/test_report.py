@@ -114,17 +114,45 @@ def test_an_optimization_has_a_page_of_its_own(loopbench, here):
             "--test",
             "6",
         ),
-        *("--no-mlflow", "-q", "--json"),
+        *("--no-mlflow", "-q", "--json", "--name", "the first try"),
     ).json
     run = Path(made["run"])
+    first = (run / "report.html").read_text()
     found = loopbench("report", "latest")
     assert found.err == f"page: runs/{run.name}/report.html\n"
     text = (run / "report.html").read_text()
+    assert text == first
+    assert "<h1>the first try</h1>" in text
+    assert "bare, optimized with BootstrapFewShot · arithmetic · teachable" in text
     assert "Gains, ranking and cost" in text
     assert "Test: Pair by pair" in text
     other = compared(loopbench, "arithmetic", "elsewhere")
+    test = loopbench("report", f"{run.name}/test")
+    assert test.err == f"page: runs/{run.name}/test/report.html\n"
+    assert "<h1>Test: bare" in (run / "test" / "report.html").read_text()
     refused = loopbench("report", str(run), str(other))
     assert (refused.code, "is an optimization; compare its test with other runs" in refused.err) == (2, True)
+
+
+def test_a_path_below_the_last_run_is_taken(loopbench, here):
+    run = compared(loopbench, "arithmetic")
+    (run / "copy").mkdir()
+    for name in ("manifest.json", "trials.jsonl", "traces.zst"):
+        (run / "copy" / name).write_bytes((run / name).read_bytes())
+    assert loopbench("report", "latest/copy").err == f"page: runs/{run.name}/copy/report.html\n"
+    missing = loopbench("report", "latest/test")
+    assert (missing.code, missing.err.count("\n")) == (2, 1)
+    assert f"the last run, runs/{run.name}, has no folder 'test'" in missing.err
+
+
+def test_a_run_is_called_as_it_was_named(loopbench, here):
+    run = compared(loopbench, "arithmetic", "runs", "--name", "before <b>the</b> rewrite")
+    text = (run / "report.html").read_text()
+    assert "<h1>before &lt;b&gt;the&lt;/b&gt; rewrite</h1>" in text
+    assert re.search(r"(bare vs react_extract|react_extract vs bare) · arithmetic · flaky-format\.", text)
+    for name, said in (("", "one line of 1 to 200"), ("a\nb", "one line of 1 to 200"), ("x" * 201, "one line of 1 to 200")):
+        refused = loopbench("compare", *QUICK, "--name", name)
+        assert (refused.code, refused.err.startswith("error: --name: it must be "), said in refused.err) == (2, True, True)
 
 
 # --- traces ---

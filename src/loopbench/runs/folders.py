@@ -22,7 +22,7 @@ def run_name(folder: Path) -> str:
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     """Return a run's directory: `run` is that, its name under `runs`, or `latest`, the run that was begun, or imported, last.
 
-    Raises RunError if there is none.
+    A path below a run is taken too: `latest/test` is the test of the last optimization. Raises RunError if there is none.
     """
     root = runs or RUNS
     try:
@@ -35,8 +35,12 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
     known = sorted(began, key=lambda name: (began[name], name))
-    if str(run) == "latest" and known:
-        return root / known[-1]
+    first, *below = Path(run).parts or ("",)
+    if first == "latest" and known:
+        folder = (root / known[-1]).joinpath(*below)
+        if folder.is_dir():
+            return folder
+        raise RunError(f"no run {str(run)!r}: the last run, {root / known[-1]}, has no folder {'/'.join(below)!r}")
     raise RunError(f"no run {str(run)!r}; in {root}: {', '.join(known[-5:]) or 'none yet'}")
 
 

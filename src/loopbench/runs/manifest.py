@@ -151,6 +151,8 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    name: str | None = None
+    """What the user calls the run."""
     suite: str = ""
     """The suite as it was typed."""
     loops: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TypeVar
 
 from loopbench.metrics.comparison import ArmInfo, Pair
 from loopbench.metrics.statistics import Interval, VerdictWord
@@ -13,6 +14,8 @@ def dollars(amount: float) -> str:
     """Return dollars with cents, or with two digits if less than a cent: `3.10`, `1,200.00`, `0.0042`."""
     return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
 
+
+Name = TypeVar("Name", bound=str)
 
 RELATIONS: Mapping[VerdictWord, str] = {
     "better": "better than",
@@ -55,9 +58,14 @@ def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def counts(found: Mapping[str, int]) -> str:
+def counts(found: Mapping[Name, int]) -> str:
     """Return counts as `finished 109, error_valve 8`, the largest first."""
     return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
+
+
+def chance_in_words(chance: float) -> str:
+    """Return a chance to the nearest twentieth, at most 95 %."""
+    return f"{min(5 * round(20 * chance), 95)} %"
 
 
 def short_name(info: ArmInfo) -> str:

@@ -83,18 +83,6 @@ class Optimization:
     optimizer: Optimizer
     manifest: OptimizationManifest
 
-    @property
-    def nothing_to_gain(self) -> str:
-        """Why no prompt can make a difference, in a sentence; empty if one can."""
-        arms = [design.arm for design in self.designs]
-        if any(not arm.is_scripted or arm.profile.weaknesses for arm in arms):
-            return ""
-        profiles = ", ".join(sorted({arm.profile.name for arm in arms}))
-        return (
-            f"there is nothing to gain here: under the profile {profiles} the scripted model has no weakness "
-            "that a prompt could mend; under --profile teachable it has some"
-        )
-
 
 def prepare(config: OptimizeConfig) -> Optimization:
     """Look everything up and create the run directory. Raises ValueError for bad input, without creating anything."""

@@ -357,11 +357,12 @@ class _Lines(ProgressCounts):
         arm = self.arms[name]
         found = arm.accuracy
         score = "-" if found is None else f"{found[0]:.3f} rough={found[1]:.3f}..{found[2]:.3f}"
-        errored = list(arm.errored.items())
-        counts = {"excluded": arm.excluded, **arm.troubles, "errored": sum(count for _, count in errored)}
+        kinds = dict(arm.errored)
+        counts = {"excluded": arm.excluded, **arm.troubles, "errored": sum(kinds.values())}
         told = " ".join(f"{kind}={count}" for kind, count in counts.items() if count)
-        reasons = f" ({_reasons(errored)})" if errored else ""
-        return f"arm={json.dumps(name, ensure_ascii=False)} n={arm.scored} accuracy={score} {told}".rstrip() + reasons
+        if kinds:
+            told += f" reasons={json.dumps('; '.join(f'{count} {kind}' for kind, count in kinds.items()), ensure_ascii=False)}"
+        return f"arm={json.dumps(name, ensure_ascii=False)} n={arm.scored} accuracy={score} {told}".rstrip()
 
 
 def _print(line: str) -> None:

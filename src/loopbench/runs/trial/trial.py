@@ -11,7 +11,7 @@ from typing import Any
 from loopbench.datasets.task import Environment, Task
 from loopbench.datasets.validity import replay
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.record import Record
+from loopbench.metrics.record import UNREPLAYABLE, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.metrics.trace import TraceHead
@@ -97,7 +97,7 @@ async def _truth(trial: Trial, setting: TrialContext) -> Mapping[str, Truth] | s
     if task.plan is None:
         return f"no plan: {task.no_plan or 'the suite gives none'}"
     known = await _oracle(task, setting)
-    return f"the plan does not replay: {known}" if isinstance(known, str) else known
+    return f"{UNREPLAYABLE}{known}" if isinstance(known, str) else known
 
 
 def _close(environment: Environment, trial: Trial) -> None:
