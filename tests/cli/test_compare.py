@@ -210,35 +210,13 @@ def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_
 
 
 @pytest.mark.parametrize("runs", ["afile", "afile/below"])
-def test_a_file_in_the_place_of_the_runs_folder_is_named(here, loopbench, runs):
+@pytest.mark.parametrize(
+    "command",
+    [["compare", "--no-mlflow", "--tasks", "2"], ["optimize", "--no-mlflow"], ["report", "latest"]],
+    ids=lambda words: words[0],
+)
+def test_a_file_in_the_place_of_the_runs_folder_is_named(here, loopbench, command, runs):
     (here / "afile").write_text("mine")
-    ended = loopbench("compare", "--no-mlflow", "--tasks", "2", "--runs", runs, "-q")
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err == f"error: --runs: {runs} is a file, or lies below one; name a folder\n"
+    ended = loopbench(*command, "--runs", runs)
+    assert (ended.code, ended.out, ended.err) == (2, "", "error: --runs: afile is a file; name a folder\n")
     assert (here / "afile").read_text() == "mine"
-
-
-def test_reasons_stand_under_the_table(here, loopbench, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "220")
-    (here / "own_crash.py").write_text(LOOP.format(name="Mine", answer="").replace("return Outcome(", "return 1 / 0, Outcome("))
-    monkeypatch.syspath_prepend(here)
-    found = loopbench("compare", "--no-mlflow", "--loop", "own_crash:Mine", "--suite", "arithmetic(size=3)", "-q")
-    assert "own_crash:Mine/clean, crashed: 3 × ZeroDivisionError: division by zero" in found.out
-
-
-def test_a_suite_with_an_unknown_scorer_is_refused_before_anything_runs(here, loopbench, monkeypatch):
-    (here / "own_suite.py").write_text(
-        "from dataclasses import replace\n"
-        "from loopbench.datasets import arithmetic\n"
-        "def load():\n"
-        "    suite = arithmetic.load(size=2)\n"
-        "    return replace(suite, tasks=tuple(replace(task, scorer='numerik') for task in suite.tasks))\n"
-        "def broken():\n"
-        "    raise KeyError('nothing here')\n"
-    )
-    monkeypatch.syspath_prepend(here)
-    for suite, said in (("own_suite:load", "unknown scorer 'numerik'"), ("own_suite:broken", "KeyError: 'nothing here'")):
-        found = loopbench("compare", "--no-mlflow", "--suite", suite, "-q")
-        assert (found.code, found.out) == (2, "")
-        assert said in found.err
-    assert not (here / "runs").exists()

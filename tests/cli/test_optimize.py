@@ -239,9 +239,11 @@ def test_optimizers_are_listed(loopbench):
         (["--optimizer", "GEPA", "--optimizer", "COPRO"], "--optimizer: give one, not 2"),
         (["--profile", "nothing"], "nothing"),
         (["--config", "missing.toml"], "missing.toml: no such file"),
+        (["--optimizer", "MIPROv2"], "optimizer MIPROv2 needs optuna: pip install optuna"),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_nothing(loopbench, here, arguments, said):
+def test_a_mistake_is_one_line_and_leaves_nothing(loopbench, here, monkeypatch, arguments, said):
+    monkeypatch.setitem(sys.modules, "optuna", None)  # as where it is not installed
     ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err

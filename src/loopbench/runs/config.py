@@ -151,7 +151,7 @@ class CompareConfig(BaseModel):
     workers: Annotated[Positive | None, IfAbsent("this process; a worker for code of your own; with Ray, one per processor")] = None
     """Number of processes that run trials."""
     trial_timeout_s: Limit = 60.0
-    """Time limit for one trial, in seconds of wall time."""
+    """Time limit for one trial, in seconds of wall time; with the scripted model, for the time without a request or a call."""
     tool_timeout_s: Limit = DEFAULT_TIME_LIMIT_S
     """Time limit for one call of a tool that sets no limit of its own, in seconds."""
     traces: str = "all"

@@ -31,6 +31,7 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
                 return folder
         found = [path.parent for path in root.glob(f"*/{MANIFEST}") if not path.parent.name.startswith(".")]  # a dot: not whole yet
         began = {folder.name: _began(folder) for folder in found}
+        _check_no_file(root)
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
     known = sorted(began, key=lambda name: (began[name], name))
@@ -53,11 +54,9 @@ def _began(folder: Path) -> tuple[float, float]:
 
 
 def new_folder(runs: Path, suite: str) -> Path:
-    """Make a new run directory, whose name says when it was made and of which suite. Raises RunError if `runs` is no folder."""
-    try:
-        runs.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise RunError(f"--runs: {runs} is a file, or lies below one; name a folder") from None
+    """Make a new run directory, whose name says when it was made and of which suite."""
+    _check_no_file(runs)
+    runs.mkdir(parents=True, exist_ok=True)
     while True:
         folder = runs / new_name(suite)
         try:
@@ -65,6 +64,13 @@ def new_folder(runs: Path, suite: str) -> Path:
         except FileExistsError:  # another process began in the same second, and drew the same
             continue
         return folder
+
+
+def _check_no_file(runs: Path) -> None:
+    """Raise RunError if the folder of runs is a file, or lies below one."""
+    file = next((part for part in (runs, *runs.parents) if part.is_file()), None)
+    if file is not None:
+        raise RunError(f"--runs: {file} is a file; name a folder")
 
 
 def new_name(suite: str) -> str:

@@ -341,25 +341,6 @@ def test_a_terminal_is_redrawn_in_place_a_few_times_a_second(tmp_path, arms, hei
 # --- a long run ---
 
 
-@pytest.mark.parametrize(
-    ("total", "done", "elapsed_s", "said"),
-    [
-        (1_200, 60, 9.0, "note: this takes about 3 minutes; --tasks 3 would take 1 minute\n"),
-        (1_200, 60, 500.0, "note: this takes about 2.8 hours; --tasks 1 would take 1 minute\n"),
-        (100, 60, 9.0, ""),
-        (1_200, 10, 9.0, ""),
-        (1_200, 60, 2.0, ""),
-    ],
-)
-def test_a_long_run_is_announced_once_with_what_a_minute_would_do(named, monkeypatch, capsys, total, done, elapsed_s, said):
-    lines = progress._Lines(named(["a"]))
-    monkeypatch.setattr(progress.ProgressCounts, "elapsed_s", elapsed_s)
-    lines.total, lines.done = total, done
-    lines.announce()
-    lines.announce()
-    assert capsys.readouterr().err == said
-
-
 def test_reasons_of_errored_trials_are_words_in_quotation_marks(named, capsys):
     lines = progress._Lines(named(["a"]))
     for reason in ('a "tool" broke: x', 'a "tool" broke: y', "provider: 500"):

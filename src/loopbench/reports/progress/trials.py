@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from textwrap import shorten
@@ -27,19 +27,17 @@ from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.store.records import each_record
 from loopbench.text.plain_text import plain
 
+from .estimate import Pace, duration, fewer_tasks
+
 RATE_OVER_S, RATE_OVER_TRIALS = 30.0, 10
 """The rate is measured over this many seconds, or over more if fewer trials than this ended in them."""
 MAX_STILL_S, MAX_SHARE = 0.125, 0.03
 """Seconds after which the view is redrawn; later if redrawing would take more than this share of a processor."""
 PLAIN_EVERY_S, PLAIN_LATER_S, LATER_S = 5.0, 30.0, 60.0
 """Seconds between plain lines, at first and once the run is a minute old."""
-ESTIMATED_AFTER_S, ESTIMATED_AFTER_TRIALS = 3.0, 20
-"""Seconds and trials from which a run's whole duration is estimated."""
-LONG_S = 60.0
-"""Runs that are likely to take longer are announced."""
 MAX_KINDS = 20
 """Reasons that are counted separately."""
-MAX_KIND_CHARS = 40
+MAX_KIND_CHARS = 60
 ALPHA = 0.05
 NOTHING_USD = 0.000_05
 """Amounts below this would be shown as 0."""
@@ -109,7 +107,7 @@ class ArmTally:
 def _kind(reason: str) -> str:
     """Return the first words of a reason, up to a colon or a bracket: they distinguish kinds of error."""
     words = _DETAIL.split(reason, maxsplit=1)[0]
-    return shorten(words, MAX_KIND_CHARS, placeholder="") or "unknown"
+    return shorten(words, MAX_KIND_CHARS, placeholder=" …").strip(" …") or words.strip()[:MAX_KIND_CHARS] or "unknown"
 
 
 _DETAIL = re.compile(r"[:(]")
@@ -159,19 +157,8 @@ class ProgressCounts(Unwatched):
         if self.before:
             self._add_earlier(experiment)
         self.began = time.monotonic()
+        self._pace, self._tasks, self._has_looks = Pace(), len(experiment.tasks), experiment.manifest.looks is not None
         self._marks = deque([(self.began, 0)])
-        self._tasks = len(experiment.tasks)
-        self._is_estimated = False
-
-    def announce(self) -> None:
-        """Say once how long a long run is likely to take, and what would take a minute."""
-        if self._is_estimated or self.elapsed_s < ESTIMATED_AFTER_S or self.done < ESTIMATED_AFTER_TRIALS:
-            return
-        self._is_estimated = True
-        whole_s = self.elapsed_s * self.total / self.done
-        if whole_s > LONG_S and self._tasks > 1:
-            tasks = max(1, round(self._tasks * LONG_S / whole_s))
-            self.noted(f"this takes about {in_minutes(whole_s)}; --tasks {tasks} would take 1 minute")
 
     def _add_earlier(self, experiment: Experiment) -> None:
         ends: dict[tuple[str, str, int], TrialEnd] = {}
@@ -186,6 +173,14 @@ class ProgressCounts(Unwatched):
         self.done += 1
         self.arms[record.arm].add(TrialEnd.of(record))
         self.spent.add(record)
+        if self.done >= len(self.arms):
+            self._pace.tell(self.done, self.total, self._tell_duration)
+
+    def _tell_duration(self, left_s: float) -> None:
+        """Say how long a long run takes; a new run may be repeated with fewer tasks."""
+        most = "at most " if self._has_looks else ""
+        hint = "" if self.before else fewer_tasks(self._tasks, left_s * self.total / max(1, self.total - self.done))
+        self.noted(f"{most}about {duration(left_s)} to go for {self.total - self.done:,} trials{hint}")
 
     @property
     def elapsed_s(self) -> float:
@@ -223,7 +218,6 @@ class LiveView(ProgressCounts):
 
     def draw(self) -> float:
         """Redraw, and return the seconds until the next time."""
-        self.announce()
         started = time.perf_counter()
         self.live.refresh()
         return max(MAX_STILL_S, (time.perf_counter() - started) / MAX_SHARE)
@@ -288,10 +282,14 @@ def _accuracy(arm: ArmTally) -> str:
 
 def _troubles(arm: ArmTally) -> str:
     kinds = list(arm.errored.items())
-    told = ", ".join(f"{kind} {count}" for kind, count in kinds) if len(kinds) > 1 else "".join(kind for kind, _ in kinds)
     counts = {**arm.troubles, **({"excluded": arm.excluded} if arm.excluded else {})}
-    errored = [f"errored {sum(count for _, count in kinds)} ({told})"] if kinds else []
+    errored = [f"errored {sum(count for _, count in kinds)} ({_reasons(kinds)})"] if kinds else []
     return ", ".join([*errored, *(f"{name} {count}" for name, count in counts.items())])
+
+
+def _reasons(kinds: Sequence[tuple[str, int]]) -> str:
+    """Return the reasons of errors as they were given, with their counts if there are several."""
+    return ", ".join(f"{kind}: {count}" for kind, count in kinds) if len(kinds) > 1 else "".join(kind for kind, _ in kinds)
 
 
 def _amount(name: str, value: float) -> str:
@@ -302,14 +300,6 @@ def _amount(name: str, value: float) -> str:
 
 def _speed(rate: float) -> str:
     return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 0.1 else f"{60 * rate:.1f}/min" if rate else ""
-
-
-def in_minutes(seconds: float) -> str:
-    """Return a time as `1 minute`, `12 minutes` or `2.5 hours`."""
-    whole = max(1, round(seconds / 60))
-    if whole >= 90:
-        return f"{whole / 60:.1f} hours"
-    return f"{whole} minute{'' if whole == 1 else 's'}"
 
 
 def clock(seconds: float) -> str:
@@ -335,7 +325,6 @@ class _Lines(ProgressCounts):
 
     def draw(self) -> float:
         """Print a line, except at the start, when there is nothing to say; return the seconds until the next one."""
-        self.announce()
         if self.elapsed_s >= PLAIN_EVERY_S:
             self.say()
         return PLAIN_EVERY_S if self.elapsed_s < LATER_S else PLAIN_LATER_S
