@@ -145,8 +145,8 @@ def test_time_in_which_this_process_did_not_run_is_left_out(steps):
     """Each step: seconds that pass, those in which this process computes, and whether the thread looks after them."""
     with pytest.MonkeyPatch.context() as patch:
         now, computed = [50.0], [0.0]
-        patch.setattr(watchdog.time, "monotonic", lambda: now[0])
-        patch.setattr(watchdog.time, "process_time", lambda: computed[0])
+        patch.setattr("loopbench.runs.trial.watchdog.time.monotonic", lambda: now[0])
+        patch.setattr("loopbench.runs.trial.watchdog.time.process_time", lambda: computed[0])
         clock, most, unseen, own = _Clock(), 50.0, 0.0, 0.0
         before = clock.time()
         for seconds, computing, looks in steps:
