@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loopbench.metrics.trajectory.divergence import Cause
+from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol import (
     Act,
     Answer,

@@ -105,8 +105,10 @@ def test_an_optimization_is_logged_as_by_the_command(quiet: dict[str, Any]) -> N
     found = loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", experiment="from-python", **settings)
     store = mlflow.MlflowClient(default_uri(quiet["runs"]))
     experiment = store.get_experiment_by_name("from-python")
-    names = {run.info.run_name for run in store.search_runs([experiment.experiment_id])}
-    assert found.finding.folder.name in names
+    logged = store.search_runs([experiment.experiment_id])
+    assert found.finding.folder.name in {run.data.tags["loopbench.run"] for run in logged}
+    assert "bare, optimized with LabeledFewShot · arithmetic · teachable" in {run.info.run_name for run in logged}
+    assert (found.finding.folder / "report.html").is_file()
 
 
 def test_a_suite_object_and_a_scorer_of_ones_own(quiet: dict[str, Any]) -> None:

@@ -17,16 +17,17 @@ BRIEF = ["--suite", "arithmetic(size=12)", "--profile", "flaky-format", "--no-ml
 RETRIES = ["finish", "--factor", "parse_retries=0,2", "--factor", "forced_finish=both,off"]
 
 
-def test_a_factor_per_line_first_then_tables_and_chart(loopbench):
-    said = loopbench("ablate", *RETRIES, *BRIEF)
+def test_tables_on_demand_then_the_chart_then_a_line_per_factor(loopbench):
+    said = loopbench("ablate", *RETRIES, *BRIEF, "-v")
     assert said.code == 0
     lines = said.out.splitlines()
-    assert re.match(r"parse_retries 0 → 2: \+0\.\d{3} \[-?\d\.\d{3}, \d\.\d{3}\], ", lines[0])
-    assert lines[1].startswith("forced_finish both → off: ")
+    first = next(place for place, line in enumerate(lines) if re.match(r"parse_retries 0 → 2: [+-]0\.\d{3} \[", line))
+    assert lines[first + 1].startswith("forced_finish both → off: ")
     heads = ["Main effects on accuracy", "Interactions on accuracy", "Main effects on other metrics", "Cells"]
     places = [next(place for place, line in enumerate(lines) if line.startswith(head)) for head in heads]
-    assert places == sorted(places)
-    assert sum("├" in line and "┤" in line for line in lines) == 3
+    bars = [place for place, line in enumerate(lines) if "├" in line and "┤" in line]
+    assert [*places, *bars, first] == sorted([*places, *bars, first])
+    assert len(bars) == 3
     assert "accuracy; ● shown, ○ not shown, │ no difference" in said.out
     assert "run directory: " in said.err
     assert "Traceback" not in said.err
@@ -43,11 +44,14 @@ def test_json_is_one_object_and_report_gives_it_again(loopbench, here: Path):
     assert "What each factor does" in page
 
 
-def test_report_shows_the_effects_again_and_the_arms_on_demand(loopbench):
+def test_report_shows_the_effects_again_with_tables_and_the_arms_on_demand(loopbench):
     first = loopbench("ablate", *RETRIES, *BRIEF).out
-    assert loopbench("report", "latest", "--no-html").out == first
+    assert "Main effects" not in first
+    whole = loopbench("report", "latest", "--no-html").out
+    assert whole.endswith(f"\n{first}")
+    assert "\nMain effects on accuracy" in whole
     more = loopbench("report", "latest", "--no-html", "--all-metrics").out
-    assert more.startswith(first.rpartition("\ntraces: ")[0])  # their size stands below all tables
+    assert more.endswith(f"\n{first}")
     assert "Accuracy, a minus b" in more
     assert "### Main effects on accuracy" in loopbench("report", "latest", "--no-html", "--markdown").out
 

@@ -97,6 +97,46 @@ def test_a_law_that_does_not_hold_is_told_with_a_counterexample(loopbench, tmp_p
     assert ended.out.splitlines()[-1] == f"spending:Spendthrift: 1 of {len(LAWS)} laws do not hold"
 
 
+HANGS = """
+import asyncio, threading
+from loopbench.checks.loop.template_loop import TemplateLoop
+
+class InThread(TemplateLoop):
+    async def run(self, *given):
+        await asyncio.to_thread(threading.Event().wait)
+
+class InInit(TemplateLoop):
+    def __init__(self):
+        threading.Event().wait()
+"""
+
+
+def test_a_loop_that_hangs_ends_in_a_few_lines(machine):
+    (machine.folder / "hanging.py").write_text(HANGS)
+    ended = machine.run("check", "loop", "hanging:InThread", "--limit", "0.5")
+    assert (ended.code, ended.err) == (1, "")
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("FAILED         contract")
+    assert lines[1].strip().startswith("its check did not end within 0.5 s")
+    assert lines[-2].startswith(f"{len(LAWS) - 2} laws were not checked")
+    assert lines[-1] == f"hanging:InThread: 2 of {len(LAWS)} laws do not hold"
+
+
+@pytest.mark.parametrize(("module", "name"), [(HANGS, "InInit"), ("while True: pass", "Own")])
+def test_a_loop_that_cannot_be_made_in_time_is_one_line(machine, module, name):
+    (machine.folder / "hanging.py").write_text(module)
+    ended = machine.run("check", "loop", f"hanging:{name}", "--limit", "2")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert f"loop hanging:{name}: importing and creating it did not end within 2 s" in ended.err
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "inf", "nan"])
+def test_a_limit_that_is_none_is_refused(loopbench, limit):
+    ended = loopbench("check", "loop", "bare", "--limit", limit)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert "--limit" in ended.err
+
+
 def test_findings_as_json(loopbench, tmp_path):
     (tmp_path / "spending.py").write_text(SPENDTHRIFT)
     good, bad = (

@@ -63,8 +63,8 @@ def test_a_built_in_suite_passes_with_a_line_per_check_and_a_table_of_agents(loo
     lines = ended.out.splitlines()
     assert [line[15:32].strip() for line in lines[: len(NAMES)]] == NAMES
     assert {line[:15].strip() for line in lines[: len(NAMES)]} == {"ok"}
-    assert re.search(r"^ *oracle +1\.000 \[0\.631, 1\.000\] +8 +follows the plan", ended.out, re.MULTILINE)
-    assert re.search(r"^ *do nothing +0\.000 \[0\.000, 0\.142\] +24 +gives no answer", ended.out, re.MULTILINE)
+    assert re.search(r"^oracle\t1\.000 \[0\.631, 1\.000\]\t8\tfollows the plan", ended.out, re.MULTILINE)
+    assert re.search(r"^do nothing\t0\.000 \[0\.000, 0\.142\]\t24\tgives no answer", ended.out, re.MULTILINE)
     assert lines[-1] == "arithmetic(size=24): every check passes (24 tasks, tools of 8 called)"
 
 
@@ -80,7 +80,7 @@ def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbenc
     assert "FAILED         guessing " in ended.out
     assert "FAILED         gold " in ended.out
     assert "echo (answers with the question) passes 100.0% of 20 tasks [83.2%, 100.0%]: p0, p1, p2, …" in ended.out
-    assert re.search(r"echo .*TOO MANY", ended.out)
+    assert re.search(r"echo\t.*TOO MANY", ended.out)
     assert ended.out.splitlines()[-1].startswith("birds:parrots(loud=true): 2 of 19 checks fail; 1 left out (20 tasks, ")
 
 
@@ -179,10 +179,18 @@ def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need
     assert re.fullmatch(r"[0-9a-f]{12}", own["digest"])
     assert listed["gsm8k"]["needs"] == "--data"
     assert sum(own["splits"].values()) == own["tasks"]
-    text = loopbench("list", "suites").out
+    text = loopbench("list", "suites", "-v").out
     line = f"    version 2, 120 tasks (59 train, 20 dev, 41 test), median plan 5 calls, digest {own['digest']}"
     assert line in text.splitlines()
     assert "    needs --data" in text.splitlines()
+    assert (
+        loopbench("list", "suites", "arithmetic").out.splitlines()
+        == text[text.index("arithmetic  ") : text.index("bfcl  ")].splitlines()
+    )
+    short = dict(line.split("\t") for line in loopbench("list", "suites").out.splitlines())
+    assert short == {name: entry["summary"] for name, entry in listed.items()}
+    unknown = loopbench("list", "suites", "arithmetics")
+    assert (unknown.code, unknown.err) == (2, "error: there is no 'arithmetics' among the suites; did you mean arithmetic?\n")
 
 
 def test_what_tools_print_is_no_part_of_the_result(loopbench, tmp_path) -> None:

@@ -20,6 +20,7 @@ import sys
 import sys
 from dataclasses import dataclass
 
+from loopbench.loops import Bare
 from loopbench.protocol import Outcome, StopReason
 
 
@@ -59,6 +60,7 @@ class Own:
         return self
 
     async def run(self, query, tools, model, observer=None):
+        await Bare().run(query, tools, model)
         with open("before", "a") as file:
             file.write(f"{os.getpid()}\\n")
         ACTIONS[self.action]()
@@ -91,7 +93,8 @@ def test_a_gate_is_not_passed_by_dying(loopbench, here, action):
     assert loopbench("bless", "latest", "--output", "base.json").code == 0
     gated = loopbench("gate", "--baseline", "base.json", "--loop", f"own_ending:Own(action={action})", "-q")
     if action == "_exit":  # it can be told whose doing that is: the loop's, which has lost its trial
-        assert gated.code == 3  # a crash in the place of a wrong answer, in one trial
+        assert gated.code == 4  # and it has no other
+        assert "every trial crashed (1 of 1)" in gated.out
     else:
         assert gated.code == 4
         assert f"its worker process died ({({'abort': 'signal 6', 'segfault': 'signal 11'})[action]}) three times" in gated.out
@@ -113,7 +116,7 @@ def test_a_comparison_without_a_result_is_invalid_and_can_be_resumed(loopbench, 
 @pytest.mark.parametrize("action", ["recursion", "close", "exit", "_exit", "mute", "patch"])
 def test_what_a_loop_changes_does_not_reach_the_results(loopbench, here, action):
     compared = compare(loopbench, action, "--json")
-    assert compared.code == 0
+    assert compared.code == (4 if action in ("exit", "_exit") else 0)  # the only trial crashed
     arm = json.loads(compared.out)["arms"][0]
     assert (arm["scored"], arm["errored"]) == (1, 0)
     assert arm["errors"] == ({"crash": 1} if action in ("exit", "_exit") else {})

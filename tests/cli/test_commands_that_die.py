@@ -126,7 +126,6 @@ def test_a_module_that_ends_its_process_when_it_is_imported_ends_no_command_in_s
 @pytest.mark.parametrize(
     ("place", "way", "command"),
     [
-        ("run", "segfault", ["check", "loop", "own_dying:Own", "--json"]),
         ("suite", "exit", ["compare", "--no-mlflow", "-q", "--suite", "own_dying:suite", "--loop", "bare"]),
         pytest.param("loop", "exec", [*COMPARE, "own_dying:Own"], marks=slow),
         pytest.param("loop", "library", [*COMPARE, "own_dying:Own"], marks=slow),
@@ -143,6 +142,14 @@ def test_code_that_ends_its_process_later_ends_no_command_in_success(machine, pl
         assert ended.code != 0  # a call that raises SystemExit, which the check reports
     else:
         assert_says_that_it_died(ended, way)
+
+
+@pytest.mark.usefixtures("own")
+def test_a_loop_that_ends_its_process_breaks_the_laws(machine):
+    ended = machine.run("check", "loop", "own_dying:Own", "--json", DIES_AT="run", DIES_BY="segfault")
+    assert (ended.code, ended.err) == (1, "")
+    law = json.loads(ended.out)["laws"][0]
+    assert (law["status"], "signal 11" in law["detail"]) == ("failed", True)
 
 
 @pytest.mark.slow

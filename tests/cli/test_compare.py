@@ -11,6 +11,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,9 @@ def test_report_says_the_same_as_compare_in_every_form(machine, loopbench):
     assert [row["arm"] for row in rows] == ["bare/flaky-tools", "bare/clean"]
     assert loopbench("report", "latest", "--markdown").out.startswith(f"## {run.name}\n\n### Arms\n\n| arm | scored |")
     table = loopbench("report", "latest")
-    assert table.out.startswith("arithmetic 2: 6 tasks × 1, seed 0\n")
-    assert "bare/flaky-tools" in table.out
+    assert "\nbare/flaky-tools\t6\t" in table.out
+    answer = table.out[table.out.index("\n\narithmetic 2: 6 tasks × 1, seed 0") + 2 :]
+    assert loopbench("resume", "latest", "-q").out == answer
     assert (table.err, table.code) == (f"page: runs/{run.name}/report.html\n", 0)
 
 
@@ -102,7 +104,10 @@ def test_quiet_is_quiet_and_flags_win_over_a_file(loopbench, here):
     assert [arm["options"] for arm in made["arms"]] == [{}, {"check_types": True}]
     assert {arm["trials"] for arm in made["arms"]} == {2}
     run = f"elsewhere/{Path(made['run']).name}"
-    assert found.err.splitlines() == [f"page: {run}/report.html", f"run directory: {run}"]
+    assert found.err.splitlines() == [
+        f"page: {run}/report.html",
+        f"run directory: {run} (loopbench report, why and show say more of it)",
+    ]
     shown = loopbench("report", "latest", "--runs", "elsewhere")
     assert "2 tasks × 1, seed 5" in shown.out
 
@@ -175,47 +180,43 @@ def test_a_run_whose_faults_did_not_land_is_invalid(machine, loopbench):
 def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
     loopbench("compare", "--no-mlflow", "--profile", "flaky-format", "--tasks", "12", "-q")
     missed = json.loads(loopbench("show", "latest", "--json").out)
-    lines = loopbench("show", "latest").out.splitlines()
+    lines = loopbench("show", "latest", "--all").out.splitlines()
     assert len(missed) > 0
+    *sums, total = loopbench("show", "latest").out.splitlines()
+    assert {line.split("  ")[0]: int(line.split("  ")[1].split()[0]) for line in sums} == Counter(each["arm"] for each in missed)
+    assert total.startswith(f"{len(missed)} trials were not solved")
     assert all(record["scores"]["accuracy"] < 1 for record in missed)
     assert [line.split()[0] for line in lines[:-1]] == [f"{r['arm']}/{r['task']}/{r['repeat']}" for r in missed]
     assert loopbench("show", "latest", lines[0].split()[0]).code == 0
 
 
-def test_a_narrow_terminal_gets_a_line_per_column_and_loses_nothing(here, loopbench, monkeypatch):
+def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_nothing(here, loopbench, monkeypatch):
     loopbench("compare", "--no-mlflow", "--profile", "flaky-tools", "--tasks", "6", "-q")
-    monkeypatch.setenv("COLUMNS", "220")
-    wide = loopbench("report", "latest").out
-    monkeypatch.setenv("COLUMNS", "60")
-    narrow = loopbench("report", "latest").out
+
+    def tables(columns: int) -> str:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        printed = str(loopbench("report", "latest").out)
+        return printed[printed.index("Arms") : printed.index("Other metrics")]
+
+    def numbers(text: str) -> Counter[str]:
+        return Counter(re.findall(r"\d[\d.]* \[[^\]]*\]", " ".join(text.split())))  # a narrow terminal breaks lines
+
+    wide, pieces, narrow = tables(220), tables(80), tables(40)
+    assert max(map(len, pieces.splitlines())) <= 80
     assert "\n  accuracy: " in narrow
-    assert "\n  accuracy: " not in wide
-    numbers = set(re.findall(r"\d[\d.]* \[[^\]]*\]", wide))
-    assert len(numbers) > 8
-    assert numbers == set(re.findall(r"\d[\d.]* \[[^\]]*\]", narrow))
+    assert "\n  accuracy: " not in wide + pieces
+    assert len(numbers(wide)) > 8
+    assert numbers(wide) == numbers(pieces) == numbers(narrow)
 
 
-def test_reasons_stand_under_the_table(here, loopbench, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "220")
-    (here / "own_crash.py").write_text(LOOP.format(name="Mine", answer="").replace("return Outcome(", "return 1 / 0, Outcome("))
-    monkeypatch.syspath_prepend(here)
-    found = loopbench("compare", "--no-mlflow", "--loop", "own_crash:Mine", "--suite", "arithmetic(size=3)", "-q")
-    assert "own_crash:Mine/clean, crashed: 3 × ZeroDivisionError: division by zero" in found.out
-
-
-def test_a_suite_with_an_unknown_scorer_is_refused_before_anything_runs(here, loopbench, monkeypatch):
-    (here / "own_suite.py").write_text(
-        "from dataclasses import replace\n"
-        "from loopbench.datasets import arithmetic\n"
-        "def load():\n"
-        "    suite = arithmetic.load(size=2)\n"
-        "    return replace(suite, tasks=tuple(replace(task, scorer='numerik') for task in suite.tasks))\n"
-        "def broken():\n"
-        "    raise KeyError('nothing here')\n"
-    )
-    monkeypatch.syspath_prepend(here)
-    for suite, said in (("own_suite:load", "unknown scorer 'numerik'"), ("own_suite:broken", "KeyError: 'nothing here'")):
-        found = loopbench("compare", "--no-mlflow", "--suite", suite, "-q")
-        assert (found.code, found.out) == (2, "")
-        assert said in found.err
-    assert not (here / "runs").exists()
+@pytest.mark.parametrize("runs", ["afile", "afile/below"])
+@pytest.mark.parametrize(
+    "command",
+    [["compare", "--no-mlflow", "--tasks", "2"], ["optimize", "--no-mlflow"], ["report", "latest"]],
+    ids=lambda words: words[0],
+)
+def test_a_file_in_the_place_of_the_runs_folder_is_named(here, loopbench, command, runs):
+    (here / "afile").write_text("mine")
+    ended = loopbench(*command, "--runs", runs)
+    assert (ended.code, ended.out, ended.err) == (2, "", "error: --runs: afile is a file; name a folder\n")
+    assert (here / "afile").read_text() == "mine"

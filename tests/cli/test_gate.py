@@ -156,6 +156,40 @@ OTHER_RUNS = [
 ]
 
 
+SILENT = """
+    async def run(self, query, tools, model, observer=None):
+        return Outcome("42", StopReason.FINISHED, 0)
+"""
+CRASHING = """
+    async def run(self, query, tools, model, observer=None):
+        raise KeyError("config")
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (SILENT, "own:Own/clean: it never asked its model in 12 trials"),
+        (CRASHING, "own:Own/clean: every trial crashed (12 of 12), all of them because of: KeyError"),
+    ],
+)
+def test_a_loop_that_is_no_agent_is_neither_blessed_nor_judged(loopbench, blessed, here, run, said):
+    (here / "own.py").write_text("from loopbench.protocol import Outcome, StopReason\n" + LOOP.format(name="Own"))
+    blessed("--loop", "own:Own", "--profile", "clean")
+    whole = (here / "own.py").read_text()
+    (here / "own.py").write_text(whole.replace("    pass\n", run))
+    made = loopbench("compare", *SMALL, "--loop", "own:Own", "--profile", "clean", "--json")
+    folder = json.loads(made.out)["run"]
+    assert made.code == 4
+    judged = loopbench("gate", folder, "--baseline", "b.json")
+    assert judged.code == 4
+    assert said in first_line(judged.out)
+    refused = loopbench("bless", folder, "--output", "c.json")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert said in refused.err
+    assert not (here / "c.json").exists()
+
+
 def test_another_run_is_refused_with_the_reason(loopbench, blessed, compare):
     blessed("--loop", "bare")
     for arguments, why in OTHER_RUNS:

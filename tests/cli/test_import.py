@@ -119,7 +119,7 @@ def test_another_list_of_tasks_is_not_gated(loopbench, here):
 
 def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
     (here / "a.csv").write_text("arm,task,score,steps\na,x,1,3\na,y,0,4\nb,x,1,\nb,y,1,\n")
-    shown = loopbench("import", "a.csv")
+    shown = loopbench("import", "a.csv", "-v")
     lines = [line.split() for line in shown.out.splitlines()]
     (head,) = [line for line in lines if line[:2] == ["arm", "scored"]]
     assert "tokens" not in head
@@ -127,7 +127,7 @@ def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
     (unknown,) = [line for line in lines if line[:3] == ["b", "2", "0"]]
     assert unknown[-1] == "–"
     assert ["b", *("–" * 7)] in lines  # of what happened: stops, errors, faults
-    assert "a/y/0  not solved; no fault" in loopbench("show", "latest").out
+    assert "a/y/0  not solved; no fault" in loopbench("show", "latest", "--all").out
     markdown = loopbench("report", "latest", "--markdown").out
     assert "| b | 2 | 0 | 0 | 1.000" in markdown
     sized = loopbench("size", "latest").out

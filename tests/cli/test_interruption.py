@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import signal
@@ -11,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_commands_that_die import children
+
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 LOOP = """
+from loopbench.loops import Bare
 from loopbench.protocol import Outcome, StopReason
 
 class {name}:
@@ -22,6 +26,7 @@ class {name}:
         return self
 
     async def run(self, query, tools, model, observer=None):
+        await Bare().run(query, tools, model)
         return Outcome({answer!r}, StopReason.FINISHED, 0)
 """
 
@@ -142,3 +147,22 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine):
     assert len(lines(run)) == len(set(lines(run))) == 600, kept
     assert json.loads(finished.out)["digest"] == json.loads(calm.out)["digest"], kept
     assert json.loads(finished.out)["complete"] is True
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("workers", [None, 1])
+def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_same_results(machine, workers):
+    asked = ["compare", "--no-mlflow", "--loop", "finish", "--suite", "arithmetic(size=300)", "--repeats", "3", "--json"]
+    asked += ["--profile", "flaky-tools", "--trial-timeout", "1", *([] if workers is None else ["--workers", str(workers)])]
+    calm = machine.run(*asked, "--runs", "calm")
+    with machine.running(*asked) as child:
+        machine.only_run()
+        stopped = [child.pid] if workers is None else children(child.pid)
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
+        time.sleep(3)
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)
+        found = machine.ended(child)
+    assert (calm.code, found.code) == (0, 0), found.err
+    assert json.loads(found.out)["digest"] == json.loads(calm.out)["digest"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +16,8 @@ import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from loopbench.cli.help import COMMANDS as HEADINGS
+from loopbench.cli.help import OPTIONS, REST, heading_of
 from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app
 from loopbench.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from loopbench.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
@@ -208,10 +212,53 @@ def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules, rest = ended.stderr.splitlines()[-2:]
-    assert modules == "['loopbench.cli.codes', 'loopbench.cli.main', 'loopbench.cli.process']"
+    assert modules == "['loopbench.cli.codes', 'loopbench.cli.help', 'loopbench.cli.main', 'loopbench.cli.process']"
     count, _, heavy = rest.partition(" ")
     assert int(count) <= 32
     assert heavy == "set()"
+
+
+@pytest.mark.parametrize("name", ["compare", "optimize", "ablate", "gate"])
+def test_many_options_stand_under_headings_and_each_heading_is_meant(name: str) -> None:
+    loaded = lazy(name).load()
+    options = [param.opts for param in loaded.params if param.param_type_name == "option"]
+    printed = [flags for flags in options if heading_of(flags) == REST]
+    assert {flag.lstrip("-") for flags in printed for flag in flags if flag.startswith("--")} <= PRINTED
+    text = loaded.make_context(name, [], resilient_parsing=True).get_help()
+    assert [text.count(f"\n{heading}:\n") for heading in (*OPTIONS, REST) if f"\n{heading}:" in text] != []
+    written = re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
+    assert sorted(written) == sorted(next(flag for flag in flags if flag.startswith("--")) for flags in [*options, ["--help"]])
+
+
+PRINTED = {"verbose", "json", "quiet", "junit", "markdown", "annotations", "baseline", "help", "summary"}
+"""Options that may stand under the heading of what is printed."""
+
+
+def test_every_command_stands_under_a_heading() -> None:
+    tops = {name.split()[0] for name in COMMANDS}
+    listed = [name for names in HEADINGS.values() for name in names]
+    assert tops <= {*listed}
+    assert len(listed) == len({*listed})
+    ended = subprocess.run([sys.executable, "-m", "loopbench", "--help"], capture_output=True, text=True, check=True)
+    whole = " ".join(ended.stdout.split())
+    for name, (_, summary) in COMMANDS.items():
+        assert " " in name or summary in whole  # no summary is cut
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("compare --loop re", "react_extract"),
+        ("compare --prof", "--profile"),
+        ("che", "check"),
+        ("compare --suite ar", "arithmetic"),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(typed: str, completed: str) -> None:
+    words = {"COMP_WORDS": f"loopbench {typed}", "COMP_CWORD": str(len(typed.split())), "_LOOPBENCH_COMPLETE": "complete_bash"}
+    code = "import sys; sys.argv[0] = 'loopbench'; from loopbench.cli.main import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **words})
+    assert completed in ended.stdout.split()
 
 
 def test_an_unknown_command_is_answered_with_the_nearest_one() -> None:

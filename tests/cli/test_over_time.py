@@ -235,7 +235,7 @@ def test_a_retry_of_crashes_warns_and_the_results_do_for_good(loopbench, here, m
     assert "warning: 6 trials that crashed or timed out are run again, though they count as they are" in ended.err
     said = "6 trials that had crashed or timed out were run again on request: what they show is favourable"
     assert said in ended.out
-    assert said in loopbench("report", "latest", "--json").json["warnings"]
+    assert said in json.loads(loopbench("report", "latest", "--json").out)["warnings"]
 
 
 @pytest.mark.thorough
@@ -323,9 +323,12 @@ def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monk
 
 
 @pytest.mark.thorough
-def test_sigterm_leaves_a_run_that_can_be_resumed(here):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number, request):
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a child inherits what nohup, which may have begun the tests, ignores
+    request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
     with running(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "200") as child:
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(number)
         _, said = child.communicate(timeout=60)
     assert child.returncode == 130, said
     assert "Traceback" not in said

@@ -108,9 +108,23 @@ def test_what_tools_print_or_raise_neither_ends_a_run_nor_gets_into_its_output(l
     assert "imported\n" in made.err
     assert "asked\n" in made.err
     (here / "own_leaver.py").write_text(TOOLS.replace("return", "raise SystemExit(7) if item else"))
-    broken = json.loads(loopbench(*planned, "--tools", "own_leaver").out)["arms"][0]
+    ended = loopbench(*planned, "--tools", "own_leaver")
+    broken = json.loads(ended.out)["arms"][0]
     assert (broken["scored"], broken["excluded"]) == (0, 1)  # the plan does not replay
     assert "SystemExit" in next(iter(broken["exclusions"]))
+    assert ended.code == 4
+
+
+def test_tasks_that_a_broken_tool_leaves_out_make_the_run_invalid_unless_somebody_names_them(loopbench, here, planned):
+    (here / "own_broken.py").write_text(TOOLS)
+    rows = [PLANNED, PLANNED | {"id": "desk", "plan": json.loads(json.dumps(PLANNED["plan"]).replace('"lamp"', '"desk"'))}]
+    (here / "planned.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = loopbench(*[flag for flag in planned if flag != "--json"], "--tools", "own_broken")
+    assert ended.code == 4
+    assert "1 of 2 tasks are left out because their plans do not replay, all of them because of: task 'desk'" in ended.out
+    assert "KeyError: 'desk'" in ended.out
+    (here / "bad.toml").write_text('desk = "no shop sells it"\n')
+    assert loopbench(*planned, "--tools", "own_broken", "--quarantine", "bad.toml").code == 0
 
 
 def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(loopbench, here, planned):

@@ -64,8 +64,11 @@ def test_programs_stand_beside_loops(loopbench, agent):
 def test_a_program_in_another_language(loopbench, agent, here):
     code = "console.log(process.env.LOOPBENCH_QUESTION.length > 0 ? 'not determined' : '')"
     (here / "agent.mjs").write_text(code)
-    made = loopbench("compare", "--program", "node agent.mjs", *QUICK, "--json").json
+    ended = loopbench("compare", "--program", "node agent.mjs", *QUICK, "--json")
+    made = json.loads(ended.out)
     assert [(arm["arm"], arm["scored"]) for arm in made["arms"]] == [("node agent.mjs/clean", 4)]
+    assert ended.code == 4
+    assert "node agent.mjs/clean: it never asked its model in 4 trials" in made["warnings"][0]
     assert {record.answer for record in records(latest(here))} == {"not determined"}
 
 
@@ -84,7 +87,7 @@ def test_whatever_a_process_does_ends_in_a_clear_record(loopbench, here, code, s
     words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q", "--trial-timeout", "3"]
     ended = loopbench("compare", "--program", "python bad.py", *words)
     record = records(latest(here))[0]
-    assert (ended.code, record.status, record.stop) == (0, "scored", stop), record.reason
+    assert (ended.code, record.status, record.stop) == (4, "scored", stop), record.reason  # 4: none of them is an agent
     assert record.reason.startswith(reason)
 
 
@@ -139,7 +142,9 @@ def test_a_program_is_added_to_a_run_and_gated(loopbench, agent, here):
     assert (gated.code, json.loads(gated.out)["outcome"]) == (0, "identical")
     (here / "agent.py").write_text("print('no idea')")
     worse = loopbench("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
-    assert json.loads(worse.out)["outcome"] in ("regression", "undecided")
+    judged = json.loads(worse.out)
+    assert (worse.code, judged["outcome"]) == (4, "invalid")
+    assert "never asked its model" in judged["reasons"][0]
 
 
 def test_an_option_of_a_program_is_ablated(loopbench, agent):
@@ -153,7 +158,7 @@ def test_keys_stay_here_unless_they_are_named(loopbench, here, monkeypatch):
     (here / "show.py").write_text("import os; print(os.environ.get('SEARCH_API_KEY', 'none'))")
     words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q"]
     named = 'python show.py(keys=["SEARCH_API_KEY"], label=named)'
-    assert loopbench("compare", "--program", "python show.py", "--program", named, *words).code == 0
+    assert loopbench("compare", "--program", "python show.py", "--program", named, *words).code == 4  # no agents
     assert {record.arm: record.answer for record in records(latest(here))} == {
         "python show.py/clean": "none",
         'named(keys=["SEARCH_API_KEY"])/clean': "word",

@@ -114,26 +114,54 @@ def test_an_optimization_has_a_page_of_its_own(loopbench, here):
             "--test",
             "6",
         ),
-        *("--no-mlflow", "-q", "--json"),
+        *("--no-mlflow", "-q", "--json", "--name", "the first try"),
     ).json
     run = Path(made["run"])
+    first = (run / "report.html").read_text()
     found = loopbench("report", "latest")
     assert found.err == f"page: runs/{run.name}/report.html\n"
     text = (run / "report.html").read_text()
+    assert text == first
+    assert "<h1>the first try</h1>" in text
+    assert "bare, optimized with BootstrapFewShot · arithmetic · teachable" in text
     assert "Gains, ranking and cost" in text
     assert "Test: Pair by pair" in text
     other = compared(loopbench, "arithmetic", "elsewhere")
+    test = loopbench("report", f"{run.name}/test")
+    assert test.err == f"page: runs/{run.name}/test/report.html\n"
+    assert "<h1>Test: bare" in (run / "test" / "report.html").read_text()
     refused = loopbench("report", str(run), str(other))
     assert (refused.code, "is an optimization; compare its test with other runs" in refused.err) == (2, True)
+
+
+def test_a_path_below_the_last_run_is_taken(loopbench, here):
+    run = compared(loopbench, "arithmetic")
+    (run / "copy").mkdir()
+    for name in ("manifest.json", "trials.jsonl", "traces.zst"):
+        (run / "copy" / name).write_bytes((run / name).read_bytes())
+    assert loopbench("report", "latest/copy").err == f"page: runs/{run.name}/copy/report.html\n"
+    missing = loopbench("report", "latest/test")
+    assert (missing.code, missing.err.count("\n")) == (2, 1)
+    assert f"the last run, runs/{run.name}, has no folder 'test'" in missing.err
+
+
+def test_a_run_is_called_as_it_was_named(loopbench, here):
+    run = compared(loopbench, "arithmetic", "runs", "--name", "before <b>the</b> rewrite")
+    text = (run / "report.html").read_text()
+    assert "<h1>before &lt;b&gt;the&lt;/b&gt; rewrite</h1>" in text
+    assert re.search(r"(bare vs react_extract|react_extract vs bare) · arithmetic · flaky-format\.", text)
+    for name, said in (("", "one line of 1 to 200"), ("a\nb", "one line of 1 to 200"), ("x" * 201, "one line of 1 to 200")):
+        refused = loopbench("compare", *QUICK, "--name", name)
+        assert (refused.code, refused.err.startswith("error: --name: it must be "), said in refused.err) == (2, True, True)
 
 
 # --- traces ---
 
 
-def test_what_traces_take_is_told_below_the_tables(loopbench):
+def test_what_traces_take_is_told_above_the_tables(loopbench):
     compared(loopbench, "arithmetic")
     lines = loopbench("report", "latest", "--no-html").out.splitlines()
-    assert re.fullmatch(r"traces: \d+ B per kept trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[-1])
+    assert re.fullmatch(r"traces: \d+ B per kept trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[0])
     assert loopbench("report", "latest", "--no-html", "--json").json["traces"]["kept"] == 24
 
 
@@ -142,7 +170,7 @@ def test_a_trace_that_was_not_kept_is_said_not_to_have_been(loopbench):
     told = "\n".join(
         f"{arm}/flaky-format/arithmetic-{number:04d}/0" for arm in ("bare", "react_extract") for number in range(1, 13)
     )
-    missed = [line.split()[0] for line in loopbench("show", "latest").out.splitlines()[:-1]]
+    missed = [line.split()[0] for line in loopbench("show", "latest", "--all").out.splitlines()[:-1]]
     assert 0 < len(missed) < 24
     for trial in told.splitlines():
         shown = loopbench("show", "latest", trial)
@@ -151,7 +179,7 @@ def test_a_trace_that_was_not_kept_is_said_not_to_have_been(loopbench):
         else:
             said = "the run kept traces of failures only (--traces failures)"
             assert (shown.code, shown.err) == (2, f"error: runs/{run.name}: trial {trial} has no trace: {said}\n")
-    reasons = loopbench("why", "latest")
+    reasons = loopbench("why", "latest", "-v")
     assert "Trials that were solved have no trace to hold the lost ones against: each by itself" in reasons.out
     assert re.search(r"^lost \d+ of 12 trials: parse \d+", reasons.out, re.MULTILINE)
 

@@ -25,10 +25,13 @@ def pilot(loopbench: Any) -> Path:
     return Path(made.json["run"])
 
 
-def test_the_answers_come_first_and_hold_for_both_uses(loopbench, pilot):
-    ended = loopbench("size", "latest", "--margin", "0.1")
-    first, second, *_ = ended.out.splitlines()
-    assert (ended.code, ended.err) == (0, "")
+def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopbench, pilot):
+    short = loopbench("size", "latest", "--margin", "0.1")
+    first, second, *_ = short.out.splitlines()
+    assert "Sizes that suffice" not in short.out
+    ended = loopbench("size", "latest", "--margin", "0.1", "-v")
+    assert ended.out.index("How much two runs of one loop") < ended.out.index(f"{first}\n{second}\n")
+    assert (ended.code, ended.err, short.code) == (0, "", 0)
     assert first.startswith("To decide each pair within 0.100 (accuracy, 80 % sure): ")
     assert second.startswith("For a gate over 2 arms with a margin of 0.100 (accuracy, 80 % sure): ")
     assert "--suite 'arithmetic(size=" in first
@@ -78,7 +81,7 @@ def test_other_metrics_and_a_second_run(loopbench, pilot):
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=30)",
         "--repeats", "2", "--seed", "1", "--json", *QUIET,
     )  # fmt: skip
-    ended = loopbench("size", str(pilot), "--again", again.json["run"], "--metric", "tokens", "--for", "gate")
+    ended = loopbench("size", str(pilot), "--again", again.json["run"], "--metric", "tokens", "--for", "gate", "-v")
     assert ended.code == 0
     assert "with a margin of 10.0 % (tokens, 80 % sure)" in ended.out
     assert "the second run differed by" in ended.out

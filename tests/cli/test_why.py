@@ -34,8 +34,24 @@ def run_folder() -> Path:
     return folder
 
 
-def test_pairs_causes_examples_and_tasks(compared):
+def test_sums_come_first_and_fit_a_screen(compared, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     ended = compared("why", "latest")
+    told = {arm["arm"]: arm for arm in compared("why", "latest", "--json").json["arms"] if arm["lost"]}
+    lines = ended.out.splitlines()
+    assert len(lines) <= 24
+    sums = re.findall(r"^(\S+) +lost (\d+) of (\d+): (.*)$", ended.out, re.MULTILINE)
+    assert {arm: (int(lost), int(trials)) for arm, lost, trials, _ in sums} == {
+        name: (arm["lost"], arm["trials"]) for name, arm in told.items()
+    }
+    for arm, _, _, causes in sums:
+        assert dict(re.findall(r"([a-z ]+?) (\d+)(?:, |$)", causes)) == {k: str(v) for k, v in told[arm]["causes"].items()}
+    command = next(line for line in lines if line.startswith("  loopbench show "))
+    assert compared(*shlex.split(command)[1:]).code == 0
+
+
+def test_pairs_causes_examples_and_tasks(compared):
+    ended = compared("why", "latest", "-v")
     assert ended.code == 0, ended.err
     assert "bare/flaky-format against react_extract/flaky-format" in ended.out
     assert re.search(r"react_extract/flaky-format lost \d+: parse \d+", ended.out)
@@ -129,7 +145,7 @@ def test_a_run_without_traces_still_tells_about_its_tasks(compared):
     lines = [json.loads(line) | {"trace_at": None} for line in (run_folder() / TRIALS).read_text().splitlines()]
     (run_folder() / TRIALS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     reseal(run_folder() / TRIALS)
-    out = compared("why", "latest").out
+    out = compared("why", "latest", "-v").out
     assert re.search(r"^\d+ lost trials have no trace: why they were lost is not known$", out, re.MULTILINE)
     assert "Tasks of arithmetic under flaky-format: 12" in out
 
@@ -138,7 +154,7 @@ def test_results_of_another_tool_are_told_too(loopbench):
     rows = ["arm,task,repeat,score", "a,t1,0,1", "a,t2,0,0", "b,t1,0,0", "b,t2,0,0"]
     Path("results.csv").write_text("\n".join(rows) + "\n")
     assert loopbench("import", "results.csv", "-o", "imported").code == 0
-    ended = loopbench("why", "imported")
+    ended = loopbench("why", "imported", "-v")
     assert ended.code == 0, ended.err
     assert "a against b\n2 trials: both solved 0, only a 1, only b 0, neither 1; they part on 1 task" in ended.out
     assert "3 lost trials have no trace" in ended.out
@@ -196,7 +212,7 @@ def test_control_characters_of_a_model_reach_no_terminal(compared):
 def test_many_pairs_are_told_in_short(loopbench):
     loops = [word for name in ("bare", "finish", "react_extract", "stateless") for word in ("--loop", name)]
     assert loopbench("compare", *loops, "--profile", "flaky-format", "--tasks", "12", "--no-mlflow", "--quiet").code == 0
-    short, full = loopbench("why", "latest").out, loopbench("why", "latest", "--all").out
+    short, full = loopbench("why", "latest", "-v").out, loopbench("why", "latest", "--all").out
     assert short.count(" against ") == full.count(" against ") == 6
     assert short.count("loopbench show") < full.count("loopbench show")
     assert "Each cause with examples: loopbench why runs/" in short

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import sys
@@ -45,8 +46,9 @@ def commands(page: Path) -> list[list[str]]:
 
 
 def output_of(runs: Sequence[Sequence[str]], folder: Path) -> str:
-    """Run commands one after the other in a folder, and return what the last one prints."""
-    output, arguments = "", sys.argv
+    """Run commands one after the other in a folder, and return what the last one prints on a terminal of 120 columns."""
+    output, arguments, columns = "", sys.argv, os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "120"
     try:
         for words in runs:
             extra = ["--no-mlflow", "--quiet"] if words[0] in ("compare", "ablate") else []
@@ -62,6 +64,9 @@ def output_of(runs: Sequence[Sequence[str]], folder: Path) -> str:
             output = out.getvalue()
     finally:
         sys.argv = arguments
+        del os.environ["COLUMNS"]
+        if columns is not None:
+            os.environ["COLUMNS"] = columns
     return "\n".join(line.rstrip() for line in output.splitlines()).strip()
 
 

@@ -24,8 +24,7 @@ def printed(folder: Path) -> str:
 
 
 @pytest.mark.thorough
-def test_the_example_is_what_the_commands_print(tmp_path, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_the_example_is_what_the_commands_print(tmp_path):
     assert printed(tmp_path) == preformatted(PAGE, "example")
 
 

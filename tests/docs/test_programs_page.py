@@ -85,7 +85,7 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
 
 @pytest.mark.thorough
 def test_the_loop_inside_of_python_runs_in_both_ways(page: Path) -> None:
-    assert "__main__:my_agent/flaky-tools" in said_by(page, "in_python.py")
+    assert "Worse: __main__:my_agent." in said_by(page, "in_python.py")
     words = ["--loop", "in_python:my_agent", "--suite", "arithmetic(size=6)", "--no-mlflow", "-q", "--json"]
     arm = json.loads(said_by(page, "-m", "loopbench", "compare", *words))["arms"][0]
     assert (arm["arm"], arm["scored"]) == ("in_python:my_agent/clean", 6)

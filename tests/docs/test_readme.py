@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from loopbench.cli.main import app
+from loopbench.cli.render_answer import answer_lines
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.tables import to_markdown
-from loopbench.experiments.compare.tables import verdicts as verdicts_of
 from loopbench.experiments.optimize import prepare as optimizations
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
@@ -54,11 +54,11 @@ def shown(name: str, page: Path = RESULTS) -> str:
     return found[0]
 
 
-def compared(runs: Path) -> Comparison:
+def compared(runs: Path) -> Results:
     """What `make compare` finds."""
     experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, runs=runs, mlflow=False))
     compare.run(experiment, Unwatched())
-    return results(experiment.folder).comparison
+    return results(experiment.folder)
 
 
 def measured(found: Comparison) -> str:
@@ -69,9 +69,9 @@ def measured(found: Comparison) -> str:
     return "\n".join([arms, "", *lines[:2], *(line for line in lines[2:] if line.startswith("| bare/flaky-format"))])
 
 
-def verdict(found: Comparison) -> str:
-    """What README shows of it."""
-    return "\n".join(["```text", *verdicts_of(found), "```"])
+def verdict(found: Results) -> str:
+    """What README shows of it: the answer, at 80 columns."""
+    return "\n".join(["```text", *(line.plain for line in answer_lines(found, 80)), "```"])
 
 
 def picture(found: Comparison) -> str:
@@ -111,9 +111,9 @@ def ranked(found: OptimizationResult) -> str:
 @pytest.mark.thorough
 def test_tables_verdict_and_picture_are_what_the_command_gives(tmp_path):
     found = compared(tmp_path)
-    assert measured(found) in shown("result")
+    assert measured(found.comparison) in shown("result")
     assert verdict(found) in shown("verdict", README)
-    assert picture(found) == PICTURE.read_text(encoding="utf-8")
+    assert picture(found.comparison) == PICTURE.read_text(encoding="utf-8")
 
 
 def test_readme_is_read_in_a_minute():
@@ -127,7 +127,7 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch, capsys):
     script = next(text for text in blocks if "loopbench.compare(" in text)
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
     runpy.run_path(str(tmp_path / "script.py"))
-    assert "Highest accuracy" in capsys.readouterr().out
+    assert "tokens a trial)" in capsys.readouterr().out
 
 
 @pytest.mark.thorough
@@ -198,10 +198,10 @@ def renew() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = compared(Path(folder))
         found = optimized(Path(folder))
-    text = renewed(RESULTS.read_text(encoding="utf-8"), "result", measured(run))
+    text = renewed(RESULTS.read_text(encoding="utf-8"), "result", measured(run.comparison))
     RESULTS.write_text(renewed(text, "optimized", f"{gained(found)}\n\n{ranked(found)}"), encoding="utf-8")
     README.write_text(renewed(README.read_text(encoding="utf-8"), "verdict", verdict(run)), encoding="utf-8")
-    PICTURE.write_text(picture(run), encoding="utf-8")
+    PICTURE.write_text(picture(run.comparison), encoding="utf-8")
 
 
 def renewed(text: str, name: str, said: str) -> str:

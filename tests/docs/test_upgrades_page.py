@@ -49,7 +49,6 @@ def printed(framework: str, folder: Path) -> str:
 def test_the_gate_finds_an_upgrade_that_keeps_tools_errors_from_the_model(framework, tmp_path, monkeypatch):
     if lacking := missing(framework):
         pytest.skip(f"not installed: loopbench frameworks install {' '.join(lacking)}")
-    monkeypatch.delenv("COLUMNS", raising=False)
     assert printed(framework, tmp_path) == preformatted(PAGE, framework)
 
 

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from loopbench.metrics.trajectory.divergence import Cause
+from loopbench.metrics.trajectory.causes import MEANINGS, Cause
 from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_block
 
 PAGE = DOCS / "why.md"
@@ -26,15 +26,15 @@ def printed(folder: Path) -> str:
 
 
 @pytest.mark.thorough
-def test_the_example_is_what_the_commands_print(tmp_path, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_the_example_is_what_the_commands_print(tmp_path):
     assert printed(tmp_path) == preformatted(PAGE, "example")
 
 
 def test_every_cause_has_its_row():
     table = text().partition("## Causes")[2].partition("\n\n|")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\|? ([a-z ]+?) \| ", table, re.MULTILINE)
-    assert [row for row in rows if row != "cause"] == list(get_args(Cause))
+    rows = re.findall(r"^\|? ([a-z ]+?) \| (.*) \|$", table, re.MULTILINE)
+    assert {cause: means for cause, means in rows if cause != "cause"} == dict(MEANINGS)
+    assert list(MEANINGS) == list(get_args(Cause))
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

@@ -110,7 +110,8 @@ def test_a_worse_upgrade_fails_the_gate(loopbench, installed, toy_wiring):
     run = loopbench("compare", *many, "--loop", "openai_agents", "--loop", "finish", "--json").json["run"]
     assert loopbench("bless", run, "--output", "b.json").code == 0
     make_environment(installed / "openai_agents", openai_agents="0.24.0")
-    toy_wiring.write_text(f"{toy_wiring.read_text()}\n\nasync def solve(task):\n    return 'upgraded'\n")
+    worse = "async def solve(task):\n    await while_loop(task)\n    return 'upgraded'\n"
+    toy_wiring.write_text(f"{toy_wiring.read_text()}\n\n{worse}")
     ended = loopbench("gate", "--baseline", "b.json", "--quiet")
     assert ended.code == 1, ended.err
 

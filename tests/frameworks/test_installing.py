@@ -122,6 +122,6 @@ def test_the_list_says_what_is_installed(loopbench, home):
 def test_loops_and_frameworks_are_listed_apart(loopbench, home):
     loops, heading, frameworks = loopbench("list", "loops").out.partition("\nFrameworks, each in an environment of its own")
     assert heading
-    assert "\nfinish  " in loops
-    assert "openai_agents  " not in loops
-    assert "\nopenai_agents  " in frameworks
+    assert "\nfinish\t" in loops
+    assert "openai_agents\t" not in loops
+    assert "\nopenai_agents\t" in frameworks

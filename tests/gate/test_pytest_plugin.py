@@ -205,7 +205,7 @@ def test_workers_of_xdist_tell_the_summary(pytester, blessed):
 
 OWN = """
 import os
-from loopbench.protocol import Outcome, StopReason
+from loopbench.loops import Bare
 
 class {name}:
     name, stops = "own", frozenset()
@@ -218,9 +218,12 @@ class {name}:
 """
 
 
+ASKS = "return await Bare().run(query, tools, model, observer)"
+
+
 def test_a_loop_that_ends_its_process_fails_its_test_only(pytester):
     loop = OWN.format(name="Own")
-    pytester.makepyfile(own_ending=loop.replace("os._exit(0)", "return Outcome('1', StopReason.FINISHED, 0)"))
+    pytester.makepyfile(own_ending=loop.replace("os._exit(0)", ASKS))
     pytester.makepyfile(
         """
         def test_agent(loop_gate):
@@ -235,7 +238,7 @@ def test_a_loop_that_ends_its_process_fails_its_test_only(pytester):
     pytester.makepyfile(own_ending=loop)
     ended = pytester.runpytest_subprocess(*arguments)
     ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["*own_ending:Own/clean/arithmetic-0001 other: 0.00 finished -> 0.00 crashed*"])
+    ended.stdout.fnmatch_lines(["*own_ending:Own/clean: every trial crashed (1 of 1)*called os._exit(0)*"])
 
 
 def test_a_loop_that_no_other_process_finds_cannot_end_the_session(pytester, monkeypatch):
@@ -249,9 +252,8 @@ def test_another():
     pytester.makepyfile(test_own=OWN.format(name="Own") + more)
     monkeypatch.chdir(pytester.mkdir("elsewhere"))
     ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--import-mode=importlib", "--loop-bless", "../test_own.py")
-    ended.assert_outcomes(passed=2)
-    record = next((pytester.path).rglob("trials.jsonl")).read_text()
-    assert "called os._exit(0)" in record
+    ended.assert_outcomes(passed=1, failed=1)
+    ended.stdout.fnmatch_lines(["*Own/clean: every trial crashed (1 of 1)*called os._exit(0)*nothing was blessed*"])
 
 
 @pytest.mark.parametrize("ending", ["import os; os._exit(0)", "import posix; posix._exit(0)"])

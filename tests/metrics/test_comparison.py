@@ -272,7 +272,9 @@ def test_answers_that_no_prompt_showed_are_warned_of_beyond_chance(right: int, w
 def test_arms_without_common_tasks_are_warned_of_and_not_paired():
     comparison = compare([record("a", 0), record("b", 1, status="excluded")], [arm("a"), arm("b")])
     assert comparison.pairs == ()
-    assert comparison.warnings == ("b: no trial was scored.", "a and b: no task was scored in both.")
+    left_out, *others = comparison.warnings
+    assert left_out == "1 of 2 tasks are left out."
+    assert others == ["b: no trial was scored.", "a and b: no task was scored in both."]
 
 
 def test_too_few_tasks_are_said_once_for_all_pairs():
@@ -330,3 +332,55 @@ def test_the_object_for_scripts():
     assert accuracy.keys() >= {"a", "b", "metric", "difference", "p", "p_holm", "verdict", "within_margin", "family", "margin"}
     assert (accuracy["verdict"], accuracy["within_margin"], accuracy["difference"]["n"]) == ("undecided", False, 3)
     assert accuracy["difference"]["value"] == pytest.approx(1 / 3)
+
+
+# Arms that say nothing about an agent, and tasks that a broken tool leaves out.
+
+
+def test_an_arm_that_never_asked_its_model_is_told_and_compared_with_none():
+    silent = outcomes("silent", [1.0] * 30, calls={})
+    found = compare([*outcomes("a", [1.0, 0.0] * 15), *outcomes("b", [1.0] * 30), *silent], [arm("a"), arm("b"), arm("silent")])
+    assert {(item.a, item.b) for item in found.pairs} == {("a", "b")}
+    assert found.warnings[0].startswith("silent: it never asked its model in 30 trials: its accuracy is not that of an agent")
+    assert not found.invalid  # the verdict on the others holds
+    assert compare(silent, [arm("silent")]).invalid
+
+
+def test_one_call_in_one_trial_is_an_agent_and_so_is_what_nobody_counted_or_a_budget_refused():
+    one = [*outcomes("a", [1.0] * 9, calls={}), record("a", 9)]
+    untold = outcomes("a", [1.0] * 9, calls={}, unknown=("lm_calls",))
+    refused = outcomes("a", [0.0] * 9, calls={}, stop="budget")
+    for records in (one, untold, refused):
+        assert not [warning for warning in compare(records, [arm("a")]).warnings if "asked" in warning]
+
+
+def test_an_arm_whose_trials_all_crashed_is_told_with_the_reason():
+    crashed = outcomes("b", [0.0] * 10, stop="crashed", reason="KeyError: 'x'", calls={})
+    found = compare([*outcomes("a", [1.0] * 10), *crashed], [arm("a"), arm("b")])
+    assert found.warnings[0] == "b: every trial crashed (10 of 10), all of them because of: KeyError: 'x'."
+    assert not found.invalid
+    assert compare(crashed, [arm("b")]).invalid
+    but_one = [*crashed[:-1], record("b", 9)]
+    assert not compare(but_one, [arm("b")]).invalid
+
+
+@given(st.integers(1, 20), st.integers(0, 20))
+def test_any_task_that_a_broken_tool_leaves_out_makes_the_run_invalid_and_is_told_first(broken, whole):
+    reason = "the plan does not replay: task 't', call 'c1': OSError: gone"
+    records = [record("a", task, status="excluded", reason=reason) for task in range(broken)]
+    records += [record("a", broken + task) for task in range(whole)]
+    found = compare(records, [arm("a")])
+    assert found.invalid
+    assert found.warnings[0].startswith(f"{broken} of {broken + whole} tasks are left out because their plans do not replay")
+    assert "OSError: gone" in found.warnings[0]
+
+
+def test_tasks_that_somebody_left_out_do_not_make_a_run_invalid():
+    for reason in ("quarantined: the gold is wrong", "no plan: the file gives none"):
+        left_out = [record("a", 20 + task, status="excluded", reason=reason) for task in range(3)]
+        few = compare([*outcomes("a", [1.0] * 20), left_out[0]], [arm("a")])
+        many = compare([*outcomes("a", [1.0] * 9), *left_out], [arm("a")])
+        assert not few.invalid
+        assert not [warning for warning in few.warnings if "left out" in warning]
+        assert not many.invalid
+        assert many.warnings[0] == f"3 of 12 tasks are left out, all of them because of: {reason}."

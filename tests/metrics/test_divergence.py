@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.trajectory.divergence import Cause, cause_of, divergence, explain, read_trial
+from loopbench.metrics.trajectory.causes import Cause
+from loopbench.metrics.trajectory.divergence import cause_of, divergence, explain, read_trial
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS
 from loopbench.protocol import StopReason

@@ -20,7 +20,7 @@ def records(template: str, cluster: str = "") -> list[Record]:
     return [
         Record(
             arm=arm, suite="s", suite_digest="x", task=f"t{task}", repeat=0, seed=0, status="scored",
-            scores={"accuracy": float(arm == "a" and task % TEMPLATES < 8)},
+            calls={"decide": 1}, scores={"accuracy": float(arm == "a" and task % TEMPLATES < 8)},
             template=template.format(task % TEMPLATES), cluster=cluster.format(task % TEMPLATES),
         )
         for arm in "ab" for task in range(10 * TEMPLATES)

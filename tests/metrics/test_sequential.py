@@ -142,7 +142,8 @@ def arm(name: str, profile: str = "clean") -> ArmInfo:
 
 
 def outcomes(name: str, scores: list[float]) -> list[Record]:
-    return [Record(name, "s", "d", f"t{i}", 0, 0, "scored", scores={"accuracy": score}) for i, score in enumerate(scores)]
+    calls = {"decide": 1}
+    return [Record(name, "s", "d", f"t{i}", 0, 0, "scored", scores={"accuracy": s}, calls=calls) for i, s in enumerate(scores)]
 
 
 def test_a_run_is_decided_when_every_pair_is():
@@ -161,7 +162,7 @@ def test_a_verdict_once_reached_is_kept():
     looks = planned(40, 4)
     early = looks.seen(1)
     records = [
-        Record(name, "s", "d", task, 0, 0, "scored", scores={"accuracy": float((name == "a") == (task in early))})
+        Record(name, "s", "d", task, 0, 0, "scored", scores={"accuracy": float((name == "a") == (task in early))}, calls={"d": 1})
         for task in looks.order
         for name in "ab"
     ]

@@ -39,6 +39,7 @@ def record(name: str, task: int, accuracy: float = 1.0, tokens: int = 100, **cha
         "status": "scored",
         "scores": {"accuracy": accuracy},
         "input_tokens": tokens,
+        "calls": {"decide": 1},
     }
     return Record(**(values | changes))
 
@@ -302,3 +303,11 @@ def test_equal_input_gives_equal_views_and_the_seed_counts():
     infos = [arm("a"), arm("b")]
     assert views(records, infos) == views(records, infos)
     assert views(records, infos) != views(records, infos, seed=1)
+
+
+@pytest.mark.parametrize("dead", [{"calls": {}}, {"stop": "crashed", "calls": {}}])
+def test_an_arm_that_never_asked_its_model_or_always_crashed_is_on_no_front(dead):
+    agents = [record(name, task) for name in "ab" for task in range(9)]
+    found = views([*agents, *(record("c", task, tokens=1, **dead) for task in range(9))], [arm("a"), arm("b"), arm("c")])
+    assert set(points(found)) == {"a", "b"}
+    assert all(set(budget.arms) == {"a", "b"} for budget in found.budgets)

@@ -19,7 +19,7 @@ from loopbench.experiments.compare.run import run
 from loopbench.metrics.statistics import Interval
 from loopbench.reports.dataframes import load
 from loopbench.reports.html.page import collection_html, report_html
-from loopbench.reports.mlflow.comparison import arm_metrics
+from loopbench.reports.mlflow.comparison import DETAILS, arm_metrics
 from loopbench.reports.mlflow.notes import arm_note, note
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -52,7 +52,7 @@ def printed(print_it: Callable[[], None]) -> str:
 
 
 SURFACES: dict[str, Callable[[Results], str]] = {
-    "terminal": lambda found: printed(lambda: render.results(found)),
+    "terminal": lambda found: printed(lambda: render.results(found, verbose=True)),
     "Markdown": lambda found: tables.to_markdown(found.title, found.comparison),
     "page": report_html,
     "several runs": lambda found: several_runs.to_markdown(several_runs.collect([found])),
@@ -108,8 +108,9 @@ def test_numbers_for_programs_have_it(shared: Results) -> None:
         assert made["arms"][place]["over_templates"] == wanted.as_dict()
         assert float(table[place]["over_templates.low"]) == wanted.low
         logged = arm_metrics(shared.comparison.arms[place].summary)
-        assert (logged["over_templates_low"], logged["over_templates_high"]) == (wanted.low, wanted.high)
-        assert logged["templates"] == wanted.n
+        ends = (logged[f"{DETAILS}.intervals.over_templates_low"], logged[f"{DETAILS}.intervals.over_templates_high"])
+        assert ends == (wanted.low, wanted.high)
+        assert logged[f"{DETAILS}.counts.templates"] == wanted.n
     for place, wanted in enumerate(pairs):
         assert wanted is not None
         on_accuracy = frames.pairs[frames.pairs.metric == "accuracy"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,21 @@ def test_a_manifest_of_a_real_run_is_written_as_it_was_read(tmp_path: Path):
     assert "cut_short" in begun
     same_text(json.loads(begun), experiment.folder)
     assert reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 90}})).manifest.cut_short.calls > 0
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (99, "written by a newer loopbench: its records have version 99, and this loopbench reads version 1"),
+        (0, "manifest.json: its records have version 0, and this loopbench reads version 1"),
+        ("new", "manifest.json: its records have version 'new', and this loopbench reads version 1"),
+    ],
+)
+def test_a_run_of_another_version_is_refused_in_one_line(manifest_json: MakeManifest, tmp_path: Path, version: Any, said: str):
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest_json() | {"versions": {"record": version}}, indent=2) + "\n")
+    reseal(tmp_path / MANIFEST)
+    with pytest.raises(RunError, match=re.escape(said)):
+        read_manifest(tmp_path)
 
 
 def test_what_is_added_to_a_manifest_is_written(manifest_json: MakeManifest, tmp_path: Path):

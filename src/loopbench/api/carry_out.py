@@ -19,7 +19,7 @@ from loopbench.experiments.optimize.result import OptimizationResult, optimizati
 from loopbench.protocol.names import lives_in_one_process
 from loopbench.reports.dataframes import Loaded
 from loopbench.reports.html.files import PAGE, write_page
-from loopbench.reports.html.page import report_html
+from loopbench.reports.html.page import optimization_html, report_html
 from loopbench.reports.progress.display import run_display, search_display
 from loopbench.reports.tracking import log_results, run_logged
 from loopbench.runs.config import CompareConfig
@@ -64,28 +64,36 @@ def carry_out_search(
     """
     notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
 
-    def finish() -> Path:
+    def finish() -> OptimizationResult:
         with naming_files(settings):
             made = prepared()
         with search_display(made, progress) as watching:
             stopped, _ = run_logged(made, watching, notes.append)
         notes.extend(_stopped(stopped, made.folder, made.config.compare))
-        return made.folder
+        found = optimization_result(made.folder)
+        notes.extend(_write(optimization_html(found), found.folder))
+        return found
 
-    folder = _apart(finish)
+    found = _apart(finish)
     _warn(notes)
-    return optimization_result(folder)
+    return found
 
 
 def _publish(experiment: Experiment, found: Results) -> Sequence[str]:
     """Write the page and log the run; a failure of either is a note and loses no result."""
-    notes, page = [], report_html(found)
-    try:
-        write_page(page, found.folder / PAGE)
-    except OSError as error:
-        notes.append(f"the page was not written: {error}")
+    page = report_html(found)
+    notes = _write(page, found.folder)
     tracked = log_results(found, experiment.config, page)
     return [*notes, f"nothing was logged to MLflow: {tracked}"] if isinstance(tracked, str) else notes
+
+
+def _write(page: str, folder: Path) -> list[str]:
+    """Write a page into a run directory; return a note if that fails."""
+    try:
+        write_page(page, folder / PAGE)
+    except OSError as error:
+        return [f"the page was not written: {error}"]
+    return []
 
 
 def _stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence[str]:

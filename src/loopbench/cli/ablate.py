@@ -13,7 +13,7 @@ from loopbench.metrics.factors.factorial import EFFECT_METRICS
 from loopbench.runs.config import IfAbsent, load_config
 
 from .environment import load_env
-from .options import ConfigFlags, OptionGroup, OutputOptions, with_options
+from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
 from .own_prints import own_prints_aside
 from .running import carry_out
 
@@ -51,7 +51,7 @@ class AblationOptions(OptionGroup):
 
 
 @with_options(CONFIG_FLAGS)
-def ablate(options: AblationOptions, flags: dict[str, Any], output: OutputOptions) -> None:
+def ablate(options: AblationOptions, flags: dict[str, Any], output: ResultsOptions) -> None:
     """Vary a loop's options together and say what each of them does.
 
     Effects come with intervals, and so do interactions of two options.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -11,13 +13,16 @@ from rich.text import Text
 
 from loopbench.checks import loop as laws
 from loopbench.checks.loop import LAWS, Finding
+from loopbench.checks.loop.check import LAW_LIMIT_S, NOT_CHECKED
 from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import IfAbsent
 from loopbench.runs.registry import make_loop
 from loopbench.text.plain_text import plain
 
 from .codes import DONE, FAILED
 from .console import out
 from .options import JsonOption, OptionGroup, with_options
+from .process import given_up_after
 
 _MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "bold red"), "not applicable": ("not applicable", "yellow")}
 
@@ -25,6 +30,8 @@ _MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "bold red"), "not applicab
 class LoopChoice(OptionGroup):
     name: Annotated[str, typer.Argument()]
     """Loop, `name`, `name(option=value)` or `package.module:Name`."""
+    limit: Annotated[float | None, IfAbsent("60, and 900 for a law on a foreign loop")] = None
+    """Seconds that the import of the loop may take, and the check of each law; what takes longer hangs."""
 
 
 @with_options()
@@ -33,8 +40,12 @@ def check_loop(choice: LoopChoice, output: JsonOption) -> None:
 
     The exit code is 1 if a law does not hold.
     """
+    if choice.limit is not None and not 0 < choice.limit < math.inf:
+        raise ValueError(f"--limit {choice.limit:g}: a number of seconds above 0 is needed")
     spec = parse_spec(choice.name)
-    found = laws.check_loop(make_loop(spec), None if output.as_json else _print_finding)
+    with given_up_after(choice.limit or LAW_LIMIT_S, f"loop {spec}: importing and creating it"):
+        loop = make_loop(spec)
+    found = laws.check_loop(loop, None if output.as_json else _print_finding, limit_s=choice.limit)
     broken = any(finding.status == "failed" for finding in found)
     if output.as_json:
         made = {"loop": str(spec), "ok": not broken, "laws": [finding.as_dict() for finding in found]}
@@ -46,15 +57,20 @@ def check_loop(choice: LoopChoice, output: JsonOption) -> None:
 
 def _print_finding(found: Finding) -> None:
     """Print a line for a law, and one for the details if it does not hold."""
+    if found.detail == NOT_CHECKED:
+        return  # the total tells how many
     console = out()
     says = next(law.says for law in LAWS if law.name == found.law)
     mark, style = _MARKS[found.status]
     console.print(Text.assemble((f"{mark:<15}", style), f"{found.law:<17}", (says, "dim")), soft_wrap=True)
     if found.detail:
         console.print(Text(f"{'':15}{plain(found.detail)}"), soft_wrap=True)
+    sys.stdout.flush()  # the next law may take its time
 
 
 def _print_total(name: str, found: Sequence[Finding]) -> None:
     failed = sum(finding.status == "failed" for finding in found)
+    if left := sum(finding.detail == NOT_CHECKED for finding in found):
+        out().print(Text(f"{left} laws {NOT_CHECKED.replace('not', 'were not', 1)}"), soft_wrap=True)
     total = f"{failed} of {len(found)} laws do not hold" if failed else "every law holds"
     out().print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)

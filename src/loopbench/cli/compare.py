@@ -10,7 +10,7 @@ from loopbench.runs.config import load_config
 
 from .console import say
 from .environment import load_env
-from .options import ConfigFlags, OptionGroup, OutputOptions, with_options
+from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
 from .own_prints import own_prints_aside
 from .running import carry_out
 
@@ -21,7 +21,7 @@ class ConfigFile(OptionGroup):
 
 
 @with_options(ConfigFlags())
-def compare(flags: dict[str, Any], file: ConfigFile, output: OutputOptions) -> None:
+def compare(flags: dict[str, Any], file: ConfigFile, output: ResultsOptions) -> None:
     """Run loops over a suite's tasks and say which is better, with intervals."""
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():

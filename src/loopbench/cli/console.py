@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import plain, plain_line
 
 WIDE = 10_000
 """Width of output to a file or a pipe, where nothing is cut or wrapped."""
@@ -16,6 +17,11 @@ WIDE = 10_000
 def out() -> Console:
     known = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(file=sys.stdout, highlight=False, width=None if known else WIDE)
+
+
+def print_cells(cells: Sequence[str], console: Console) -> None:
+    """Print a row of a table into a file or a pipe: cells between tabs, without padding."""
+    print("\t".join(map(plain_line, cells)), file=console.file)
 
 
 def say(line: str) -> None:

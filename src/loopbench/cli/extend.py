@@ -9,7 +9,7 @@ from loopbench.experiments.compare.reopen import SESSION_SETTINGS, SessionSettin
 
 from .console import say
 from .environment import load_env
-from .options import ConfigFlags, OutputOptions, PermissionOptions, RunChoice, with_options
+from .options import ConfigFlags, PermissionOptions, ResultsOptions, RunChoice, with_options
 from .own_prints import own_prints_aside
 from .resume import SESSION_FLAGS
 from .running import carry_out
@@ -27,7 +27,7 @@ ADDED = ConfigFlags(
 
 
 @with_options(ADDED, SESSION_FLAGS)
-def extend(choice: RunChoice, flags: dict[str, Any], typed: PermissionOptions, output: OutputOptions) -> None:
+def extend(choice: RunChoice, flags: dict[str, Any], typed: PermissionOptions, output: ResultsOptions) -> None:
     """Add loops, profiles, models, repeats or tasks to a run.
 
     The run's trials are kept, and only the new ones are run.

@@ -9,7 +9,6 @@ stays in one process.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import os
 import signal
@@ -19,7 +18,7 @@ import time
 from typing import NoReturn
 
 from loopbench.protocol.own_code import before_own_code
-from loopbench.runs.silent_end import go_on_here, leave
+from loopbench.runs.silent_end import die_with, go_on_here, leave
 
 from .codes import DONE, FAILED, INTERRUPTED, INVALID
 from .main import main as commands
@@ -52,7 +51,7 @@ def _go_on_in_child() -> None:
     """Fork, and return in the child only; this process waits, and ends with the exit code that the child has announced."""
     if sys.platform != "linux" or threading.active_count() > 1:
         return
-    parent = os.getpid()
+    parent, timer = os.getpid(), signal.setitimer(signal.ITIMER_REAL, 0)  # a child has none
     read, write = os.pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_HANDED_ON, signal.SIGCHLD})
     child = os.fork()
@@ -61,7 +60,8 @@ def _go_on_in_child() -> None:
     os.close(read)
     _CHILD[os.getpid()] = write
     go_on_here()
-    _die_with(parent)
+    die_with(parent)
+    signal.setitimer(signal.ITIMER_REAL, *timer)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -71,14 +71,6 @@ def _announce(code: int) -> None:
     if write is not None:
         with contextlib.suppress(OSError):  # that code has closed it, too: there is no exit code, then
             os.write(write, bytes([code & 0xFF]))
-
-
-def _die_with(parent: int) -> None:
-    """Let the kernel end this process with the first one."""
-    set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _answer_for(child: int, read: int) -> NoReturn:

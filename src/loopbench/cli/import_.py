@@ -16,7 +16,7 @@ from loopbench.runs.folders import RUNS
 
 from .codes import DONE, INVALID
 from .console import say
-from .options import JsonOption, OptionGroup, RunsOption, Texts, with_options
+from .options import JsonOption, OptionGroup, RunsOption, Texts, VerboseOption, with_options
 from .outcome import print_results, write_report
 
 MAX_REASONS = 20
@@ -67,7 +67,7 @@ class ImportOptions(OptionGroup):
 
 
 @with_options()
-def import_(options: ImportOptions, place: RunsOption, output: JsonOption) -> None:
+def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth: VerboseOption) -> None:
     """Import and compare results of other tools.
 
     It reads Inspect logs, pydantic-evals reports, and tables as CSV, TSV or JSON lines.
@@ -77,7 +77,6 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption) -> No
     folder = None if name is None else name if len(name.parts) > 1 else below / name
     made = import_files(options.files, wanted, folder, below)
     found = results(made.folder)
-    print_results(found, as_json=output.as_json)
     write_report(found)
     for note in made.notes:
         say(note)
@@ -87,6 +86,7 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption) -> No
         rest = sum(list(made.left_out.values())[MAX_REASONS:])
         say(f"left out: {rest} of {made.trials} trials, {len(made.left_out) - MAX_REASONS} other reasons")
     say(f"run directory: {made.folder}")
+    print_results(found, as_json=output.as_json, verbose=depth.verbose)
     raise typer.Exit(INVALID if found.comparison.invalid or _too_many(made, options.max_left_out) else DONE)
 
 

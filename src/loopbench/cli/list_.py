@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import plain, plain_line
 
 from .catalogue import CatalogueEntry, CatalogueFramework, CatalogueSuite, entries
-from .console import out
+from .console import WIDE, out, print_cells
 from .options import JsonOption, OptionGroup, with_options
+
+MIN_WIDTH = 20
+"""Columns of a summary on however narrow a terminal."""
 
 
 class Catalogue(StrEnum):
@@ -31,30 +37,63 @@ class Catalogue(StrEnum):
 class CatalogueChoice(OptionGroup):
     what: Annotated[Catalogue, typer.Argument()]
     """What to list."""
+    name: Annotated[str | None, typer.Argument()] = None
+    """The one to show with its facts and options; if absent, all are listed, a line each."""
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
+    """Show the facts and options of all."""
 
 
 @with_options()
 def list_(choice: CatalogueChoice, output: JsonOption) -> None:
-    """List what can be named on the command line, with options."""
-    found = entries(choice.what.value)
+    """List what can be named on the command line, or show one with its options."""
+    found = _chosen(entries(choice.what.value), choice)
     if output.as_json:
         print(json.dumps([entry.as_dict() for entry in found], ensure_ascii=True))
     else:
-        _print(found)
+        _print(found, in_full=choice.verbose or choice.name is not None)
 
 
-def _print(found: Sequence[CatalogueEntry]) -> None:
-    """Print names, what they are, and their options; frameworks apart."""
+def _chosen(found: list[CatalogueEntry], choice: CatalogueChoice) -> list[CatalogueEntry]:
+    """Return what is listed. Raises ValueError for an unknown name."""
+    if choice.name is None:
+        return found
+    named = [entry for entry in found if entry.name == choice.name]
+    if not named:
+        near = get_close_matches(choice.name, [entry.name for entry in found], 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"there is no {choice.name!r} among the {choice.what.value}{hint}")
+    return named
+
+
+def _print(found: Sequence[CatalogueEntry], *, in_full: bool) -> None:
+    """Print names and what they are, or also facts and options; frameworks apart."""
     console = out()
     frameworks = [entry for entry in found if isinstance(entry, CatalogueFramework)]
-    for entry in found:
-        if not isinstance(entry, CatalogueFramework):
-            _print_entry(entry, _facts(entry) if isinstance(entry, CatalogueSuite) else "")
+    others = [entry for entry in found if not isinstance(entry, CatalogueFramework)]
+    if not in_full:
+        _print_lines(others, console)
+    for entry in others if in_full else ():
+        _print_entry(entry, _facts(entry) if isinstance(entry, CatalogueSuite) else "")
     if frameworks:
         heading = "Frameworks, each in an environment of its own, which loopbench frameworks install NAME makes:"
         console.print(Text(f"\n{heading}", style="italic"), soft_wrap=True)
-    for entry in frameworks:
+    if not in_full:
+        _print_lines(frameworks, console)
+    for entry in frameworks if in_full else ():
         print_framework(entry)
+
+
+def _print_lines(found: Sequence[CatalogueEntry], console: Console) -> None:
+    """Print what each is, wrapped beside its name."""
+    width = max((len(entry.name) for entry in found), default=0) + 2
+    for entry in found:
+        if console.width >= WIDE:
+            print_cells((entry.name, entry.summary), console)
+            continue
+        first, *rest = textwrap.wrap(plain_line(entry.summary), max(console.width - width, MIN_WIDTH)) or [""]
+        console.print(Text.assemble((entry.name.ljust(width), "bold"), first))
+        for line in rest:
+            console.print(Text(" " * width + line))
 
 
 def print_framework(entry: CatalogueFramework) -> None:

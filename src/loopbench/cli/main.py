@@ -14,18 +14,20 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command, get_group
+from typer.main import get_command, get_group, get_install_completion_arguments
 
 from loopbench.protocol.redact import redact
 from loopbench.runs.silent_end import told_of_exit
 from loopbench.text.plain_text import plain
 
 from .codes import BAD_INPUT, DONE, INTERRUPTED, INVALID
+from .help import GroupedCommand, write_commands
 from .process import lasting_stdout, terminated_as_interrupted
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("compare:compare", "Run loops over a suite's tasks and say which is better, with intervals."),
-    "list": ("list_:list_", "List what can be named on the command line, with options."),
+    "init": ("init:init", "Write settings, example tasks with plans, tools, a test and a recipe for CI into a project."),
+    "list": ("list_:list_", "List what can be named on the command line, or show one with its options."),
     "resume": ("resume:resume", "Continue an interrupted run: run only the trials that are missing."),
     "extend": ("extend:extend", "Add loops, profiles, models, repeats or tasks to a run."),
     "rescore": ("rescore:rescore", "Judge a run's answers again with today's scorers and expected answers."),
@@ -69,6 +71,12 @@ GROUPS: Mapping[str, str] = {
 }
 
 
+MAX_SUMMARY = 200
+"""Characters of a command's summary in a list: all of it."""
+CONTEXT = {"max_content_width": 120}
+"""Help is as wide as the terminal, up to this."""
+
+
 class LazyCommand(TyperCommand):
     """A command's name and summary; once it is chosen, its module is imported and takes over."""
 
@@ -79,7 +87,9 @@ class LazyCommand(TyperCommand):
     def load(self) -> Any:
         module, _, function = self.target.partition(":")
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(self.name)(getattr(import_module(f"{__package__}.{module}"), function))
+        app.command(self.name, cls=GroupedCommand, context_settings=CONTEXT)(
+            getattr(import_module(f"{__package__}.{module}"), function)
+        )
         return get_command(app)
 
     def make_context(self, *args: Any, **options: Any) -> Any:
@@ -88,6 +98,10 @@ class LazyCommand(TyperCommand):
 
 class Commands(TyperGroup):
     """All commands. Ctrl-C at any time ends in one line and an exit code of its own, and so does code that leaves Python."""
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # Typer's own context
+        """Write the commands by purpose."""
+        write_commands(formatter, {name: command.get_short_help_str(MAX_SUMMARY) for name, command in self.commands.items()})
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context
         try:
@@ -116,11 +130,14 @@ def _all_commands() -> TyperGroup:
         add_completion=False,
         rich_markup_mode=None,
     )
-    root.callback(invoke_without_command=True)(_root)
+    root.callback(invoke_without_command=True, context_settings=CONTEXT)(_root)
     made = get_group(root)
+    made.params += get_install_completion_arguments()
     groups = {"": made}
     for name, summary in GROUPS.items():
-        groups[name] = TyperGroup(name=name, help=summary, short_help=summary, no_args_is_help=True, rich_markup_mode=None)
+        groups[name] = TyperGroup(
+            name=name, help=summary, short_help=summary, no_args_is_help=True, rich_markup_mode=None, context_settings=CONTEXT
+        )
     for name, (target, summary) in COMMANDS.items():
         group, _, last = name.rpartition(" ")
         if group and group not in made.commands:

@@ -12,6 +12,7 @@ from loopbench.experiments.optimize.config import REPEATS, SearchConfig, load_op
 from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.experiments.optimize.rollouts import RunStopped
+from loopbench.models.profiles import load_profile
 from loopbench.protocol.names import parse_spec
 from loopbench.reports.progress.search import watching
 from loopbench.reports.tracking import run_logged
@@ -22,14 +23,15 @@ from .codes import INTERRUPTED
 from .console import say
 from .environment import load_env
 from .optimize_report import exit_code, print_optimization
-from .options import ConfigFlags, OptionGroup, OutputOptions, with_options
+from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
+from .outcome import write_optimization
 from .own_prints import own_prints_aside, quiet_loops
 
 COMPARE_FLAGS = ConfigFlags(
     only=(
         *("loops", "suite", "data", "tools", "profiles", "models", "base_url", "provider.prices", "tasks", "skip_unplanned"),
         *("repeats", "seed", "max_tool_steps", "trial_timeout_s", "alpha", "margin", "runs"),
-        *("mlflow", "tracking_uri", "experiment"),
+        *("name", "mlflow", "tracking_uri", "experiment"),
     ),
     names={"tasks": "test"},
     helps={
@@ -68,7 +70,7 @@ class SearchOptions(OptionGroup):
 
 
 @with_options(COMPARE_FLAGS, SEARCH_FLAGS)
-def optimize(flags: dict[str, Any], search: SearchOptions, output: OutputOptions) -> None:
+def optimize(flags: dict[str, Any], search: SearchOptions, output: ResultsOptions) -> None:
     """Optimize each loop's prompts on an equal budget, and test them on locked tasks.
 
     The test says whether optimizing helped, and which loop is best afterwards.
@@ -77,17 +79,26 @@ def optimize(flags: dict[str, Any], search: SearchOptions, output: OutputOptions
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
         made = prepare(load_optimize_config(search.config, given))
+    if not output.quiet and _has_nothing_to_teach(made):
+        (profile,) = made.config.compare.profiles
+        say(f"note: under profile {profile} no prompt helps the scripted model; --profile teachable has what prompts can teach")
     _carry_out(made, output)
 
 
-def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: OutputOptions) -> NoReturn:
+def _has_nothing_to_teach(made: Optimization) -> bool:
+    """Whether the scripted model runs under a profile without weaknesses, so that no prompt can gain anything."""
+    (profile,) = made.config.compare.profiles
+    return made.config.model == "scripted" and not load_profile(profile).weaknesses
+
+
+def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: ResultsOptions) -> NoReturn:
     """Continue an optimization, as `resume` does: a search from its log, a test with the trials that are missing."""
     with own_prints_aside():
         again = reopen(folder, allowed, mlflow=mlflow)
     _carry_out(again, output)
 
 
-def _carry_out(made: Optimization, output: OutputOptions) -> NoReturn:
+def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
     stopped = ""
     try:
         stopped = _run(made, quiet=output.quiet)
@@ -100,8 +111,11 @@ def _carry_out(made: Optimization, output: OutputOptions) -> NoReturn:
         say(f"{stopped}; {found.state or 'all trials are there, what MLflow lacks may be added'}; go on with")
         say(f"  {_resume_command(made)}")
     if found.test is not None or not stopped:
-        print_optimization(found, "json" if output.as_json else "tables")
-    say(f"run directory: {made.folder}")
+        write_optimization(found)
+        say(f"run directory: {made.folder}")
+        print_optimization(found, "json" if output.as_json else "tables", verbose=output.verbose)
+    else:
+        say(f"run directory: {made.folder}")
     if stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(exit_code(found))

@@ -15,6 +15,9 @@ from .console import out
 from .render import print_note
 from .tables import print_table
 
+IMPORTANT = ("Warning", "The test is invalid")
+"""Beginnings of the notes that are printed in any case."""
+
 
 def exit_code(found: OptimizationResult) -> int:
     """Return FAILED if an optimizer failed: the program that was kept is then hardly the one that was asked for."""
@@ -23,8 +26,8 @@ def exit_code(found: OptimizationResult) -> int:
     return FAILED if any(design.status == "failed" for design in found.designs) else DONE
 
 
-def print_optimization(found: OptimizationResult, form: str) -> None:
-    """Print an optimization; `form`: json, markdown or tables."""
+def print_optimization(found: OptimizationResult, form: str, *, verbose: bool) -> None:
+    """Print an optimization; `form`: json, markdown or tables: the first one and the verdict, or all if `verbose`."""
     if form == "json":
         print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
         return
@@ -32,13 +35,15 @@ def print_optimization(found: OptimizationResult, form: str) -> None:
         print(to_markdown(found), end="")
         return
     console = out()
-    for line in verdicts(found):
-        console.print(Text(plain(line), style="bold"))
     console.print(Text(plain(found.title), style="bold"))
-    for made in tables(found):
-        print_table(made, console)
+    made = tables(found)
+    for table in made if verbose else made[:1]:
+        print_table(table, console)
     for design in found.designs:
         if design.program is not None:
             console.print(Text(plain(f"{design.design}: {design.program}"), style="dim"), soft_wrap=True)
     for note in notes(found):
-        print_note(note, console)
+        if verbose or note.startswith(IMPORTANT):
+            print_note(note, console)
+    for line in verdicts(found):
+        console.print(Text(plain(line), style="bold"))

@@ -23,16 +23,37 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 from typer.models import ArgumentInfo, OptionInfo
 
+from loopbench.models.profiles import built_in_profiles
 from loopbench.runs.config import FILE_ONLY, FLAGS, CompareConfig, IfAbsent, SettingError, flag_of
 from loopbench.runs.folders import run_folder
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.program_specs import program_spec
+from loopbench.runs.registry import builtin_names, loop_names
 
 Texts = Annotated[list[str], Field(default_factory=list)]
 """Values of a flag that may be repeated."""
 PROGRAM = "--program"
 METAVARS: Mapping[Any, str] = {str: "TEXT", list[str]: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 """What the help shows in the place of a flag's value."""
+
+
+# --- values that a shell completes ---
+
+
+def _loops(incomplete: str) -> list[str]:
+    return [name for name in loop_names() if name.startswith(incomplete)]
+
+
+def _suites(incomplete: str) -> list[str]:
+    return [name for name in builtin_names("suite") if name.startswith(incomplete)]
+
+
+def _profiles(incomplete: str) -> list[str]:
+    return [name for name in built_in_profiles() if name.startswith(incomplete)]
+
+
+COMPLETED: Mapping[str, Callable[[str], list[str]]] = {"--loop": _loops, "--suite": _suites, "--profile": _profiles}
+"""Flag → names that complete what was typed."""
 
 
 # --- option groups ---
@@ -54,6 +75,15 @@ class OutputOptions(JsonOption):
     """Show no progress."""
 
 
+class VerboseOption(OptionGroup):
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
+    """Print all tables and notes before the answer."""
+
+
+class ResultsOptions(OutputOptions, VerboseOption):
+    """How a command prints the results of the run that it carries out."""
+
+
 class RunsOption(OptionGroup):
     runs: Annotated[Path | None, IfAbsent("runs")] = None
     """Folder that holds the run directories."""
@@ -61,7 +91,7 @@ class RunsOption(OptionGroup):
 
 class RunChoice(RunsOption):
     run: Annotated[Path, typer.Argument()]
-    """Run directory, its name in the runs folder, or `latest`."""
+    """Run directory, its name in the runs folder, or `latest`; `latest/test` is the test of an optimization."""
 
     @property
     def folder(self) -> Path:
@@ -147,7 +177,8 @@ class ConfigFlag:
         """The flag as a parameter that Typer understands; what is not typed is None."""
         kind = _plain_type(self.field.annotation)
         name = f"{self.name}/--no-{self.name[2:]}" if kind is bool and self.field.default else self.name
-        option = typer.Option(name, help=self.help, show_default=False, metavar=METAVARS.get(kind))
+        names = COMPLETED.get(self.name)
+        option = typer.Option(name, help=self.help, show_default=False, metavar=METAVARS.get(kind), autocompletion=names)
         return Parameter("_".join(self.path), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
 
 

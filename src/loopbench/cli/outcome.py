@@ -7,25 +7,26 @@ from pathlib import Path
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.reports.html.files import PAGE, write_page
-from loopbench.reports.html.page import report_html
+from loopbench.reports.html.page import optimization_html, report_html
 
 from . import render, render_effects
 from .console import say
 
 
-def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -> None:
-    """Print a run's results to stdout; for an ablation its effects, and the arms' own tables if all metrics are asked for."""
+def print_results(found: Results, *, as_json: bool, verbose: bool, all_metrics: bool = False) -> None:
+    """Print a run's results to stdout: its answer, or for an ablation its effects; if `verbose`, all tables before that."""
     ablation = ablation_result(found)
     if as_json:
         print(json.dumps(found.to_json() | (ablation.to_json() if ablation else {}), ensure_ascii=True, allow_nan=False))
         return
-    if ablation is not None:
-        render_effects.ablation(ablation)
-    if ablation is None or all_metrics:
-        render.results(found, all_metrics=all_metrics)
-    if found.traces.kept:
+    if verbose and found.traces.kept:
         render.aside(str(found.traces))
+    if ablation is None or all_metrics:
+        render.results(found, verbose=verbose, all_metrics=all_metrics)
+    if ablation is not None:
+        render_effects.ablation(ablation, verbose=verbose)
 
 
 def write_report(found: Results, html: Path | None = None) -> str:
@@ -33,6 +34,11 @@ def write_report(found: Results, html: Path | None = None) -> str:
     page = report_html(found)
     write(page, html, found.folder / PAGE)
     return page
+
+
+def write_optimization(found: OptimizationResult, html: Path | None = None) -> None:
+    """Write an optimization's page, into its directory unless another file was typed."""
+    write(optimization_html(found), html, found.folder / PAGE)
 
 
 def write(text: str, typed: Path | None, usual: Path) -> None:

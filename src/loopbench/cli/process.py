@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, TextIO, cast
 
+from loopbench.runs.silent_end import leave
+
+from .codes import BAD_INPUT
+
 
 class _Lasting:
     """Standard output that outlives its reader: `| head -1` neither ends the command nor changes its exit code."""
@@ -52,17 +56,52 @@ def lasting_stdout() -> Iterator[None]:
             stream.flush()
 
 
+MAX_TOLD = 3
+"""Times that code is told that its time is up before the process ends."""
+
+
 @contextlib.contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C within the block: a run ends in order and can be resumed."""
+def given_up_after(seconds: float, what: str) -> Iterator[None]:
+    """Let code of the user's own within the block raise TimeoutError when its time is up, and end the process if it goes on.
+
+    `what`: the beginning of the sentence that says so. It does nothing on other threads than the main one.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    problem, told = f"{what} did not end within {seconds:g} s", 0
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        nonlocal told
+        told += 1
+        if told > MAX_TOLD:
+            os.write(2, f"error: {problem}\n".encode())
+            leave(BAD_INPUT)
+        raise TimeoutError(problem)
+
+    handler, timer = signal.signal(signal.SIGALRM, tell), signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Treat SIGTERM, and SIGHUP of a terminal that closes, like Ctrl-C within the block: a run ends in order and can be resumed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as nohup leaves SIGHUP
+            signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

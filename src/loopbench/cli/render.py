@@ -12,19 +12,28 @@ from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.compare.several_runs import notes as collection_notes
 from loopbench.experiments.compare.several_runs import tables as collection_tables
 from loopbench.experiments.compare.several_runs import verdicts as collection_verdicts
-from loopbench.experiments.compare.tables import notes, tables, verdicts
+from loopbench.experiments.compare.tables import notes, tables
 from loopbench.text.plain_text import plain
 
-from .console import out
+from .console import WIDE, out
+from .render_answer import answer_lines
 from .tables import print_table
 
 
-def results(found: Results, *, all_metrics: bool = False) -> None:
-    """Print the verdicts of a run, its tables, and what to keep in mind."""
+def results(found: Results, *, verbose: bool, all_metrics: bool = False) -> None:
+    """Print a run's answer, after its tables and what to keep in mind if `verbose`."""
     console = out()
-    console.print(Text(plain(found.title), style="bold"))
-    for verdict in verdicts(found.comparison):
-        console.print(Text(plain(verdict), style="bold"))
+    if verbose:
+        details(found, console, all_metrics=all_metrics)
+    for line in answer_lines(found, console.width):
+        if console.width >= WIDE:
+            print(line.plain, file=console.file)
+        else:
+            console.print(line, soft_wrap=True)
+
+
+def details(found: Results, console: Console, *, all_metrics: bool) -> None:
+    """Print the tables of a run, and what to keep in mind."""
     for made in tables(found.comparison, found.views, secondary=all_metrics):
         print_table(made, console)
     if not all_metrics:
@@ -32,6 +41,7 @@ def results(found: Results, *, all_metrics: bool = False) -> None:
         console.print(Text(plain(f"Other metrics, equal budgets, repeats, confidence: {more}"), style="dim"), soft_wrap=True)
     for note in notes(found.comparison):
         print_note(note, console)
+    console.print()
 
 
 def print_note(note: str, console: Console, *, soft_wrap: bool = False) -> None:

@@ -22,20 +22,25 @@ NARROWEST = 24
 STYLES = {"better": "green", "worse": "red"}
 
 
-def ablation(made: AblationResult) -> None:
-    """Print what each factor does in one line, then the tables, the chart and the notes."""
+def ablation(made: AblationResult, *, verbose: bool) -> None:
+    """Print a chart of the effects and what each factor does in one line; if `verbose`, tables and notes before that."""
     console = out()
-    for line in conclusions(made):
-        console.print(Text(plain(line), style="bold"), soft_wrap=True)
-    console.print(Text(plain(made.results.title)), soft_wrap=True)
-    for table in tables(made):
-        print_table(table, console)
+    if verbose:
+        for table in tables(made):
+            print_table(table, console)
+        for note in notes(made):
+            print_note(note, console, soft_wrap=True)
+    console.print(Text(plain(made.results.title), style="bold"), soft_wrap=True)
     shown = [effect for effect in made.effects.effects if effect.metric == PRIMARY]
     if shown:
         for plotted in interval_plot(shown, console.width):
             console.print(plotted, no_wrap=True, overflow="ellipsis")
-    for note in notes(made):
-        print_note(note, console, soft_wrap=True)
+    if not verbose:
+        for note in notes(made):
+            if note.startswith("Warning"):
+                print_note(note, console)
+    for line in conclusions(made):
+        console.print(Text(plain(line), style="bold"))
 
 
 def interval_plot(effects: Sequence[Effect], width: int) -> list[Text]:

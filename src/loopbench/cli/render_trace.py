@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.text import Text
 
 from loopbench.metrics.record import FaultRecord, Record
+from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain
 from loopbench.text.trace_text import JudgedTrace, blocks
 
@@ -36,6 +40,22 @@ def trace(found: JudgedTrace, faults: Sequence[FaultRecord], *, full: bool) -> N
         console.print(Text(plain(f"── {block.label} "), style=style))
         lines = [f"   {line}" for line in plain(block.text).split("\n")]
         console.print(Text("\n".join(lines), style="dim" if block.kind == "prompt" else ""), soft_wrap=True)
+
+
+def failures_by_arm(records: Sequence[Record], folder: Path) -> None:
+    """Print for each arm how many trials were not solved, how they ended, and the name of one of them."""
+    arms: dict[str, list[Record]] = {}
+    for record in records:
+        arms.setdefault(record.arm, []).append(record)
+    for arm, missed in arms.items():
+        ended = counts(Counter((each.stop or "not solved") if each.status == "scored" else each.status for each in missed))
+        _say(f"{arm}  {len(missed)} not solved: {ended}; such as {missed[0].task}/{missed[0].repeat}")
+    where = shlex.quote(str(folder))
+    _say(f"{len(records)} trials were not solved; each of them: --all; one: loopbench show {where} ARM/TASK/REPEAT", "dim")
+
+
+def _say(line: str, style: str = "") -> None:
+    out().print(Text(plain(line), style=style), soft_wrap=True)
 
 
 def failures(records: Sequence[Record]) -> None:

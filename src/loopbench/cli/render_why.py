@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,8 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.import_runs.joining import PROFILE as IMPORTED
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
-from loopbench.metrics.trajectory.divergence import Cause
+from loopbench.metrics.trajectory.causes import Cause
+from loopbench.text.counts import counts
 from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
@@ -22,8 +24,33 @@ from .tables import print_table
 
 MIN_PAIRS = 3
 """If there are more pairs, each is shown in short, with one example in all."""
+MAX_CAUSES = 5
+"""Causes of which the sums show an example."""
 MAX_TASKS = 6
 """Number of tasks that a line names."""
+
+
+def sums(found: Results, reasons: Why) -> None:
+    """Print how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause."""
+    _say(found.title, "bold")
+    lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
+    if not lost:
+        _say("No scored trial was lost.")
+    width = max((len(arm.arm) for arm in lost), default=0)
+    for arm in lost:
+        _say(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}: {counts(arm.causes)}")
+    total: Counter[Cause] = Counter()
+    for arm in lost:
+        total.update(arm.causes)
+    for cause, many in total.most_common(MAX_CAUSES):
+        arm, example = next((arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause)
+        _say(f"\n{cause} lost {_count(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
+        _say(f"  step {example.loss.step}: {example.loss.detail}")
+        _say(f"  {_command(found, arm.arm, example.task, example.repeat)}", "dim")
+    if reasons.untraced:
+        _say(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
+    folder = shlex.quote(str(found.folder))
+    _say(f"\nOne arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
 
 
 def why(found: Results, reasons: Why, *, show_all: bool) -> None:

@@ -17,7 +17,7 @@ from loopbench.experiments.compare.several_runs import to_markdown as collection
 from loopbench.experiments.compare.tables import to_csv, to_markdown
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.reports.html.files import PAGE
-from loopbench.reports.html.page import collection_html, optimization_html
+from loopbench.reports.html.page import collection_html
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import TEST, is_optimization, run_folder, run_name
 
@@ -25,7 +25,7 @@ from . import render
 from .codes import DONE, INVALID
 from .optimize_report import exit_code, print_optimization
 from .options import JsonOption, OptionGroup, RunsOption, with_options
-from .outcome import print_results, write, write_report
+from .outcome import print_results, write, write_optimization, write_report
 
 
 class RunsChoice(RunsOption):
@@ -83,7 +83,7 @@ def _one(folder: Path, form: str, options: ReportOptions) -> int:
     elif form == "markdown":
         print(_markdown(found), end="")
     else:
-        print_results(found, as_json=form == "json", all_metrics=options.all_metrics)
+        print_results(found, as_json=form == "json", verbose=True, all_metrics=options.all_metrics)
     if not options.no_html:
         write_report(found, options.html)
     return INVALID if found.comparison.invalid else DONE
@@ -99,9 +99,9 @@ def _markdown(found: Results) -> str:
 def _optimization(folder: Path, form: str, options: ReportOptions) -> int:
     options.refuse_for(f"comparisons; the test is one: {folder / TEST}")
     found = optimization_result(folder)
-    print_optimization(found, form)
+    print_optimization(found, form, verbose=True)
     if not options.no_html:
-        write(optimization_html(found), options.html, folder / PAGE)
+        write_optimization(found, options.html)
     return exit_code(found)
 
 

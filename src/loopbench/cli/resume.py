@@ -12,7 +12,7 @@ from loopbench.runs.folders import is_optimization
 
 from .console import say
 from .environment import load_env
-from .options import ConfigFlags, OptionGroup, OutputOptions, PermissionOptions, RunChoice, with_options
+from .options import ConfigFlags, OptionGroup, PermissionOptions, ResultsOptions, RunChoice, with_options
 from .own_prints import own_prints_aside
 from .running import carry_out
 
@@ -44,7 +44,7 @@ class RetryOption(OptionGroup):
 
 
 @with_options(SESSION_FLAGS)
-def resume(choice: RunChoice, again: RetryOption, flags: dict[str, Any], typed: PermissionOptions, output: OutputOptions) -> None:
+def resume(choice: RunChoice, again: RetryOption, flags: dict[str, Any], typed: PermissionOptions, output: ResultsOptions) -> None:
     """Continue an interrupted run: run only the trials that are missing.
 
     Missing are trials without a result, and trials that the infrastructure failed.

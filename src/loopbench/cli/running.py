@@ -20,12 +20,12 @@ from loopbench.runs.store.files import CutShort
 
 from .codes import DONE, INTERRUPTED, INVALID
 from .console import say
-from .options import OutputOptions
+from .options import ResultsOptions
 from .outcome import print_results, write_report
 from .own_prints import own_prints_aside, quiet_loops
 
 
-def carry_out(experiment: Experiment, output: OutputOptions) -> NoReturn:
+def carry_out(experiment: Experiment, output: ResultsOptions) -> NoReturn:
     """Run what is missing, print and write the results, and exit with the command's code.
 
     Raises ValueError if no worker can be started.
@@ -50,9 +50,9 @@ def carry_out(experiment: Experiment, output: OutputOptions) -> NoReturn:
         say(f"  {resume_command(now)}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
-    print_results(found, as_json=output.as_json)
     page = write_report(found)
     _say_how_it_went(experiment, found)
+    print_results(found, as_json=output.as_json, verbose=output.verbose)
     if not halted:
         _track(experiment, found, page)
     if halted or stopped:
@@ -70,7 +70,7 @@ def _say_how_it_went(experiment: Experiment, found: Results) -> None:
             say(line)
     for line in experiment.trial_models.pressure():
         say(line)
-    say(f"run directory: {experiment.folder}")
+    say(f"run directory: {experiment.folder} (loopbench report, why and show say more of it)")
 
 
 def _as_it_stands(experiment: Experiment, found: Results) -> Experiment:

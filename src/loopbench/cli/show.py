@@ -20,9 +20,11 @@ from .options import JsonOption, OptionGroup, RunChoice, with_options
 
 class ShowOptions(OptionGroup):
     trial: Annotated[str | None, typer.Argument()] = None
-    """ARM/TASK/REPEAT, or a unique part of it; if absent, the trials that were not solved are listed."""
+    """ARM/TASK/REPEAT, or a unique part of it; if absent, the trials that were not solved are counted."""
     full: bool = False
     """Print long texts in full."""
+    show_all: Annotated[bool, typer.Option("--all")] = False
+    """List every trial that was not solved, not only how many each arm has."""
 
 
 @with_options()
@@ -31,7 +33,7 @@ def show(choice: RunChoice, options: ShowOptions, output: JsonOption) -> None:
     folder = trials_folder(choice.folder)
     read_manifest_json(folder)  # a folder without one is not a run
     if options.trial is None:
-        _list_missed(folder, as_json=output.as_json)
+        _list_missed(folder, as_json=output.as_json, show_all=options.show_all)
         return
     record = find_trial(folder, options.trial)
     trace = as_judged(read_trace(folder, record), record)
@@ -41,11 +43,13 @@ def show(choice: RunChoice, options: ShowOptions, output: JsonOption) -> None:
         render_trace.trace(trace, record.faults, full=options.full)
 
 
-def _list_missed(folder: Path, *, as_json: bool) -> None:
-    """Print the trials that were not solved."""
+def _list_missed(folder: Path, *, as_json: bool, show_all: bool) -> None:
+    """Print the trials that were not solved: how many each arm has, or each of them."""
     missed = [record for record in read_records(folder) if record.status != "excluded" and record.accuracy < 1]
     missed.sort(key=lambda record: record.key)
     if as_json:
         print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
-    else:
+    elif show_all:
         render_trace.failures(missed)
+    else:
+        render_trace.failures_by_arm(missed, folder)

@@ -19,7 +19,7 @@ from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.text.plain_text import plain
 
 from .console import out
-from .options import JsonOption, OptionGroup, RunChoice, with_options
+from .options import JsonOption, OptionGroup, RunChoice, VerboseOption, with_options
 from .tables import print_table
 
 
@@ -51,7 +51,7 @@ class SizeOptions(OptionGroup):
 
 
 @with_options()
-def size(choice: RunChoice, options: SizeOptions, output: JsonOption) -> None:
+def size(choice: RunChoice, options: SizeOptions, output: JsonOption, depth: VerboseOption) -> None:
     """Compute from a pilot run how many tasks and repeats a decision needs.
 
     It also computes what they cost. No model is called.
@@ -63,18 +63,21 @@ def size(choice: RunChoice, options: SizeOptions, output: JsonOption) -> None:
     if output.as_json:
         print(json.dumps(made.to_json(), ensure_ascii=True, allow_nan=False))
     else:
-        _print(made)
+        _print(made, verbose=depth.verbose)
 
 
 def _results(folder: Path) -> Results:
     return results(trials_folder(folder))
 
 
-def _print(made: Sizing) -> None:
+def _print(made: Sizing, *, verbose: bool) -> None:
+    """Print what suffices and what to doubt about it; if `verbose`, all tables before that."""
     console = out()
-    for answer in report.answers(made):
-        console.print(Text(plain(answer), style="bold"), soft_wrap=True)
-    for table in report.tables(made):
+    for table in report.tables(made) if verbose else ():
         print_table(table, console)
+    for answer in report.answers(made):
+        console.print(Text(plain(answer), style="bold"))
     for doubt in made.caveats:
-        console.print(Text(plain(doubt), style="dim"), soft_wrap=True)
+        console.print(Text(plain(doubt), style="dim"))
+    if not verbose:
+        console.print(Text("Other numbers of repeats, what this run can show, and its noise: -v", style="dim"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table as Grid
@@ -10,13 +13,48 @@ from rich.text import Text
 from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 
+from .console import WIDE, print_cells
+
 WRAPPED = ("stops", "errors", "meaning", "note", "fitted from")
 """Columns whose cells may wrap."""
 
 
 def print_table(made: Table, console: Console) -> None:
-    """Print a table as a grid if the terminal is wide enough, otherwise row by row."""
-    (_grid if _narrowest(made) <= console.width else _stack)(made, console)
+    """Print a table as a grid, in pieces or row by row on a narrow terminal, and with tabs in a pipe or a file."""
+    if console.width >= WIDE:
+        _tabbed(made, console)
+        return
+    pieces = list(_pieces(made, console.width))
+    for piece in pieces:
+        _grid(piece, console)
+    if not pieces:
+        _stack(made, console)
+
+
+def _pieces(table: Table, width: int) -> Iterator[Table]:
+    """Yield the table in pieces that are narrow enough, each with the columns that name a row; none if one column is too wide."""
+    keys = 1 + (table.columns[:2] == ("a", "b"))
+    parts: list[list[int]] = [[]]
+    for column in range(keys, len(table.columns)):
+        if parts[-1] and _narrowest(_part(table, keys, [*parts[-1], column])) > width:
+            parts.append([])
+        parts[-1].append(column)
+    made = [_part(table, keys, part) for part in parts]
+    if all(_narrowest(part) <= width for part in made):
+        yield from (replace(part, title=table.title if number == 0 else "") for number, part in enumerate(made))
+
+
+def _part(table: Table, keys: int, columns: Sequence[int]) -> Table:
+    shown = (*range(keys), *columns)
+    rows = tuple(tuple(row[place] for place in shown) for row in table.rows)
+    return Table(table.title, tuple(table.columns[place] for place in shown), rows)
+
+
+def _tabbed(table: Table, console: Console) -> None:
+    if table.title:
+        console.print(Text(f"\n{plain(table.title)}"))
+    for row in (table.columns, *table.rows):
+        print_cells(row, console)
 
 
 def _narrowest(table: Table) -> int:

@@ -29,6 +29,8 @@ class WhyOptions(OptionGroup):
     """Arm or loop to compare A with."""
     task: str | None = None
     """Task to explain; others are left out."""
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
+    """Print each pair of arms and what is notable about the tasks, not only each arm's causes."""
     show_all: Annotated[bool, typer.Option("--all")] = False
     """Print every trial and task, not only the first of each kind."""
 
@@ -51,6 +53,8 @@ def why(choice: RunChoice, options: WhyOptions, output: JsonOption) -> None:
     reasons = find(found, pairs=_pairs(found, a, b), arms=arms, task=options.task, most=most)
     if output.as_json:
         print(json.dumps({"run": str(found.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
+    elif a is None and not options.verbose and not options.show_all:
+        render_why.sums(found, reasons)
     else:
         render_why.why(found, reasons, show_all=options.show_all)
 

@@ -8,6 +8,7 @@ family leaves it, and so never contradicts the verdict.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -21,9 +22,9 @@ from .families import judge_family
 from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip
 from .power import spread
-from .record import RECORDING, Record
+from .record import RECORDING, UNREPLAYABLE, Record
 from .spending import ONCE, LookLevel
-from .statistics import ALPHA, Interval, Verdict, verdict
+from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
@@ -32,6 +33,8 @@ AT_BUDGET = "accuracy_at_budget"
 """Accuracy where trials beyond a budget score nothing: see `views`."""
 MAX_ERRORED = 0.02
 """Share of errored trials in an arm, or its difference between two arms, beyond which verdicts carry a warning."""
+MAX_LEFT_OUT = 0.1
+"""Share of tasks that somebody left out (quarantined, without a plan), beyond which verdicts carry a warning."""
 MAX_REASON_CHARS = 160
 """Characters of the reason that a warning shows."""
 MAX_RIGHT_UNSEEN = 0.05
@@ -95,6 +98,9 @@ class ArmResult:
         }
 
 
+_OPPOSITE: Mapping[VerdictWord, VerdictWord] = {"better": "worse", "worse": "better"}
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Two arms on one metric, over the tasks scored in both: a is `verdict` than b (or equivalent to it)."""
@@ -127,6 +133,13 @@ class Pair:
     def family(self) -> Literal["primary", "secondary"]:
         return "primary" if self.metric == PRIMARY else "secondary"
 
+    @property
+    def turned(self) -> Pair:
+        """The same pair with b as its first arm: b minus a, and the opposite verdict."""
+        over = None if self.over_templates is None else self.over_templates.turned
+        found = replace(self.verdict, word=_OPPOSITE.get(self.verdict.word, self.verdict.word))
+        return replace(self, a=self.b, b=self.a, difference=self.difference.turned, over_templates=over, verdict=found)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
         return {
@@ -157,8 +170,8 @@ class Comparison:
     """Without those that have no task in common for which the metric is known."""
     warnings: tuple[str, ...]
     invalid: bool
-    """Faults did not land as scheduled, an arm ran and no trial of it could be scored, or a recording lacked what was asked: no
-    verdict of this run holds."""
+    """Faults did not land as scheduled, an arm ran and no trial of it could be scored, a recording lacked what was asked, a broken
+    tool excluded tasks, or no arm asked its model without crashing: no verdict of this run holds."""
     alpha: float
     """Of each family, over all looks."""
     margin: float
@@ -198,7 +211,8 @@ def compare(
     """
     by_arm, level = _by_arm(records, arms), look.nominal(alpha)
     compared = tuple(ArmResult(info, summarize(by_arm[info.arm], level)) for info in arms)
-    matched = [(a.arm, b.arm) for a, b in combinations(arms, 2) if paired and _comparable(a, b)]
+    agents = [arm.info for arm in compared if arm.summary.dead != "never asked"]
+    matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
     pairs: list[Pair] = []
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():
@@ -208,9 +222,18 @@ def compare(
         pairs.extend(_with_outlook(found, scores, by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in records)
     lacking = [f"{unrecorded} trials asked what the recording does not have; the run is invalid."] if unrecorded else []
-    warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, level)]
+    left_out, unreplayable = _excluded_warnings(records)
+    dead = [*map(dead_arm_warning, compared)]
+    warnings = [
+        *lacking,
+        *left_out,
+        *filter(None, dead),
+        *_arm_warnings(compared),
+        *_gap_warnings(compared),
+        *_unit_warnings(matched, pairs, level),
+    ]
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
-    invalid = short or bool(unrecorded)
+    invalid = short or bool(unrecorded) or unreplayable or (any(dead) and all(dead))
     return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin)
 
 
@@ -307,6 +330,41 @@ def _mean_dollars(records: Sequence[Record]) -> float | None:
     """Return the mean dollars of one trial, over the scored ones whose price is known."""
     known = [cost for record in records if record.status == "scored" and (cost := dollars(record)) is not None]
     return math.fsum(known) / len(known) if known else None
+
+
+def _excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
+    """Tell how many tasks are left out, and say whether a broken tool or plan has excluded any, which nobody asked for."""
+    excluded = [record for record in records if record.status == "excluded"]
+    broken = [record for record in excluded if record.reason.startswith(UNREPLAYABLE)]
+    asked_for = [record for record in excluded if not record.reason.startswith(UNREPLAYABLE)]
+    tasks, warnings = _tasks(records), []
+    if broken:
+        why = most_frequent(Counter(record.reason.removeprefix(UNREPLAYABLE) for record in broken))
+        warnings.append(
+            f"{_tasks(broken)} of {tasks} tasks are left out because their plans do not replay{why}. The run is invalid: mend the "
+            "tools or the plans, or name the tasks in a --quarantine file."
+        )
+    if _tasks(asked_for) > MAX_LEFT_OUT * tasks:
+        why = most_frequent(Counter(record.reason for record in asked_for))
+        warnings.append(f"{_tasks(asked_for)} of {tasks} tasks are left out{why}.")
+    return warnings, bool(broken)
+
+
+def _tasks(records: Sequence[Record]) -> int:
+    return len({record.task for record in records})
+
+
+def dead_arm_warning(arm: ArmResult) -> str:
+    """Say why the accuracy of an arm is not that of an agent; empty if it is."""
+    name, summary = arm.info.arm, arm.summary
+    if summary.dead == "crashed":
+        return f"{name}: every trial crashed ({summary.scored} of {summary.scored}){most_frequent(summary.crashes)}."
+    if summary.dead == "never asked":
+        return (
+            f"{name}: it never asked its model in {summary.scored} trials: its accuracy is not that of an agent, "
+            "and it is compared with no other arm."
+        )
+    return ""
 
 
 def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:

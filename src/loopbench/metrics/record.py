@@ -18,6 +18,8 @@ from loopbench.protocol.digest import canonical_json
 from .record_fields import check_fault, check_fields
 
 RECORD_VERSION = 1
+UNREPLAYABLE = "the plan does not replay: "
+"""How the reason of a trial begins that is excluded because a tool, or the plan itself, is broken."""
 RECORDING = "recording"
 """Kind of error: a recording that was to be replayed, or written, failed its trial."""
 

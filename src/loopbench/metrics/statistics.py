@@ -41,6 +41,11 @@ class Interval:
         """Plain JSON."""
         return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
 
+    @property
+    def turned(self) -> Interval:
+        """The interval of the negative: of b minus a where this is one of a minus b."""
+        return Interval(0.0 - self.value, 0.0 - self.high, 0.0 - self.low, self.n)
+
 
 # One arm.
 

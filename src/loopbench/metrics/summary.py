@@ -30,6 +30,9 @@ METRICS = measures()
 """The measures of every arm and pair, by name. More accuracy is better, of all else less."""
 
 
+DeathCause = Literal["", "crashed", "never asked"]
+
+
 @dataclass(frozen=True, slots=True)
 class FaultCounts:
     """Disturbances of an arm's scored trials."""
@@ -91,6 +94,8 @@ class ArmSummary:
     """What left a loop that crashed → trials."""
     errored_reasons: Mapping[str, int]
     """Reason → trials."""
+    dead: DeathCause = ""
+    """Why the scored trials say nothing about an agent: all of them crashed, or in none was the model asked. Empty if they do."""
     over_templates: Interval | None = None
     """Accuracy with the templates as units, `n` of them; None where they are the units anyway, or none are shared."""
 
@@ -168,8 +173,21 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         exclusions=_reasons(records, "excluded"),
         crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
+        dead=death_cause(scored),
         over_templates=_over_templates(scored, alpha),
     )
+
+
+def death_cause(scored: Sequence[Record]) -> DeathCause:
+    """Return why an arm's scored trials say nothing about an agent; a trial whose calls are not known counts as one with calls."""
+    if scored and all(record.stop == StopReason.CRASHED for record in scored):
+        return "crashed"
+    return "never asked" if scored and not any(map(_asked, scored)) else ""
+
+
+def _asked(record: Record) -> bool:
+    """Whether the model was asked, or would have been, had the budget allowed it."""
+    return METRICS["lm_calls"](record) != 0 or record.stop == StopReason.BUDGET
 
 
 def count_faults(records: Sequence[Record]) -> FaultCounts:

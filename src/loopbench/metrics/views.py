@@ -22,7 +22,7 @@ from .comparison import AT_BUDGET, MARGIN, ArmInfo, Pair, PairTest, judged, pair
 from .record import Record
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, accuracy_interval
-from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, dollars, task_values
+from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, dollars, task_values
 
 DRAWS = 1_999
 """Bootstrap draws of a view."""
@@ -167,7 +167,8 @@ COSTS: Mapping[Unit, Callable[[Record], float | None]] = {"cost_usd": dollars, "
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Arms of one suite and profile: their trials of the tasks that were scored in each."""
+    """Arms of one suite and profile: their trials of the tasks that were scored in each. Without those that never asked their
+    model or crashed in every trial: they cost nothing, and so would be the cheapest."""
 
     suite: str
     profile: str
@@ -188,7 +189,7 @@ class _Group:
 def _groups(arms: Sequence[ArmInfo], scored: Mapping[str, Sequence[Record]]) -> list[_Group]:
     members: dict[tuple[str, str], list[str]] = {}
     for info in arms:
-        if scored[info.arm]:
+        if scored[info.arm] and not death_cause(scored[info.arm]):
             members.setdefault((info.suite, info.profile), []).append(info.arm)
     groups = []
     for (suite, profile), names in members.items():

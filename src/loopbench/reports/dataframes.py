@@ -18,8 +18,9 @@ import pandas as pd
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
+from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results, find_record, results
-from loopbench.experiments.compare.tables import over_templates, tables, verdicts
+from loopbench.experiments.compare.tables import over_templates, tables
 from loopbench.experiments.why.why import Why, why
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
@@ -98,8 +99,8 @@ class Loaded:
 
     @property
     def verdicts(self) -> list[str]:
-        """Return sentences that say which arm of each compared group is the most accurate, and how sure that is."""
-        return verdicts(self.comparison)
+        """Return sentences that say which loop to adopt, what is undecided, and what is worse."""
+        return [f"{sentence}." for sentence in answer(self.comparison).sentences]
 
     @property
     def comparison(self) -> Comparison:

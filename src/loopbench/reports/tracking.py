@@ -14,6 +14,7 @@ from loopbench.experiments.optimize.prepare import Optimization
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.experiments.optimize.run import run
 from loopbench.experiments.optimize.watchers import Watchers
+from loopbench.reports.html.page import optimization_html
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Progress
 
@@ -47,5 +48,6 @@ def run_logged(made: Optimization, view: SearchView, warn: Callable[[str], None]
 
     with OptimizationTracker(made.folder, made.manifest, compare.tracking_uri, compare.experiment, warn) as tracker:
         stopped = run(made, Watchers(view, tracker), view)
-        tracked = tracker.finish(optimization_result(made.folder).to_json())
+        found = optimization_result(made.folder)
+        tracked = tracker.finish(found.to_json(), optimization_html(found))
     return stopped, "" if tracked is None else tracked.ui

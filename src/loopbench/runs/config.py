@@ -36,6 +36,8 @@ FILE_ONLY = ("trial_budget", "provider.top_p", "provider.seed")
 """Fields that have no flag: only a configuration file sets them."""
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
 MAX_LOOKS = 20
+MAX_NAME = 200
+"""Characters of a run's name."""
 MAX_SHOWN = 80
 """Characters of a bad value that an error shows."""
 
@@ -149,7 +151,7 @@ class CompareConfig(BaseModel):
     workers: Annotated[Positive | None, IfAbsent("this process; a worker for code of your own; with Ray, one per processor")] = None
     """Number of processes that run trials."""
     trial_timeout_s: Limit = 60.0
-    """Time limit for one trial, in seconds of wall time."""
+    """Time limit for one trial, in seconds of wall time; with the scripted model, for the time without a request or a call."""
     tool_timeout_s: Limit = DEFAULT_TIME_LIMIT_S
     """Time limit for one call of a tool that sets no limit of its own, in seconds."""
     traces: str = "all"
@@ -164,6 +166,8 @@ class CompareConfig(BaseModel):
     """Significance level of tests; intervals have a confidence of 1 - alpha."""
     margin: Fraction = 0.02
     """Difference in accuracy, from 0 to 1, below which two arms count as equivalent."""
+    name: Annotated[str | None, IfAbsent("what was compared")] = None
+    """Name of the run, in the title of its page and in MLflow."""
     runs: Path = Path("runs")
     """Folder that holds the run directories."""
     mlflow: bool = True
@@ -179,6 +183,13 @@ class CompareConfig(BaseModel):
         if len(set(names)) != len(names):
             raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
         return names
+
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, text: str | None) -> str | None:
+        if text is not None and (not text.strip() or not text.isprintable() or len(text) > MAX_NAME):
+            raise ValueError(f"it must be one line of 1 to {MAX_NAME} characters")
+        return text
 
     @field_validator("traces")
     @classmethod

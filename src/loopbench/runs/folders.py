@@ -22,7 +22,7 @@ def run_name(folder: Path) -> str:
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     """Return a run's directory: `run` is that, its name under `runs`, or `latest`, the run that was begun, or imported, last.
 
-    Raises RunError if there is none.
+    A path below a run is taken too: `latest/test` is the test of the last optimization. Raises RunError if there is none.
     """
     root = runs or RUNS
     try:
@@ -31,11 +31,16 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
                 return folder
         found = [path.parent for path in root.glob(f"*/{MANIFEST}") if not path.parent.name.startswith(".")]  # a dot: not whole yet
         began = {folder.name: _began(folder) for folder in found}
+        _check_no_file(root)
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
     known = sorted(began, key=lambda name: (began[name], name))
-    if str(run) == "latest" and known:
-        return root / known[-1]
+    first, *below = Path(run).parts or ("",)
+    if first == "latest" and known:
+        folder = (root / known[-1]).joinpath(*below)
+        if folder.is_dir():
+            return folder
+        raise RunError(f"no run {str(run)!r}: the last run, {root / known[-1]}, has no folder {'/'.join(below)!r}")
     raise RunError(f"no run {str(run)!r}; in {root}: {', '.join(known[-5:]) or 'none yet'}")
 
 
@@ -50,6 +55,7 @@ def _began(folder: Path) -> tuple[float, float]:
 
 def new_folder(runs: Path, suite: str) -> Path:
     """Make a new run directory, whose name says when it was made and of which suite."""
+    _check_no_file(runs)
     runs.mkdir(parents=True, exist_ok=True)
     while True:
         folder = runs / new_name(suite)
@@ -58,6 +64,13 @@ def new_folder(runs: Path, suite: str) -> Path:
         except FileExistsError:  # another process began in the same second, and drew the same
             continue
         return folder
+
+
+def _check_no_file(runs: Path) -> None:
+    """Raise RunError if the folder of runs is a file, or lies below one."""
+    file = next((part for part in (runs, *runs.parents) if part.is_file()), None)
+    if file is not None:
+        raise RunError(f"--runs: {file} is a file; name a folder")
 
 
 def new_name(suite: str) -> str:

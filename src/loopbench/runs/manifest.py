@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.record import RECORD_VERSION
 from loopbench.metrics.record_fields import MAX_COUNT
 from loopbench.metrics.sequential import Looks
 from loopbench.runs.config import BudgetConfig, Fraction, Positive, Repeats, Seed
@@ -31,10 +33,24 @@ class ManifestPart(BaseModel):
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the manifest of a run directory. Raises RunError, which names the file and the field."""
+        data = read_manifest_json(folder)
+        _check_version(data, folder)
         try:
-            return cls.model_validate(read_manifest_json(folder))
+            return cls.model_validate(data)
         except ValidationError as error:
             raise RunError(f"{folder / MANIFEST}: {_first(error)}") from None
+
+
+def _check_version(data: Mapping[str, Any], folder: Path) -> None:
+    """Raise RunError for a run whose records have a form that this loopbench does not know."""
+    versions = data.get("versions")
+    found = versions.get("record", RECORD_VERSION) if isinstance(versions, dict) else RECORD_VERSION
+    if found == RECORD_VERSION:
+        return
+    by = "written by a newer loopbench: " if isinstance(found, int) and found > RECORD_VERSION else ""
+    raise RunError(
+        f"{folder / MANIFEST}: {by}its records have version {found!r}, and this loopbench reads version {RECORD_VERSION}"
+    )
 
 
 class SuiteEntry(ManifestPart):
@@ -135,6 +151,8 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    name: str | None = None
+    """What the user calls the run."""
     suite: str = ""
     """The suite as it was typed."""
     loops: tuple[str, ...] = ()

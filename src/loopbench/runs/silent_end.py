@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import posix
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +39,14 @@ def told_of_exit() -> Iterator[None]:
 def go_on_here() -> None:
     """Let the open blocks be those of this process, which has been forked within them."""
     _AT_WORK[:] = [os.getpid()] * len(_AT_WORK)
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel end this process, which `parent` has forked, with it. On Linux only."""
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _refuse(status: int) -> NoReturn:

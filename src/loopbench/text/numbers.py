@@ -55,9 +55,9 @@ def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def counts(found: Mapping[str, int]) -> str:
-    """Return counts as `finished 109, error_valve 8`, the largest first."""
-    return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
+def chance_in_words(chance: float) -> str:
+    """Return a chance to the nearest twentieth, at most 95 %."""
+    return f"{min(5 * round(20 * chance), 95)} %"
 
 
 def short_name(info: ArmInfo) -> str:

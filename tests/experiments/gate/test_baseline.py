@@ -49,7 +49,7 @@ def test_it_holds_what_the_trials_gave(wind, blessed):
     assert blessed.metrics == ("accuracy", "steps", "lm_calls", "tokens", "seconds")
     assert (blessed.seed, blessed.repeats, blessed.suite.tasks) == (0, 2, 12)
     known = config_from(blessed.config, "baseline").public()  # what is left out is what a comparison does by itself
-    elsewhere = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency")
+    elsewhere = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrency")
     assert known == wind.manifest.config | {name: known[name] for name in elsewhere}
     assert not blessed.config.keys() & set(elsewhere)
     assert list(blessed.arms) == [arm.arm for arm in wind.manifest.arms]

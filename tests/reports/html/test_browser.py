@@ -12,6 +12,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 from loopbench.experiments.compare.several_runs import collect
 from loopbench.reports.html.page import collection_html, report_html
@@ -280,6 +281,21 @@ def test_without_scripts_all_is_there_but_the_sort_buttons(browser, shown):
         shown("report")
         assert len(browser.find_elements(By.CSS_SELECTOR, "th button")) == 0
         assert len(browser.find_elements(By.CSS_SELECTOR, "svg.chart")) >= 4
-        assert "Highest accuracy: " in browser.find_element(By.ID, "verdict").text
+        assert "Nothing is decided: " in browser.find_element(By.ID, "verdict").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+# --- wide tables ---
+
+
+def test_a_table_that_is_wider_than_its_place_says_so_until_its_end_is_reached(browser, shown):
+    shown("report", 390)
+    box = browser.find_element(By.CSS_SELECTOR, "#arms .scroll")
+    hint = browser.find_element(By.CSS_SELECTOR, "#arms .scroll + .more")
+    assert "scroll sideways" in hint.text
+    assert "right" in str(box.get_attribute("class")).split()
+    browser.execute_script("arguments[0].scrollLeft = arguments[0].scrollWidth", box)
+    WebDriverWait(browser, 10).until(lambda _: "right" not in str(box.get_attribute("class")).split())
+    wide = shown("one", 1280).find_element(By.CSS_SELECTOR, "#verdict .scroll + .more")
+    assert not wide.is_displayed()

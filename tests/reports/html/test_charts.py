@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -17,7 +18,20 @@ from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import CostPoint, Front
 from loopbench.reports.html import charts
 from loopbench.reports.html.histograms import MAX_BINS, steps
-from loopbench.reports.html.svg import Axis, Box, ChartRow, Group, clearest, interval_rows, middle_cut, scale, standalone
+from loopbench.reports.html.svg import (
+    CHAR,
+    COLUMN_CHARS,
+    NARROW,
+    Axis,
+    ChartRow,
+    Group,
+    interval_rows,
+    label_lines,
+    middle_cut,
+    number_lines,
+    scale,
+    standalone,
+)
 from loopbench.text.plain_text import plain
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -102,6 +116,38 @@ def test_every_interval_is_drawn_where_its_ends_are(rows, title):
         assert span.attrib["y1"] == mark.attrib["y"]
 
 
+@given(st.lists(st.tuples(ANY, intervals()), min_size=1, max_size=4), ANY)
+def test_no_name_and_no_number_lies_on_a_line_or_a_mark(rows, heading):
+    """Names and numbers end before the axis begins, and no line goes through the height of a heading."""
+    made = tuple(ChartRow(name, value, charts.signed(value, 3), "better") for name, value in rows)
+    found = parsed(interval_rows("t", "d", [Group(heading, made), Group("second", made)], AXIS))
+    texts = [text for text in found.iter(f"{SVG}text") if text.attrib["class"] in ("label", "numbers")]
+    assert texts
+    lines = [line for line in found.iter(f"{SVG}line") if line.attrib["x1"].endswith("%")]
+    left = min(share(line.attrib["x1"]) for line in lines) / 100 * NARROW
+    for text in texts:
+        assert text.attrib["x"] == "0"
+        assert CHAR * min(len("".join(text.itertext())), COLUMN_CHARS) <= left
+    for text in found.iter(f"{SVG}text"):
+        if text.attrib["class"] == "heading":
+            y = float(text.attrib["y"])
+            assert not [line for line in lines if float(line.attrib["y1"]) < y < float(line.attrib["y2"])]
+
+
+@given(ANY, st.integers(4, 30), st.integers(2, 4))
+def test_a_label_takes_few_lines_and_each_fits(text, most, lines):
+    made = label_lines(text, most, lines)
+    assert len(made) <= lines
+    assert all(0 < len(line) <= most for line in made)
+    if "…" not in "".join(made) and len(text) <= most:
+        assert made == ([" ".join(text.split())] if text.split() else [])
+
+
+def test_a_long_number_breaks_before_its_interval():
+    assert number_lines("+0.300 [+0.161, +0.439]") == ["+0.300 [+0.161, +0.439]"]
+    assert number_lines("-12345.67 [-23456.78, -1234.56]") == ["-12345.67", "[-23456.78, -1234.56]"]
+
+
 @given(ANY, ANY, ANY)
 def test_text_in_a_chart_is_text(label, numbers, title):
     drawn = interval_rows(title, label, [Group(label, (ChartRow(label, Interval(0, 0, 1, 3), numbers),))], Axis(title))
@@ -125,9 +171,10 @@ def test_text_in_a_chart_is_text(label, numbers, title):
 def test_a_long_name_keeps_both_ends_and_its_whole_in_the_title():
     name = "phased(" + "x" * 100 + "=5)"
     drawn = interval_rows("t", "d", [Group("", (ChartRow(name, None, "–"),))], Axis("x"))
-    (shown,) = [text for text in said(drawn) if "…" in text]
-    assert len(shown) <= 52
-    assert (shown[:7], shown[-4:]) == ("phased(", "x=5)"[-4:])
+    shown = "".join(text.text or "" for text in parsed(drawn).iter(f"{SVG}text") if text.attrib["class"] == "label")
+    assert "…" in shown
+    assert len(shown) <= 2 * COLUMN_CHARS
+    assert (shown[:7], shown[-4:]) == ("phased(", "x=5)")
     assert any(name in (title.text or "") for title in parsed(drawn).iter(f"{SVG}title"))
 
 
@@ -230,12 +277,26 @@ def test_up_is_more_accurate_and_right_is_dearer():
     assert [(stair["y1"] == stair["y2"], stair["x1"] == stair["x2"]) for stair in stairs] == [(True, False), (False, True)]
 
 
-def test_a_label_goes_where_there_is_room():
-    inside = Box(0, 0, 100, 100)
-    taken = [Box(50, 40, 100, 60)]
-    assert clearest([Box(60, 45, 90, 55), Box(10, 45, 40, 55)], taken, inside) == 1
-    assert clearest([Box(90, 70, 120, 80), Box(10, 70, 40, 80)], taken, inside) == 1
-    assert clearest([Box(0, 0, 9, 9), Box(20, 0, 29, 9)], [], inside) == 0
+@given(fronts())
+def test_the_names_of_points_stand_in_a_column_right_of_the_plot_and_apart(front):
+    found = parsed(charts.pareto(front))
+    names = [text for text in found.iter(f"{SVG}text") if text.attrib["class"] == "label"]
+    lines = [line for line in found.iter(f"{SVG}line") if line.attrib["class"] != "leader"]
+    column = {share(name.attrib["x"]) for name in names}
+    assert len(column) == 1
+    assert all(share(line.attrib[end]) < min(column) for line in lines for end in ("x1", "x2"))
+    heights = [float(name.attrib["y"]) for name in names]
+    assert all(after - before >= 15.9 for before, after in pairwise(heights))
+
+
+@given(st.lists(st.floats(0, 300), max_size=15))
+def test_labels_are_spread_in_their_order_and_stay_inside(wanted):
+    places = charts.spread(sorted(wanted), 16, 300)
+    assert len(places) == len(wanted)
+    assert all(after - before >= 16 - 1e-9 for before, after in pairwise(places))
+    assert all(place <= 300 for place in places)
+    if all(after - before >= 16 for before, after in pairwise(sorted(wanted))):
+        assert places == sorted(wanted)
 
 
 # --- ablations ---

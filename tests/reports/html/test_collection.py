@@ -14,6 +14,7 @@ from loopbench.experiments.compare.several_runs import SeveralRuns, collect, tab
 from loopbench.reports.html.document import Grid
 from loopbench.reports.html.overview import overview_section
 from loopbench.reports.html.page import collection_html
+from loopbench.reports.html.titles import run_title
 from loopbench.runs.store.files import RunError
 
 
@@ -114,7 +115,7 @@ def test_every_run_has_its_own_place_on_the_page(both, safe):
     ids = [element.attributes["id"] for element in found.elements if "id" in element.attributes]
     assert len(set(ids)) == len(ids)
     headings = [element.text.strip() for element in found.named("h2")]
-    assert headings == ["Overview", "All pairs", *(run.folder.name for run in both.runs)]
+    assert headings == ["Overview", "All pairs", *(run_title(run) for run in both.runs)]
     assert [element.attributes["id"] for element in found.named("details") if element.attributes.get("class") == "chapter"] == [
         "run-1",
         "run-2",

@@ -14,15 +14,16 @@ import pytest
 from loopbench.experiments.ablate.ablation import AblationRequest, ablation_result
 from loopbench.experiments.ablate.ablation import prepare as prepare_ablation
 from loopbench.experiments.ablate.tables import conclusions
+from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
 from loopbench.experiments.optimize.prepare import prepare as prepare_optimization
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimize.run import run as optimize
 from loopbench.experiments.optimize.watchers import SILENT
 from loopbench.experiments.why.why import why
+from loopbench.metrics.ranking import ranked
 from loopbench.metrics.trace import ModelExchange, Note, ToolRun, Trace
 from loopbench.metrics.trajectory.trajectory import course, unmatched
 from loopbench.reports.html.causes import MAX_TRACES, choose_examples, find_losses
@@ -31,6 +32,7 @@ from loopbench.reports.html.document import (
     Banner,
     Folded,
     Grid,
+    Items,
     PageLink,
     PageSection,
     Paragraph,
@@ -40,7 +42,7 @@ from loopbench.reports.html.document import (
 )
 from loopbench.reports.html.page import optimization_html, report_html, sections
 from loopbench.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
-from loopbench.reports.html.verdict import compared_groups, verdict_section
+from loopbench.reports.html.verdict import verdict_section
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import TRACES
 from loopbench.runs.store.traces import read_trace
@@ -67,18 +69,29 @@ def test_causes_are_counted_as_why_counts_them(breeze):
     explained = why(breeze)
     lost = {(pair.a, pair.b): pair for pair in explained.pairs}
     section = of(breeze, "why")
+    alone = {arm.arm: arm for arm in explained.arms}
     parts = [block for block in section.blocks if isinstance(block, Subsection)]
     assert [part.title for part in parts] == ["arithmetic, flaky-format", "arithmetic, flaky-tools"]
     rows = 0
     for part in parts:
-        (grid,) = part.blocks
-        assert isinstance(grid, Grid)
+        sums, meanings, folded = part.blocks
+        assert isinstance(sums, Grid)
+        assert isinstance(meanings, Items)
+        assert [item.partition(": ")[0] for item in meanings.items] == list(sums.columns[2:])
+        assert isinstance(folded, Folded)
         profile = part.title.partition(", ")[2]
+        for row in sums.rows:
+            arm = alone[f"{cell_text(row[0])}/{profile}"]
+            assert cell_text(row[1]) == f"{arm.lost} of {arm.trials}"
+            counts = dict(zip(sums.columns[2:], map(int, map(cell_text, row[2:])), strict=True))
+            assert {cause: count for cause, count in counts.items() if count} == dict(arm.causes)
+        (grid,) = folded.blocks
+        assert isinstance(grid, Grid)
         for row in grid.rows:
-            loser, _, winner = (f"{name}/{profile}" if name != "to" else name for name in cell_text(row[0]).split())
+            loser, winner = (f"{cell_text(cell)}/{profile}" for cell in row[:2])
             pair = lost.get((loser, winner)) or lost[winner, loser]
-            assert cell_text(row[1]) == str(pair.only_a if pair.b == loser else pair.only_b)
-            counts = dict(zip(grid.columns[2:], map(int, map(cell_text, row[2:])), strict=True))
+            assert cell_text(row[2]) == str(pair.only_a if pair.b == loser else pair.only_b)
+            counts = dict(zip(grid.columns[3:], map(int, map(cell_text, row[3:])), strict=True))
             assert {cause: count for cause, count in counts.items() if count} == dict(pair.causes[loser])
             rows += 1
     assert rows == sum(bool(count) for pair in explained.pairs for count in (pair.only_a, pair.only_b))
@@ -86,7 +99,7 @@ def test_causes_are_counted_as_why_counts_them(breeze):
 
 def test_every_cause_of_every_pair_has_an_example_with_its_command(breeze):
     section = of(breeze, "why")
-    (examples,) = [grid for folded in blocks(section, Folded) for grid in folded.blocks]
+    (examples,) = [grid for grid in blocks(section, Grid) if grid.caption == "Lost trials"]
     trials = {f"{record.arm}/{record.task}/{record.repeat}": record for record in breeze.records}
     told_of = set()
     for trial, winner, cause, detail, _, command in (tuple(map(cell_text, row)) for row in examples.rows):
@@ -126,8 +139,8 @@ def test_a_run_of_one_arm_tells_its_own_losses(breeze):
     records = tuple(record for record in breeze.records if record.arm == "phased/flaky-tools")
     alone = replace(breeze, records=records, comparison=replace(breeze.comparison, arms=tuple(infos), pairs=()))
     (grid,) = [block for block in of(alone, "why").blocks if isinstance(block, Grid)]
-    assert cell_text(grid.rows[0][0]) == "phased/flaky-tools"
-    assert cell_text(grid.rows[0][1]) == str(sum(record.accuracy < 1 for record in records))
+    assert cell_text(grid.rows[0][0]) == "phased"
+    assert cell_text(grid.rows[0][1]) == f"{sum(record.accuracy < 1 for record in records)} of {len(records)}"
     assert "traces" not in {section.id for section in sections(alone)}
 
 
@@ -231,28 +244,48 @@ def test_a_text_is_cut_in_its_middle():
 # --- verdict ---
 
 
-def test_what_deciding_takes_stands_in_the_verdict(breeze):
-    undecided = [pair for pair in breeze.comparison.pairs if pair.metric == "accuracy" and pair.outlook is not None]
-    assert undecided
-    said = str(of(breeze, "verdict").blocks)
-    best = set()
-    for profile in ("flaky-format", "flaky-tools"):
-        arms = [arm for arm in breeze.comparison.arms if arm.info.profile == profile]
-        best.add(max(arms, key=lambda arm: arm.summary.accuracy.value).info.arm)
-    for pair in undecided:
-        if {pair.a, pair.b} & best:
-            assert outlook_in_words(pair.outlook) in said
+def test_the_first_table_is_the_matrix_of_the_answer_and_its_sentences_stand_before_it(breeze):
+    found, section = answer(breeze.comparison), of(breeze, "verdict")
+    said = [block.text for block in section.blocks if isinstance(block, Paragraph)]
+    assert said == [f"{sentence}." for sentence in found.sentences]
+    (grid,) = [block for block in section.blocks if isinstance(block, Grid)]
+    assert grid.columns == ("loop", "flaky-format", "flaky-tools", "tokens a trial")
+    assert [cell_text(row[0]) for row in grid.rows] == [row.loop for row in found.rows]
+    for shown, row in zip(grid.rows, found.rows, strict=True):
+        for amount, cell in zip(shown[1:3], row.cells, strict=True):
+            assert isinstance(amount, Amount)
+            assert cell is not None
+            assert amount.text == interval(cell.arm.summary.accuracy, 3)
+            assert amount.is_best == (cell.place == "highest")
 
 
-def test_arms_without_a_common_task_are_not_set_against_each_other(breeze):
+def test_arms_and_pairs_stand_the_best_first_everywhere(breeze):
+    """Also where they do not in the comparison, whose order is the one that was typed."""
+    turned = replace(breeze, comparison=replace(breeze.comparison, arms=breeze.comparison.arms[::-1]))
+    for found in (breeze, turned):
+        ranks = [arm.info.arm for arm in ranked(found.comparison).arms]
+        for name in ("arms", "cost", "reliability", "errors", "steps"):
+            for grid in blocks(of(found, name), Grid):
+                if grid.columns[0] == "arm":
+                    shown = [cell_text(row[0]) for row in grid.rows]
+                    assert shown == [arm for arm in ranks if arm in shown], grid.caption
+        for grid in blocks(of(found, "pairs"), Grid):
+            if "metric" not in grid.columns:
+                assert all(float(cell_text(row[2]).split()[0]) >= 0 for row in grid.rows)
+
+
+def test_pairs_and_budgets_are_folded(breeze):
+    assert not [block for name in ("pairs", "cost") for block in of(breeze, name).blocks if isinstance(block, Grid)]
+    assert [block.summary for block in of(breeze, "cost").blocks if isinstance(block, Folded)] == ["Accuracy at equal budgets"]
+
+
+def test_arms_without_a_common_task_are_not_marked(breeze):
     arms, (a, b, c) = breeze.comparison.arms[:3], (arm.info.arm for arm in breeze.comparison.arms[:3])
     pairs = tuple(pair for pair in breeze.comparison.pairs if {pair.a, pair.b} == {a, c})
     found = replace(breeze, comparison=replace(breeze.comparison, arms=arms, pairs=pairs))
-    assert [[arm.info.arm for arm in members] for members in compared_groups(arms, pairs)] == [[a, c], [b]]
-    first, second = (block.text for block in verdict_section(found).blocks if isinstance(block, Paragraph))
-    best = max((arms[0], arms[2]), key=lambda arm: arm.summary.accuracy.value)
-    assert first == f"Highest accuracy: {best.info.loop}, {interval(best.summary.accuracy, 3)}."
-    assert second == f"{arms[1].info.loop}: {interval(arms[1].summary.accuracy, 3)}."
+    (grid,) = [block for block in verdict_section(found).blocks if isinstance(block, Grid)]
+    notes = {cell_text(row[0]): row[1].note for row in grid.rows if isinstance(row[1], Amount)}
+    assert [bool(notes[arm.partition("/")[0]]) for arm in (a, b, c)] == [True, False, True]
 
 
 # --- ablations ---
@@ -277,7 +310,7 @@ def test_an_ablation_says_what_each_factor_does_right_after_the_verdict(ablation
     made = ablation_result(ablation)
     assert made is not None
     assert all(line in text for line in conclusions(made))
-    assert "Highest accuracy: " not in text
+    assert "Adopt " not in text
     assert "Effects on accuracy" in [element.text for element in found.named("title")]
 
 
@@ -305,7 +338,7 @@ def test_an_optimization_has_its_gains_before_its_test(optimized, safe):
     found = safe(optimization_html(optimized))
     headings = [element.text.strip() for element in found.named("h2")]
     assert headings[:3] == ["Verdict", "Gains, ranking and cost", "Optimized programs"]
-    assert {"Test: Verdict", "Test: Arms", "Test: Pair by pair"} <= set(headings)
+    assert {"Test: Verdict", "Test: The arms in numbers", "Test: Pair by pair"} <= set(headings)
     assert {"run", f"{optimized.folder.name}/test"} <= {element.text for element in found.named("th", "td")}
     assert "What each design gained" in [element.text for element in found.named("title")]
     assert optimization_html(optimization_result(optimized.folder)) == optimization_html(optimized)
@@ -343,7 +376,7 @@ def test_bars_are_shares_and_say_their_number(breeze):
 
 
 def test_numbers_stand_to_the_right_and_words_to_the_left(breeze):
-    (grid,) = blocks(of(breeze, "arms"), Grid)
+    grid = next(blocks(of(breeze, "arms"), Grid))
     assert grid.numeric == (False, *[True] * (len(grid.columns) - 1))
     words = Grid("c", ("a", "b", "c"), (("x", "a is better", "–"), ("y", "–", "<0.001")))
     assert words.numeric == (False, False, True)

@@ -236,7 +236,7 @@ def test_a_line_is_one_line_whatever_names_and_reasons_say(named, name, reason, 
     said = heard.getvalue()
     assert said.count("\n") == 2
     assert not CONTROLS.search(said)
-    assert re.fullmatch(r'note: .*\nprogress: done=1/10 .*\| arm=".*" n=0 accuracy=- errored\..*=1\n', said)
+    assert re.fullmatch(r'note: .*\nprogress: done=1/10 .*\| arm=".*" n=0 accuracy=- errored=1 reasons=".*"\n', said)
 
 
 def test_lines_come_at_the_start_often_and_later_less_so(named, monkeypatch, capsys):
@@ -336,3 +336,14 @@ def test_a_terminal_is_redrawn_in_place_a_few_times_a_second(tmp_path, arms, hei
         assert sent not in seen
     assert rb"(provider\x1b[31m" in seen
     assert re.search(rb"\x1b\[\?25h", seen)  # the cursor is back
+
+
+# --- a long run ---
+
+
+def test_reasons_of_errored_trials_are_words_in_quotation_marks(named, capsys):
+    lines = progress._Lines(named(["a"]))
+    for reason in ('a "tool" broke: x', 'a "tool" broke: y', "provider: 500"):
+        lines.finished(record("a", status="errored", reason=reason))
+    lines.say()
+    assert capsys.readouterr().err.endswith(' errored=3 reasons="2 a \\"tool\\" broke; 1 provider"\n')

@@ -82,14 +82,37 @@ def test_a_loop_that_waits_for_nothing_until_its_time_is_up_is_scored_0(one_tria
     assert (record.status, record.stop, record.accuracy) == ("scored", "timeout", 0.0)
 
 
-def test_a_scripted_trial_that_was_still_at_work_when_its_time_was_up_is_errored(one_trial, tiny, written, impatient):
+@pytest.mark.parametrize("doing", ["asking", "calling"])
+def test_a_scripted_loop_that_asks_without_end_is_ended_after_a_number_of_requests_and_calls(
+    one_trial, tiny, written, impatient, monkeypatch, doing
+):
+    monkeypatch.setattr(trial_module, "MAX_PASSES", 500)
+
     async def works(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
         while True:
-            await tools.call(ToolCall("double", {"n": 1}))
+            await (model.complete(asked()) if doing == "asking" else tools.call(ToolCall("double", {"n": 1})))
 
-    record = one_trial(written(works), tiny(), timeout_s=0.2).record
-    assert (record.status, record.stop, record.scores) == ("errored", "timeout", {})
-    assert "was still at work" in record.reason
+    first, again = (one_trial(written(works), tiny(), timeout_s=limit_s).record for limit_s in (0.2, 5))
+    assert (first.status, first.stop, first.accuracy) == ("scored", "timeout", 0.0)
+    assert first.reason == "no end after 500 requests and calls"
+    assert first.tool_calls + sum(first.calls.values()) == 500
+    assert (first.trace_digest, first.reason) == (again.trace_digest, again.reason)
+
+
+def test_a_scripted_trial_may_take_long_as_long_as_it_moves_on(one_trial, tiny, written, monkeypatch):
+    """How long that is depends on the machine."""
+
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        for _ in range(10):
+            await asyncio.sleep(0.05)
+            await tools.call(ToolCall("double", {"n": 1}))
+        return FINISHED
+
+    record = one_trial(written(run), tiny(), timeout_s=0.2).record
+    assert (record.status, record.stop, record.reason) == ("scored", "finished", "")
+    monkeypatch.setattr(trial_module, "MAX_LOST", 2)
+    lost = one_trial(written(run), tiny(), timeout_s=0.2).record
+    assert (lost.status, lost.reason) == ("errored", "still at work after 2 times the trial's 0.2 s")
 
 
 @pytest.mark.thorough
@@ -97,8 +120,9 @@ def test_a_scripted_trial_that_was_still_at_work_when_its_time_was_up_is_errored
 @pytest.mark.parametrize("swallowed", [asyncio.CancelledError, BaseException])
 @pytest.mark.parametrize("doing", ["sleeping", "asking", "calling"])
 def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
-    one_trial, tiny, written, impatient, swallowed, doing
+    one_trial, tiny, written, impatient, monkeypatch, swallowed, doing
 ):
+    monkeypatch.setattr(trial_module, "MAX_PASSES", 500)
     model = Replies("noise")
 
     async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
@@ -122,14 +146,13 @@ def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
     gc.collect()
 
 
-@pytest.mark.parametrize("doing", ["asking", "calling"])
-def test_a_loop_that_never_waits_still_meets_the_time_limit(one_trial, tiny, written, doing):
+def test_a_loop_that_never_waits_still_meets_the_time_limit(one_trial, tiny, written):
     async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
         while True:
-            await (model.complete(asked()) if doing == "asking" else tools.call(ToolCall("double", {"n": 1})))
+            await tools.call(ToolCall("double", {"n": 1}))
 
-    record = one_trial(written(run), tiny(), timeout_s=0.2).record
-    assert (record.status, record.stop) == ("errored", "timeout")
+    record = one_trial(written(run), tiny(), models={"fake": Replies(ANSWER)}, timeout_s=0.2).record
+    assert (record.status, record.stop, record.reason) == ("scored", "timeout", "no end within 0.2 s")
 
 
 def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written, checked):

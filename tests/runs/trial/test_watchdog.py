@@ -135,3 +135,26 @@ def test_everything_is_as_before_in_the_end():
         assert threading.active_count() == threads
 
     asyncio.run(go())
+
+
+# --- a process that does not run ---
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100), st.booleans()), max_size=30))
+def test_time_in_which_this_process_did_not_run_is_left_out(steps):
+    """Each step: seconds that pass, those in which this process computes, and whether the thread looks after them."""
+    with pytest.MonkeyPatch.context() as patch:
+        now, computed = [50.0], [0.0]
+        patch.setattr("loopbench.runs.trial.watchdog.time.monotonic", lambda: now[0])
+        patch.setattr("loopbench.runs.trial.watchdog.time.process_time", lambda: computed[0])
+        clock, most, unseen, own = _Clock(), 50.0, 0.0, 0.0
+        before = clock.time()
+        for seconds, computing, looks in steps:
+            now[0] += seconds
+            computed[0] += min(seconds, computing)
+            unseen, own = unseen + seconds, own + min(seconds, computing)
+            if looks:
+                assert clock.beat() == (unseen > max(watchdog.MAX_PAUSE_S, own) + 1e-9) or abs(unseen - own) < 1e-6
+                most, unseen, own = most + min(unseen, max(watchdog.MAX_PAUSE_S, own)), 0.0, 0.0
+            assert before <= clock.time() <= most + min(unseen, watchdog.MAX_PAUSE_S) + 1e-6
+            before = clock.time()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 
-from loopbench.protocol import Loop, run_sync
+from loopbench.protocol import ForeignLoop, Loop, run_sync
 
 from . import codecs, contract, endings, honesty, interruption, prompts
-from .law import Broken, Finding, Law, NotApplicable
+from .apart import can_be_apart, finding_apart
+from .law import HUNG, Broken, Finding, Law, NotApplicable, hung
 from .scene import error_summary
 
 LAWS: tuple[Law, ...] = (
@@ -46,32 +48,64 @@ LAWS: tuple[Law, ...] = (
     ),
 )
 
-NOT_CHECKED = "not checked: a loop that blocks would take minutes; fix that first"
+NOT_CHECKED = "not checked: a loop that blocks or hangs would take minutes; fix that first"
+MAX_HUNG = 2
+"""Laws that are given up before the others are not checked."""
+LAW_LIMIT_S = 60.0
+"""Seconds that the check of a law may take; of a built-in loop it takes less than one."""
+FOREIGN_LAW_LIMIT_S = 900.0
+"""The same for a foreign loop, of which each run may take two minutes."""
 
 
-def check_loop(loop: Loop, on_finding: Callable[[Finding], None] | None = None) -> tuple[Finding, ...]:
-    """Check every law on a loop, in the order of LAWS, within seconds and without a network. `on_finding` gets each finding."""
+def check_loop(
+    loop: Loop, on_finding: Callable[[Finding], None] | None = None, *, limit_s: float | None = None
+) -> tuple[Finding, ...]:
+    """Check every law on a loop, in the order of LAWS, within seconds and without a network.
+
+    `on_finding` gets each finding as soon as its law is checked. `limit_s`: seconds for one law; 60, and 900 for a foreign loop, if
+    left out. On Linux each law has a process of its own, so that a loop that blocks its thread is given up, too.
+    """
+    limit = limit_s or (FOREIGN_LAW_LIMIT_S if isinstance(loop, ForeignLoop) else LAW_LIMIT_S)
     findings: list[Finding] = []
-    blocks = False
     for law in LAWS:
-        findings.append(Finding(law.name, "not applicable", NOT_CHECKED) if blocks else _finding(loop, law))
-        blocks = blocks or findings[-1].detail.startswith(interruption.STOOD_STILL)
+        findings.append(Finding(law.name, "not applicable", NOT_CHECKED) if _is_enough(findings) else _finding(loop, law, limit))
         if on_finding is not None:
             on_finding(findings[-1])
     return tuple(findings)
 
 
-def _finding(loop: Loop, law: Law) -> Finding:
+def _is_enough(findings: Sequence[Finding]) -> bool:
+    """Whether the loop blocks the event loop, or hangs in so many laws that the others would only take minutes."""
+    blocks = any(finding.detail.startswith(interruption.STOOD_STILL) for finding in findings)
+    return blocks or sum(HUNG in finding.detail for finding in findings) >= MAX_HUNG
+
+
+def _finding(loop: Loop, law: Law, limit_s: float) -> Finding:
+    """Check a law. A foreign loop is checked in this process: its steps are taken in another, which serves all laws."""
+    if can_be_apart() and not isinstance(loop, ForeignLoop):
+        return finding_apart(law.name, lambda report: run_sync(_report(loop, law, report)), limit_s)
+    return run_sync(_judged(loop, law, limit_s))
+
+
+async def _report(loop: Loop, law: Law, report: Callable[[Finding], None]) -> None:
+    """Judge, and report before the event loop waits for the threads that the loop has left behind."""
     try:
-        run_sync(_checked(loop, law))
+        report(await _judged(loop, law, None))
+    except BaseException as error:  # a SystemExit of the loop's attributes, say
+        report(Finding(law.name, "failed", f"the loop raised {error_summary(error)}"))
+
+
+async def _judged(loop: Loop, law: Law, limit_s: float | None) -> Finding:
+    """Return the finding of a law. `limit_s`: after which it is given up, if the loop lets the event loop go on."""
+    try:
+        async with asyncio.timeout(limit_s) as clock:
+            await law.check(loop)
     except NotApplicable as reason:
         return Finding(law.name, "not applicable", str(reason))
     except Broken as broken:
         return Finding(law.name, "failed", str(broken))
     except Exception as error:  # the boundary to the design under check: its attributes may raise anything
+        if clock.expired() and limit_s is not None:
+            return hung(law.name, limit_s)
         return Finding(law.name, "failed", f"the loop raised {error_summary(error)}")
     return Finding(law.name, "ok")
-
-
-async def _checked(loop: Loop, law: Law) -> None:
-    await law.check(loop)

@@ -24,6 +24,16 @@ class Finding:
         return asdict(self)
 
 
+HUNG = "did not end within"
+"""What is said of a run, or of a law's check, that had to be given up."""
+
+
+def hung(law: str, limit_s: float) -> Finding:
+    """Return the finding of a law whose check had to be given up."""
+    why = "the loop blocks its thread, or waits for what never comes"
+    return Finding(law, "failed", f"its check {HUNG} {limit_s:g} s: {why}")
+
+
 @dataclass(frozen=True, slots=True)
 class Law:
     """A law with its check."""

@@ -40,7 +40,7 @@ from loopbench.protocol.values import cap, error_text
 from loopbench.runs.trial.guard import stop
 
 from ..bench_script import bench_script
-from .law import Broken, require
+from .law import HUNG, Broken, require
 from .random_moves import say
 
 MAX_CALLS = 200
@@ -324,7 +324,7 @@ async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> FinishedRun:
     if running.done():
         return FinishedRun(log, running.result() if not running.cancelled() else asyncio.CancelledError())
     await stop(running, GRACE_S)
-    calls = f"made more than {MAX_CALLS} calls" if log.endless.is_set() else f"did not end within {limit_s(loop):g} s"
+    calls = f"made more than {MAX_CALLS} calls" if log.endless.is_set() else f"{HUNG} {limit_s(loop):g} s"
     return FinishedRun(log, None, calls)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from loopbench.metrics.comparison import Pair, PairTest, judged, paired_test
 from loopbench.metrics.statistics import Interval
@@ -15,10 +15,9 @@ from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import interval, p_value, short_name, verdict
 from loopbench.text.table import Table, markdown_page
 
+from .answer import Place, places
 from .results import Results
 from .tables import OTHERS, TEMPLATES_NOTE
-
-Place = Literal["highest", "not told apart", "lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +126,9 @@ def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:
     for (suite, profile), members in groups.items():
         own = tuple(pair for pair in pairs if pair.a in members and pair.b in members)
         judged_by = () if run.comparison.invalid else own
-        places = {name: Standing(accuracy, _place(arm, members, judged_by)) for arm, (name, accuracy) in members.items()}
-        yield Column(run_name(run.folder), suite, profile, run.comparison.invalid, places, own)
-
-
-def _place(arm: str, members: Mapping[str, tuple[str, Interval]], pairs: Sequence[Pair]) -> Place | None:
-    paired = {name for pair in pairs for name in (pair.a, pair.b)}
-    if arm not in paired:
-        return None
-    means = {name: round(members[name][1].value, 9) for name in paired}  # the order of a sum changes its last digits
-    highest = {name for name, mean in means.items() if mean == max(means.values())}
-    if arm in highest:
-        return "highest"
-    different = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
-    return "lower" if any(frozenset((arm, best)) in different for best in highest) else "not told apart"
+        place = places({arm: accuracy for arm, (_, accuracy) in members.items()}, judged_by)
+        standings = {name: Standing(accuracy, place.get(arm)) for arm, (name, accuracy) in members.items()}
+        yield Column(run_name(run.folder), suite, profile, run.comparison.invalid, standings, own)
 
 
 # --- as tables ---

@@ -13,8 +13,11 @@ from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
-from loopbench.text.numbers import RELATIONS, counts, dollars, interval, p_value, relation, standing, verdict
+from loopbench.text.counts import counts
+from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, standing, verdict
 from loopbench.text.table import Table, csv_cell, markdown_page
+
+from .answer import answer
 
 
 def tables(comparison: Comparison, views: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:
@@ -33,61 +36,18 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
     return tuple(table for table in candidates if table.rows)
 
 
-def verdicts(comparison: Comparison) -> list[str]:
-    """Return the most accurate arm of each group of compared arms with its certainty, and for each undecided pair a line with the
-    size that would decide it."""
-    accuracy = {arm.info.arm: arm.summary.accuracy for arm in comparison.arms if arm.summary.accuracy is not None}
-    against: dict[str, dict[str, Pair]] = {name: {} for name in accuracy}
-    for pair in comparison.pairs if not comparison.invalid else ():
-        if pair.family == "primary":
-            against[pair.a][pair.b] = against[pair.b][pair.a] = pair
-    lines: list[str] = []
-    reported: set[str] = set()
-    for first, others in against.items():
-        group = (first, *others)
-        if first in reported or not others:
-            continue
-        reported.update(group)
-        best = max(group, key=lambda name: accuracy[name].value)
-        relations = {name: relation(pair, best) for name, pair in against[best].items()}
-        ordered = [(words, [name for name in group if relations.get(name) == words]) for words in RELATIONS.values()]
-        rest = "; ".join(f"{words} {_short_list(names)}" for words, names in ordered if names)
-        lines.append(f"Highest accuracy: {best}, {interval(accuracy[best], 3)}; {rest}")
-        lines += _undecided([(name, against[best][name]) for name in group if name in against[best]], best)
-    return lines
-
-
-def _undecided(pairs: Sequence[tuple[str, Pair]], best: str) -> list[str]:
-    """Return what is likely to decide the undecided pairs of an arm, the nearest to a decision first."""
-    plans = sorted(((pair.outlook, name) for name, pair in pairs if pair.outlook is not None), key=lambda plan: plan[0].fewer.tasks)
-    lines = [f"Undecided between {best} and {name}: {outlook_in_words(outlook)}" for outlook, name in plans[:MAX_PLANS]]
-    omitted = len(plans) - MAX_PLANS
-    return [*lines, f"Undecided between {best} and {omitted} others: they take more tasks than that"] if omitted > 0 else lines
-
-
 def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
     """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
     fewer, more = outlook.fewer, outlook.more
     repeats = f"{outlook.repeats} repeat{'' if outlook.repeats == 1 else 's'}"
-    words = f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {_chance(fewer)}"
-    return words if more == fewer else f"{words}; with {more.tasks:,} tasks ({_spent(more)}), about {_chance(more)}"
+    words = (
+        f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance_in_words(fewer.chance)}"
+    )
+    return words if more == fewer else f"{words}; with {more.tasks:,} tasks ({_spent(more)}), about {chance_in_words(more.chance)}"
 
 
 def _spent(size: Chance) -> str:
     return f"{size.trials:,} trials{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
-
-
-def _chance(size: Chance) -> str:
-    """Return a chance to the nearest twentieth, at most 95 %."""
-    return f"{min(5 * round(20 * size.chance), 95)} %"
-
-
-def _short_list(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} others" if len(names) > MAX_NAMES else "")
-
-
-MAX_NAMES = 6
-MAX_PLANS = 4
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -107,8 +67,8 @@ def notes(comparison: Comparison) -> list[str]:
         lines.append(TEMPLATES_NOTE)
     for arm in comparison.arms:
         summary = arm.summary
-        by_status = {"crashed": summary.crashes, "errored": summary.errored_reasons, "excluded": summary.exclusions}
-        for status, reasons in by_status.items():
+        lines += crashes([arm])
+        for status, reasons in {"errored": summary.errored_reasons, "excluded": summary.exclusions}.items():
             if reasons:
                 lines.append(f"{arm.info.arm}, {status}: {_reasons(reasons)}")
         if summary.retries:
@@ -121,6 +81,11 @@ def notes(comparison: Comparison) -> list[str]:
             "(4 characters each), seconds the simulated time of slow and hanging faults."
         )
     return lines
+
+
+def crashes(arms: Sequence[ArmResult]) -> list[str]:
+    """Return a line for each arm whose loop crashed, with the most frequent reasons."""
+    return [f"{arm.info.arm}, crashed: {_reasons(arm.summary.crashes)}" for arm in arms if arm.summary.crashes]
 
 
 MAX_REASONS = 3
@@ -188,7 +153,8 @@ _IMPLICIT = ("believed", "wrong after implicit")
 
 
 def _pairs(pairs: Sequence[Pair], title: str) -> Table:
-    columns = ("a", "b", "metric", "difference", "tasks", "p", "p (Holm)", "verdict")
+    plans = any(pair.outlook is not None for pair in pairs)
+    columns = ("a", "b", "metric", "difference", "tasks", "p", "p (Holm)", "verdict", *(["would decide"] if plans else []))
     rows = tuple(
         (
             pair.a,
@@ -199,10 +165,16 @@ def _pairs(pairs: Sequence[Pair], title: str) -> Table:
             p_value(pair.p),
             p_value(pair.p_holm),
             verdict(pair),
+            *([_would_decide(pair.outlook)] if plans else []),
         )
         for pair in pairs
     )
     return Table(title, columns, rows)
+
+
+def _would_decide(outlook: Outlook | None) -> str:
+    """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
+    return "" if outlook is None else f"{outlook.more.tasks:,} tasks ({chance_in_words(outlook.more.chance)})"
 
 
 OTHERS = "others like them"
@@ -316,8 +288,8 @@ def _confidence(arms: Sequence[Calibration]) -> Table:
 
 
 def to_markdown(title: str, comparison: Comparison, views: Views | None = None) -> str:
-    """Return verdicts, tables and notes as Markdown for a pull request."""
-    return markdown_page(title, tables(comparison, views), notes(comparison), verdicts(comparison))
+    """Return the answer, tables and notes as Markdown for a pull request."""
+    return markdown_page(title, tables(comparison, views), notes(comparison), answer(comparison).sentences)
 
 
 def to_csv(comparison: Comparison) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, field_validator, model_validator
 
 from loopbench.experiments.compare.results import Results, results
-from loopbench.metrics.comparison import MAX_ERRORED, most_frequent
+from loopbench.metrics.comparison import MAX_ERRORED, dead_arm_warning, most_frequent
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from loopbench.metrics.trajectory.trajectory import course
@@ -172,7 +172,11 @@ def read_run(folder: Path) -> Results:
 
 
 def bless(run: Results) -> Baseline:
-    """Return the baseline of a run. Raises RunError if it is incomplete or invalid, or more than 2 % of an arm errored."""
+    """Return the baseline of a run.
+
+    Raises RunError if it is incomplete or invalid, more than 2 % of an arm errored, or an arm is dead: it never asked its model, or
+    crashed in every trial.
+    """
     for reason in troubles(run):
         raise RunError(f"{run.folder}: {reason}; nothing was blessed")
     manifest, repeats = run.manifest, run.manifest.settings.repeats
@@ -207,8 +211,8 @@ def bless(run: Results) -> Baseline:
         raise RunError(f"{run.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
 
 
-_ELSEWHERE = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
-"""Settings for where a run is stored and how fast it goes, which mean nothing to whoever runs it again."""
+_ELSEWHERE = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
+"""Settings for what a run is called, where it is stored and how fast it goes, which mean nothing to whoever runs it again."""
 
 
 def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,6 +239,8 @@ def troubles(run: Results) -> list[str]:
             reasons.append(f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}{why}")
         elif not summary.scored:
             reasons.append(f"{name}: no trial was scored")
+        elif dead := dead_arm_warning(arm):
+            reasons.append(dead.removesuffix("."))
     return reasons
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
-from loopbench.metrics.trajectory.divergence import Cause, cause_of, first_difference
+from loopbench.metrics.trajectory.causes import Cause
+from loopbench.metrics.trajectory.divergence import cause_of, first_difference
 from loopbench.metrics.trajectory.trajectory import course, signatures
 from loopbench.runs.store.traces import read_trace
 

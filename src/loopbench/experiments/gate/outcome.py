@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loopbench.metrics.gate import GateLine
-from loopbench.metrics.trajectory.divergence import Cause
+from loopbench.metrics.trajectory.causes import Cause
 
 Outcome = Literal["identical", "pass", "regression", "undecided", "invalid"]
 Became = Literal["worse", "better", "other"]

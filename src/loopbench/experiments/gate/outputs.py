@@ -16,7 +16,7 @@ from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import METRICS
 from loopbench.text import junit
-from loopbench.text.numbers import counts
+from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 

@@ -51,7 +51,7 @@ def test_config(optimization: Optimization) -> CompareConfig:
     """Return the configuration of the comparison on the test split."""
     loops = [*(design.name for design in optimization.designs), *(_optimized(design) for design in optimization.designs)]
     return optimization.config.compare.model_copy(
-        update={"loops": tuple(loops), "split": "test", "budget": BudgetConfig(), "mlflow": False}
+        update={"name": None, "loops": tuple(loops), "split": "test", "budget": BudgetConfig(), "mlflow": False}
     )
 
 

@@ -83,6 +83,7 @@ class CompareSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    name: str | None = None
     suite: str = ""
     models: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()

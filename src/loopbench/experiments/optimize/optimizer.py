@@ -180,7 +180,7 @@ def optimizer_named(spec: Spec) -> Optimizer:
 def _built_in(kind: type[BuiltIn], typed_options: Mapping[str, Any]) -> Optimizer:
     label = f"optimizer {kind.name}"
     if kind.package and importlib.util.find_spec(kind.package) is None:
-        raise ValueError(f"{label} needs {kind.package}: pip install 'loopbench[optimize]'")
+        raise ValueError(f"{label} needs {kind.package}: pip install {kind.package}")
     options = checked_options(kind, typed_options, label)
     try:
         return kind(**options)

@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.record import Record
 from loopbench.metrics.tasks import TaskFindings, task_findings
-from loopbench.metrics.trajectory.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
+from loopbench.metrics.trajectory.causes import Cause
+from loopbench.metrics.trajectory.divergence import Divergence, Loss, divergence, explain, read_trial
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.trajectory import TracedStep, course
 from loopbench.runs.store.files import RunError

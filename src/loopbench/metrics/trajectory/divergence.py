@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
@@ -38,25 +38,11 @@ from loopbench.protocol.receipts import strip_receipts
 
 from ..trace import ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
+from .causes import Cause
 from .failure_text import counted, in_words, quoted, reply, times
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
 from .prompts_sent import shows
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
-
-Cause = Literal[
-    "parse",
-    "termination",
-    "lost observation",
-    "budget",
-    "tool argument",
-    "fault not recovered",
-    "altered call",
-    "dropped call",
-    "added call",
-    "altered result",
-    "altered answer",
-    "other",
-]
 
 SPENT = {
     StopReason.BUDGET.value: "its budget was used up",

@@ -11,7 +11,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY
 from .charts import effects
 from .document import Block, Figure, Folded, Grid, PageSection
 from .grouping import group_by
-from .verdict import plain_notes
+from .verdict import how_to_read
 
 
 def effects_section(ablation: AblationResult) -> PageSection:
@@ -23,7 +23,7 @@ def effects_section(ablation: AblationResult) -> PageSection:
     blocks += [Grid(table.title, table.columns, table.rows) for table in tables(ablation)]
     if by_metric:
         blocks.append(Folded("Charts of the other metrics", tuple(by_metric.values())))
-    return PageSection("effects", "What each factor does", (*blocks, plain_notes(notes(ablation))))
+    return PageSection("effects", "What each factor does", (*blocks, *how_to_read(notes(ablation))))
 
 
 def _charts(ablation: AblationResult) -> Iterator[tuple[str, Figure]]:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopbench.experiments.compare.tables import over_templates
+from loopbench.experiments.compare.tables import TEMPLATES_NOTE, over_templates
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.text.numbers import interval, p_value, short_name, verdict
 
 from .charts import accuracy, forest
-from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection
+from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection, Paragraph
 from .grouping import arms_by_group
+
+ARM = "An arm is a loop under a fault profile: finish/flaky-tools is the loop finish under the profile flaky-tools."
+MAX_OPEN = 24
+"""Most rows of a chart that is not folded."""
 
 
 def arms_section(comparison: Comparison) -> PageSection:
     """Return the section on each arm's numbers, and on templates where they make other units than tasks do."""
-    blocks: list[Block] = [arms_grid(comparison.arms)]
+    blocks: list[Block] = [Paragraph(ARM, "quiet"), arms_grid(comparison.arms)]
     if any(arm.summary.accuracy is not None for arm in comparison.arms):
-        read = "Dots are means over tasks, lines their intervals."
-        blocks.insert(0, Figure(accuracy(comparison.arms), read))
+        read = "Dots are mean accuracies over the tasks, lines their intervals."
+        blocks.insert(1, Figure(accuracy(comparison.arms), read))
     templates = over_templates(comparison)
     if templates.rows:
-        blocks.append(Grid(templates.title, templates.columns, templates.rows))
-    return PageSection("arms", "Arms", tuple(blocks))
+        grid = Grid(templates.title, templates.columns, templates.rows)
+        blocks.append(Folded("Accuracy on tasks of other templates", (Paragraph(TEMPLATES_NOTE, "quiet"), grid)))
+    return PageSection("arms", "The arms in numbers", tuple(blocks))
 
 
 def arms_grid(arms: Sequence[ArmResult]) -> Grid:
@@ -42,7 +47,11 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
         rows.append((arm.info.arm, *numbers, *map(str, counts)))
     known = [index for index in range(len(columns)) if any(row[index] != UNKNOWN for row in rows)]
     cut = tuple(tuple(row[index] for index in known) for row in rows)
-    return Grid("Per trial, means over tasks with intervals; counts of trials", tuple(columns[index] for index in known), cut)
+    return Grid(
+        "Means per trial with intervals in brackets; the columns from false success on count trials",
+        tuple(columns[index] for index in known),
+        cut,
+    )
 
 
 def pairs_section(comparison: Comparison) -> PageSection | None:
@@ -54,18 +63,22 @@ def pairs_section(comparison: Comparison) -> PageSection | None:
         f"Right of the line the first arm is more accurate; the shaded band is the margin of {comparison.margin:g}. "
         "Filled triangles are decided, rings are not."
     )
-    blocks: list[Block] = [Figure(forest(comparison), read)]
+    figure = Figure(forest(comparison), read)
+    is_long = len(primary) > MAX_OPEN
+    blocks: list[Block] = [Folded(f"Chart of the differences ({len(primary)})", (figure,)) if is_long else figure]
+    grids: list[Grid] = []
     groups = arms_by_group(comparison.arms)
     for name, arms in groups.items():
         own = {arm.info.arm for arm in arms}
         caption = "accuracy, a minus b, on the tasks scored in both"
         members = [pair for pair in primary if pair.a in own]
         if members:
-            blocks.append(pairs_grid(f"{name}: {caption}" if len(groups) > 1 else caption.capitalize(), members, arms))
+            grids.append(pairs_grid(f"{name}: {caption}" if len(groups) > 1 else caption.capitalize(), members, arms))
+    blocks.append(Folded(f"Accuracy in numbers ({len(primary)} pairs)", tuple(grids)))
     rest = [pair for pair in comparison.pairs if pair.metric not in (PRIMARY, "seconds")]
     if rest:
-        grid = pairs_grid("Other metrics, a minus b (secondary; lower is better)", rest, ())
-        blocks.append(Folded(f"Pairs on steps, calls, tokens and cost ({len(rest)})", (grid,)))
+        grid = pairs_grid("Other metrics, a minus b; lower is better", rest, ())
+        blocks.append(Folded(f"Steps, calls, tokens and cost in numbers ({len(rest)} pairs)", (grid,)))
     return PageSection("pairs", "Pair by pair", tuple(blocks))
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, comparable, why
+from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
+from loopbench.metrics.comparison import ArmInfo
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
-from loopbench.metrics.trajectory.divergence import Cause, Divergence
+from loopbench.metrics.trajectory.causes import MEANINGS, Cause
+from loopbench.metrics.trajectory.divergence import Divergence
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.traces import Traces
 from loopbench.text.numbers import interval, short_name
@@ -30,7 +32,7 @@ from .document import (
     section_or_none,
     under_headings,
 )
-from .grouping import arms_by_group, by_frequency, group_by
+from .grouping import arms_by_group, by_frequency, group_by, in_order
 from .names import group_name
 from .side_by_side import show_command, side_by_side
 
@@ -55,9 +57,7 @@ class LossFindings:
 
 def find_losses(results: Results, prefix: str) -> LossFindings:
     """Return a run's losses. `prefix`: begins the ids that links lead to. Raises RunError for a missing or damaged trace."""
-    explained = why(results, arms=() if comparable(results) else None, most=1)
-    if explained.is_unparted:
-        explained = why(results, most=1)
+    explained = why(results, most=1)
     examples = choose_examples(explained.pairs, MAX_TRACES)
     before = f"{prefix}-" if prefix else ""
     ids = {(one.loser, one.task, one.repeat): (f"{before}trace-{number}", one) for number, one in enumerate(examples, 1)}
@@ -81,13 +81,16 @@ def choose_examples(pairs: Sequence[PairLosses], most: int) -> list[Divergence]:
 
 
 def why_section(losses: LossFindings) -> PageSection | None:
-    """Return the section on the trials that one arm of a pair lost to the other, by cause; None if no loss is explained."""
-    infos = {arm.info.arm: arm.info for arm in losses.results.comparison.arms}
+    """Return the section on what trials were lost to: sums per arm, then pair by pair, folded; None if no loss is explained."""
+    compared = losses.results.comparison.arms
+    infos = {arm.info.arm: arm.info for arm in compared}
     names = {arm: short_name(info) for arm, info in infos.items()}
     pairs = group_by(losses.why.pairs, lambda pair: group_name(infos[pair.a]))
-    groups = arms_by_group(losses.results.comparison.arms)
-    blocks = under_headings((name, _causes(pairs.get(name, ()), names)) for name in groups)
-    blocks += _losses_alone(losses.why.arms)
+    lost = {arm.arm: arm for arm in losses.why.arms}
+    blocks = under_headings(
+        (name, [*_sums([lost[arm.info.arm] for arm in arms if arm.info.arm in lost], names), *_causes(pairs.get(name, ()), names)])
+        for name, arms in arms_by_group(compared).items()
+    )
     examples = _examples(losses)
     if examples is not None:
         blocks.append(Folded(f"An example of each ({len(examples.rows)})", (examples,)))
@@ -96,18 +99,19 @@ def why_section(losses: LossFindings) -> PageSection | None:
     return section_or_none("why", "Why trials were lost", blocks)
 
 
-def _causes(pairs: Sequence[PairLosses], names: Mapping[str, str]) -> list[Grid]:
+def _causes(pairs: Sequence[PairLosses], names: Mapping[str, str]) -> list[Block]:
+    """Return the trials that one arm of a pair lost to the other, folded."""
     sides = [(pair, loser, winner, lost) for pair in pairs for loser, winner, lost in _sides(pair) if lost]
     total = sum((Counter(pair.causes[loser]) for pair, loser, _, _ in sides), Counter[Cause]())
     if not total:
         return []
     kinds = by_frequency(total)
     rows = tuple(
-        (f"{names[loser]} to {names[winner]}", str(lost), *(count_bar(pair.causes[loser].get(kind, 0), lost) for kind in kinds))
+        (names[loser], names[winner], str(lost), *(count_bar(pair.causes[loser].get(kind, 0), lost) for kind in kinds))
         for pair, loser, winner, lost in sorted(sides, key=lambda side: -side[3])
     )
-    caption = "Trials that an arm lost while the other solved the same task and repeat, by cause"
-    return [Grid(caption, ("lost", "trials", *kinds), rows)]
+    caption = "Trials that one loop lost while another solved the same task, by the cause of the loss"
+    return [Folded(f"Pair by pair ({len(rows)})", (Grid(caption, ("lost by", "solved by", "trials", *kinds), rows),))]
 
 
 def _sides(pair: PairLosses) -> tuple[tuple[str, str, int], tuple[str, str, int]]:
@@ -115,14 +119,18 @@ def _sides(pair: PairLosses) -> tuple[tuple[str, str, int], tuple[str, str, int]
     return (pair.b, pair.a, pair.only_a), (pair.a, pair.b, pair.only_b)
 
 
-def _losses_alone(arms: Sequence[ArmLosses]) -> list[Grid]:
-    """Return a table of the losses of arms that are compared with none."""
+def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str]) -> list[Block]:
+    """Return a table of all losses of each arm, by cause."""
     total = sum((Counter(arm.causes) for arm in arms), Counter[Cause]())
     if not total:
         return []
     kinds = by_frequency(total)
-    rows = tuple((arm.arm, str(arm.lost), *(count_bar(arm.causes.get(kind, 0), arm.lost) for kind in kinds)) for arm in arms)
-    return [Grid("Trials that were not solved, by cause", ("arm", "lost", *kinds), rows)]
+    rows = tuple(
+        (names[arm.arm], f"{arm.lost} of {arm.trials}", *(count_bar(arm.causes.get(kind, 0), arm.lost) for kind in kinds))
+        for arm in arms
+    )
+    meanings = Items(tuple(f"{kind}: {MEANINGS[kind]}" for kind in kinds), "quiet")
+    return [Grid("Trials that were not solved, by cause", ("loop", "lost", *kinds), rows), meanings]
 
 
 def _examples(losses: LossFindings) -> Grid | None:
@@ -131,7 +139,7 @@ def _examples(losses: LossFindings) -> Grid | None:
     for pair in losses.why.pairs:
         for one in pair.divergences:
             examples.setdefault((one.loser, one.task, one.repeat), (one.winner, one.cause, one.detail))
-    for arm in losses.why.arms:
+    for arm in () if examples else losses.why.arms:
         for lost in arm.examples:
             examples.setdefault((arm.arm, lost.task, lost.repeat), (UNKNOWN, lost.loss.cause, lost.loss.detail))
     run = run_name(losses.results.folder)
@@ -153,23 +161,26 @@ def _examples(losses: LossFindings) -> Grid | None:
 # --- tasks ---
 
 
-def tasks_section(why: Why) -> PageSection | None:
+def tasks_section(why: Why, arms: Sequence[ArmInfo]) -> PageSection | None:
     """Return the section on tasks that are flaky, that one arm or none solves or that are falsely claimed, and on wasted steps."""
-    groups = [(f"{group.suite}, {group.profile}", list(_tasks(group))) for group in why.findings.groups if group.tasks]
-    return section_or_none("tasks", "Tasks", under_headings(groups))
+    groups = [(f"{group.suite}, {group.profile}", list(_tasks(group, arms))) for group in why.findings.groups if group.tasks]
+    return section_or_none("tasks", "Tasks, one by one", under_headings(groups))
 
 
-def _tasks(group: GroupFindings) -> Iterator[Block]:
+def _tasks(group: GroupFindings, infos: Sequence[ArmInfo]) -> Iterator[Block]:
     lines = tuple(line for line in (_unsolved(group), _flaky(group)) if line)
     if lines:
         yield Items(lines)
-    rows = tuple(_arm(arm) for arm in group.arms)
-    columns = ("arm", "solved alone", "flaky tasks", "false success", "wasted steps", "repeated calls")
+    ordered = in_order(group.arms, infos)
+    rows = tuple(_arm(arm) for arm in ordered)
+    columns = ("arm", "solved by it alone", "solved in some repeats", "false success", "wasted steps", "repeated calls")
     yield Grid(
-        "Per arm; wasted steps, beyond the cheapest trial that solved the task, and repeated calls, per trial", columns, rows
+        "Counts of tasks, then means per trial; wasted steps are those beyond the shortest trial that solved the task",
+        columns,
+        rows,
     )
     if group.notable:
-        arms = [arm.arm for arm in group.arms]
+        arms = [arm.arm for arm in ordered]
         names = tuple(arm.removesuffix(f"/{group.profile}") for arm in arms)
         listed = sorted(group.notable, key=lambda task: (*(kind not in task.kinds for kind in _KINDS), task.task))[:MAX_TASKS]
         heads = ("task", "is", *names, "false success", "wasted steps", "repeated calls")
@@ -226,4 +237,4 @@ def traces_section(losses: LossFindings) -> PageSection | None:
         summary = f"They diverge at step {one.step} of {short_name(infos[one.loser])}, which lost it; {one.cause}: {one.detail}."
         folded = Folded("Both trials, step by step", (Paragraph(loser.head.query, "quote"), both), anchor)
         parts.append(Subsection(f"{one.task}: {names}", (Paragraph(summary), folded)))
-    return section_or_none("traces", "Trials side by side", parts)
+    return section_or_none("traces", "Lost trials beside solved ones", parts)

@@ -19,17 +19,13 @@ from loopbench.text.numbers import interval, short_name
 from .grouping import arms_by_group, group_by
 from .names import chart_names, group_name
 from .svg import (
-    CHAR,
-    LABEL_CHARS,
-    NARROW,
+    COLUMN_CHARS,
     Axis,
-    Box,
     ChartRow,
     Group,
     Mark,
     Scale,
     chart,
-    clearest,
     element,
     gridlines,
     interval_rows,
@@ -43,7 +39,7 @@ from .svg import (
 Legend = tuple[tuple[Mark, str], ...]
 PLAIN_LEGEND: Legend = (("better", "better"), ("worse", "worse"), ("equivalent", "equivalent"), ("undecided", "undecided"))
 PAIR_LEGEND: Legend = (("better", "first better"), ("worse", "first worse"), *PLAIN_LEGEND[2:])
-FRONT_LEGEND: Legend = (("dot", "on the front"), ("undecided", "dominated"))
+FRONT_LEGEND: Legend = (("dot", "on the front"), ("undecided", "another is as good and cheaper"))
 
 
 # --- words ---
@@ -99,8 +95,7 @@ def forest(comparison: Comparison) -> Markup:
 
 def _pair(pair: Pair, infos: Mapping[str, ArmInfo], names: Mapping[str, str]) -> ChartRow:
     label = f"{short_name(infos[pair.a])} vs {short_name(infos[pair.b])}"
-    each = (LABEL_CHARS - len(" vs ")) // 2
-    short = f"{middle_cut(names[pair.a], each)} vs {middle_cut(names[pair.b], each)}"
+    short = f"{middle_cut(names[pair.a], COLUMN_CHARS)} vs {middle_cut(names[pair.b], COLUMN_CHARS)}"
     return ChartRow(label, pair.difference, signed(pair.difference, 3), pair.verdict.word, short)
 
 
@@ -118,9 +113,10 @@ def _differences(title: str, groups: Sequence[Group], axis: Axis) -> Markup:
 
 # --- accuracy against cost ---
 
-_HIGH, _TOP = 300.0, 12.0
-"""Height and upper end of the plot. Labels are placed for the narrowest screen: on a wider one they are further apart."""
-MAX_LABEL = 18
+_HIGH, _TOP, _LINE = 300.0, 24.0, 16.0
+"""Least height of the plot, its upper end, and the height of a label."""
+_NAMES, MAX_LABEL = 66.0, 17
+"""Where the names of the points begin, in percent, and how many characters of them there is room for on the narrowest screen."""
 UNITS = {"cost_usd": "US dollars per trial", "tokens": "tokens per trial"}
 
 
@@ -130,21 +126,22 @@ def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
     `names`: arm → the label of its point; left out, its name without the profile.
     """
     points = [point for point in front.points if math.isfinite(point.cost.value)]
-    across = scale((end for point in points for end in (point.cost.low, point.cost.high)), left=12, right=96)
+    across = scale((end for point in points for end in (point.cost.low, point.cost.high)), left=10, right=62)
     up = scale(end for point in points for end in (point.accuracy.low, point.accuracy.high))
-    plane = _Plane(across, up)
-    drawn = [*plane.grid(), *plane.staircase(points)]
+    plane = _Plane(across, up, max(_HIGH, _LINE * len(points)))
+    drawn = [*plane.grid(), *plane.labels([(point, (names or {}).get(point.arm, _point_name(point, front))) for point in points])]
+    drawn += plane.staircase(points)
     for point in points:
         drawn += plane.errors(point)
     for point in points:
         kind: Mark = "dot" if point.on_front else "undecided"
         drawn.append(mark(kind, across.at(point.cost.value), plane.y(point.accuracy.value)))
-    drawn += plane.labels([(point, (names or {}).get(point.arm, _point_name(point, front))) for point in points])
-    drawn.append(element("text", UNITS[front.unit], x="50%", y=_TOP + _HIGH + 34, text_anchor="middle", class_="axis"))
-    drawn.append(legend(FRONT_LEGEND, _TOP + _HIGH + 56))
+    bottom, middle = _TOP + plane.high, percent((across.left + across.right) / 2)
+    drawn.append(element("text", UNITS[front.unit], x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
+    drawn.append(legend(FRONT_LEGEND, bottom + 56))
     described = "; ".join(_point_in_words(point, front) for point in points)
     title = f"Accuracy against cost, {front.suite}, {front.profile}"
-    return chart(title, f"Cost to the right, accuracy upwards. {described}.", _TOP + _HIGH + 64, *drawn)
+    return chart(title, f"Cost to the right, accuracy upwards. {described}.", bottom + 64, *drawn)
 
 
 def _point_name(point: CostPoint, front: Front) -> str:
@@ -159,24 +156,27 @@ def _point_in_words(point: CostPoint, front: Front) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Plane:
-    """The plane of cost and accuracy."""
+    """The plane of cost and accuracy, and right of it the column of names."""
 
     across: Scale
     up: Scale
+    high: float
+    """Height, in pixels."""
 
     def y(self, accuracy: float) -> float:
         """Return the place of an accuracy, in pixels."""
         share = (self.up.at(accuracy) - self.up.left) / (self.up.right - self.up.left)
-        return round(_TOP + _HIGH * (1 - share), 2)
+        return round(_TOP + self.high * (1 - share), 2)
 
     def grid(self) -> Iterator[Markup]:
         """Yield lines at the ticks of both scales."""
-        yield gridlines(self.across, _TOP, _TOP + _HIGH)
+        yield gridlines(self.across, _TOP, _TOP + self.high)
+        yield element("text", "accuracy", x=0, y=12, class_="axis")
+        left, right = percent(self.across.left), percent(self.across.right)
         for tick in self.up.ticks:
             y = self.y(tick)
-            yield element("line", x1="0%", x2="100%", y1=y, y2=y, class_="grid")
-            named = " accuracy" if tick == self.up.ticks[-1] else ""
-            yield element("text", f"{self.up.label(tick)}{named}", x=0, y=y - 3, class_="tick")
+            yield element("line", x1=left, x2=right, y1=y, y2=y, class_="grid")
+            yield element("text", self.up.label(tick), x=0, y=y + 4, class_="tick")
 
     def errors(self, point: CostPoint) -> Iterator[Markup]:
         """Yield the intervals, both ways."""
@@ -195,30 +195,23 @@ class _Plane:
             yield element("line", x1=x2, x2=x2, y1=y1, y2=y2, class_="front")
 
     def labels(self, named: Sequence[tuple[CostPoint, str]]) -> Iterator[Markup]:
-        """Yield each name beside its point, where it covers least on the narrowest screen."""
-        taken = [self._dot(point) for point, _ in named]
-        inside = Box(0, 0, NARROW, _TOP + _HIGH)
-        for point, name in named:
-            text = middle_cut(name, MAX_LABEL)
-            places = self._places(point, CHAR * len(text))
-            box, ends, shift = places[clearest([box for box, _, _ in places], taken, inside)]
-            taken.append(box)
-            where = element("text", text, x=shift, y=box.bottom - self.y(point.accuracy.value) - 3, text_anchor=ends, class_="halo")
+        """Yield the names in a column of their own, the most accurate first, each joined to its point by a thin line."""
+        ordered = sorted(named, key=lambda one: (self.y(one[0].accuracy.value), -one[0].cost.value))
+        places = spread([self.y(point.accuracy.value) for point, _ in ordered], _LINE, _TOP + self.high)
+        for (point, name), y in zip(ordered, places, strict=True):
             x = percent(self.across.at(point.cost.value))
-            yield element("svg", where, x=x, y=self.y(point.accuracy.value), overflow="visible", width=1, height=1)
+            yield element("line", x1=x, x2=percent(_NAMES - 1), y1=self.y(point.accuracy.value), y2=y, class_="leader")
+            yield element("text", middle_cut(name, MAX_LABEL), x=percent(_NAMES), y=y + 4, class_="label")
 
-    def _dot(self, point: CostPoint) -> Box:
-        x, y = self.across.at(point.cost.value) / 100 * NARROW, self.y(point.accuracy.value)
-        return Box(x - 6, y - 6, x + 6, y + 6)
 
-    def _places(self, point: CostPoint, wide: float) -> list[tuple[Box, str, float]]:
-        """Return boxes around a point, each with the text's anchor and its shift from the point."""
-        x, y = self.across.at(point.cost.value) / 100 * NARROW, self.y(point.accuracy.value)
-        found = []
-        for up in (-3.0, -17.0, 11.0, -31.0, 25.0):
-            found.append((Box(x + 9, y + up - 10, x + 9 + wide, y + up + 3), "start", 9.0))
-            found.append((Box(x - 9 - wide, y + up - 10, x - 9, y + up + 3), "end", -9.0))
-        return found
+def spread(wanted: Sequence[float], apart: float, end: float) -> list[float]:
+    """Return places for sorted labels, at least `apart` from each other and at most at `end`, near to where they are wanted."""
+    places: list[float] = []
+    for one in wanted:
+        places.append(max(one, places[-1] + apart) if places else one)
+    for place in range(len(places) - 1, -1, -1):
+        places[place] = min(places[place], end - apart * (len(places) - 1 - place))
+    return places
 
 
 # --- ablations ---

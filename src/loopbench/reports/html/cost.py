@@ -12,8 +12,8 @@ from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.text.numbers import interval
 
 from .charts import UNITS, pareto
-from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, PageSection, Subsection, section_or_none, under_headings
-from .grouping import group_by
+from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, PageSection, section_or_none, under_headings
+from .grouping import group_by, in_order
 from .names import chart_names
 
 TITLE = "Accuracy against cost"
@@ -22,8 +22,8 @@ TITLE = "Accuracy against cost"
 def cost_section(views: Views, arms: Sequence[ArmInfo]) -> PageSection | None:
     """Return accuracy against cost: the front, equal budgets, cost per solved task; None if the cost of two arms is not known."""
     solved = {(per_solved.arm, per_solved.unit): per_solved for per_solved in views.per_solved}
-    fronts = under_headings((_name(front), (figure, _front(front, solved))) for front, figure in _figures(views, arms))
-    return section_or_none("cost", TITLE, [*fronts, *_budgets(views.budgets)])
+    fronts = under_headings((_name(front), (figure, _front(front, solved, arms))) for front, figure in _figures(views, arms))
+    return section_or_none("cost", TITLE, [*fronts, *_budgets(views.budgets, arms)])
 
 
 def fronts_section(views: Views, arms: Sequence[ArmInfo]) -> PageSection | None:
@@ -37,16 +37,16 @@ def _name(front: Front) -> str:
 
 def _figures(views: Views, arms: Sequence[ArmInfo]) -> list[tuple[Front, Figure]]:
     names = chart_names(arms)
-    read = "Up and to the left is better. Lines are intervals; the dashed stair is the Pareto front."
+    read = "Up and to the left is better. Lines are intervals. The dashed stair is the front: the best accuracy for each cost."
     return [(front, Figure(pareto(front, names), read)) for front in views.fronts]
 
 
-def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved]) -> Grid:
+def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved], arms: Sequence[ArmInfo]) -> Grid:
     digits = METRICS[front.unit].digits
     unit = "tokens" if front.unit == "tokens" else "USD"
-    columns = ("arm", "accuracy", f"{unit} per trial", f"{unit} per solved task", "on the front", "share of draws on it")
+    columns = ("arm", "accuracy", f"{unit} per trial", f"{unit} per solved task", "on the front", "on it in resamples")
     rows = []
-    for point in front.points:
+    for point in in_order(front.points, arms):
         per_solved = solved.get((point.arm, front.unit))
         rows.append(
             (
@@ -58,22 +58,27 @@ def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved]) -> Grid:
                 Amount(f"{point.front_share:.2f}", point.front_share),
             )
         )
-    return Grid("Pareto front: no other arm is as accurate and as cheap, and better in one of the two", columns, tuple(rows))
+    caption = (
+        "An arm is on the front if no other is at least as accurate and as cheap, and better in one of the two; "
+        "the last column says in which share of resamples of the tasks it is"
+    )
+    return Grid(caption, columns, tuple(rows))
 
 
-def _budgets(budgets: Sequence[AtBudget]) -> list[Block]:
-    """Return one table per group and unit: arms by budgets."""
+def _budgets(budgets: Sequence[AtBudget], arms: Sequence[ArmInfo]) -> list[Block]:
+    """Return one table per group and unit, folded: arms by budgets."""
     grids: list[Block] = []
+    names = [arm.arm for arm in arms]
     for (suite, profile, unit), members in group_by(budgets, lambda budget: (budget.suite, budget.profile, budget.unit)).items():
         digits = METRICS[unit].digits
         columns = ("arm", *(f"at most {budget.budget:,.{digits}f}" for budget in members))
-        rows = tuple((arm, *(interval(budget.arms[arm], 3) for budget in members)) for arm in members[0].arms)
-        caption = f"{suite}, {profile}: accuracy where a trial counts as solved only within a budget of {UNITS[unit]}"
+        rows = tuple((arm, *(interval(budget.arms[arm], 3) for budget in members)) for arm in names if arm in members[0].arms)
+        caption = f"{suite}, {profile}: accuracy if a trial counts as solved only within so many {UNITS[unit]}"
         grids.append(Grid(caption, columns, rows))
         decided = _decided(members, digits)
         if decided is not None:
-            grids.append(Folded(f"Pairs that are decided at a budget ({len(decided.rows)})", (decided,)))
-    return [Subsection("At equal budgets", tuple(grids))] if grids else []
+            grids.append(decided)
+    return [Folded("Accuracy at equal budgets", tuple(grids))] if grids else []
 
 
 def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
@@ -85,11 +90,12 @@ def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
         if pair.verdict.word in ("better", "worse")
     )
     columns = ("budget", "a", "is", "b", "difference, a minus b")
-    return Grid("Adjusted over pairs and budgets (Holm)", columns, rows) if rows else None
+    return Grid("Pairs that are told apart at a budget, adjusted over pairs and budgets (Holm)", columns, rows) if rows else None
 
 
-def reliability_section(arms: Sequence[Reliability]) -> PageSection | None:
+def reliability_section(found: Sequence[Reliability], infos: Sequence[ArmInfo]) -> PageSection | None:
     """Return the section on how arms do when they try again; None without repeats."""
+    arms = in_order(found, infos)
     if not arms:
         return None
     most = max(arm.repeats for arm in arms)
@@ -101,11 +107,12 @@ def reliability_section(arms: Sequence[Reliability]) -> PageSection | None:
         hat = [interval(arm.pass_hat[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks if k > 1]
         rows.append((arm.arm, str(arm.tasks), str(arm.repeats), *at, *hat, interval(arm.consistency, 3)))
     caption = "pass@k: one of k tries solves the task; pass^k: all of k do; consistency: 1 where a task is always solved or never"
-    return PageSection("reliability", "Trying again", (Grid(caption, columns, tuple(rows)),))
+    return PageSection("reliability", "Repeated tries", (Grid(caption, columns, tuple(rows)),))
 
 
-def confidence_section(arms: Sequence[Calibration]) -> PageSection | None:
+def confidence_section(found: Sequence[Calibration], infos: Sequence[ArmInfo]) -> PageSection | None:
     """Return the section on whether arms know when they are right; None if none reports confidence."""
+    arms = in_order(found, infos)
     if not arms:
         return None
     rows = tuple(
@@ -120,5 +127,5 @@ def confidence_section(arms: Sequence[Calibration]) -> PageSection | None:
         for arm in arms
     )
     columns = ("arm", "trials that report it", "Brier score", "calibration error", "AUROC", "area under risk-coverage")
-    caption = "Lower is better, except for AUROC; calibration error over ten bins"
-    return PageSection("confidence", "Reported confidence", (Grid(caption, columns, rows),))
+    caption = "How well the reported confidence tells right answers from wrong ones: lower is better, except for AUROC"
+    return PageSection("confidence", "Do loops know when they are right?", (Grid(caption, columns, rows),))

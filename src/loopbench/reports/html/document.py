@@ -40,6 +40,8 @@ class Amount:
     """In [0, 1]."""
     note: str = ""
     """Small text after the number."""
+    is_best: bool = False
+    """Whether the number stands out."""
 
     @property
     def bar(self) -> Markup:

@@ -19,12 +19,10 @@ from .histograms import steps
 
 def errors_section(arms: Sequence[ArmResult]) -> PageSection | None:
     """Return the section on how trials ended, and on their errors by kind; None if nothing ran."""
-    ended = _counts("Trials by how they ended", arms, lambda arm: arm.summary.stops, of_all=True)
-    met = _counts("Errors by kind, over all scored trials", arms, lambda arm: arm.summary.errors, of_all=False)
-    parts = [
-        Subsection(title, (grid,)) for title, grid in (("How trials ended", ended), ("Errors by kind", met)) if grid is not None
-    ]
-    return section_or_none("errors", "Endings and errors", parts)
+    ended = _counts("Trials, by how they ended", arms, lambda arm: arm.summary.stops, of_all=True)
+    met = _counts("Errors in all scored trials, by kind", arms, lambda arm: arm.summary.errors, of_all=False)
+    parts = [Subsection(title, (grid,)) for title, grid in (("Endings", ended), ("Errors", met)) if grid is not None]
+    return section_or_none("errors", "How trials ended, and their errors", parts)
 
 
 def _counts(caption: str, arms: Sequence[ArmResult], of: Callable[[ArmResult], Mapping[str, int]], *, of_all: bool) -> Grid | None:
@@ -44,7 +42,7 @@ def recovery_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> Pa
     """Return the section on how many faults that reached a loop it recovered from, by kind; None if no fault landed."""
     groups = arms_by_group(arms).items()
     blocks = under_headings((name, _recovery(records, [arm.info for arm in members], name)) for name, members in groups)
-    return section_or_none("recovery", "Recovery by fault", blocks)
+    return section_or_none("recovery", "Recovery from faults", blocks)
 
 
 def _recovery(records: Sequence[Record], arms: Sequence[ArmInfo], name: str) -> list[Grid]:
@@ -56,7 +54,7 @@ def _recovery(records: Sequence[Record], arms: Sequence[ArmInfo], name: str) -> 
     rows += [(kind, *(_faults_of_kind(found, kind) for found in scored.values())) for kind in by_frequency(landed)]
     if any(fault.landed and fault.implicit for found in scored.values() for record in found for fault in record.faults):
         rows.append(("implicit, in wrong trials", *(_implicit(found) for found in scored.values())))
-    caption = f"{name}: share recovered of the faults that landed and were not absorbed"
+    caption = f"{name}: of the faults that spoiled something, the share after which the loop still got the true result"
     return [Grid(caption, ("fault", *map(short_name, arms)), tuple(rows))]
 
 
@@ -97,11 +95,11 @@ def steps_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> PageS
     rows = [row for arm in arms if (row := _steps(arm.info.arm, known)) is not None]
     if not rows:
         return None
-    read = "One histogram per arm, on one scale; a step is one reply to a deciding request."
-    columns = ("arm", "solved", "their median", "not solved", "their median", "90 % within", "most")
+    read = "How many trials took how many steps. A step is a reply of the model to a request that asks what to do next."
+    columns = ("arm", "solved", "median steps", "not solved", "median steps", "90 % within", "most")
     infos = [arm.info for arm in arms]
-    grid = Grid("Steps of scored trials", columns, tuple(rows))
-    return PageSection("steps", "Steps", (Figure(steps(known, infos), read), grid))
+    grid = Grid("Steps of the scored trials", columns, tuple(rows))
+    return PageSection("steps", "Steps per trial", (Figure(steps(known, infos), read), grid))
 
 
 def _steps(arm: str, records: Sequence[Record]) -> tuple[str, ...] | None:

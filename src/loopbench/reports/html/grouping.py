@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.comparison import ArmInfo, ArmResult
 
 from .names import group_name
 
@@ -26,6 +26,22 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
 def arms_by_group(arms: Sequence[ArmResult]) -> dict[str, list[ArmResult]]:
     """Return arms by suite and profile, in their order."""
     return group_by(arms, lambda arm: group_name(arm.info))
+
+
+class OfArm(Protocol):
+    """What is known of an arm, by its name."""
+
+    @property
+    def arm(self) -> str: ...
+
+
+Known = TypeVar("Known", bound=OfArm)
+
+
+def in_order(found: Iterable[Known], arms: Sequence[ArmInfo]) -> list[Known]:
+    """Return what is known of arms in the order of the arms."""
+    place = {info.arm: number for number, info in enumerate(arms)}
+    return sorted(found, key=lambda one: place[one.arm])
 
 
 def by_frequency(counts: Counter[Kind]) -> list[Kind]:

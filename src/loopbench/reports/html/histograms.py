@@ -16,13 +16,15 @@ from loopbench.metrics.record import Record
 
 from .grouping import group_by
 from .names import chart_names, group_name
-from .svg import LABEL_CHARS, chart, element, middle_cut, percent
+from .svg import LABEL_CHARS, chart, element, label_lines, middle_cut, percent
 
 MAX_BINS = 40
-MAX_TICKS = 10
-_BARS, _LINE, _AXIS, _HEADING = 34.0, 18.0, 18.0, 26.0
-"""Heights of the tallest bar, of an arm's name, of the ticks' labels and of a group's heading."""
-_GAP = 6.0
+MAX_TICKS = 7
+_BARS, _LINE, _AXIS, _HEADING = 34.0, 16.0, 18.0, 26.0
+"""Heights of the tallest bar, of a line of text, of the ticks' labels and of a group's heading."""
+_GAP = 8.0
+_LEFT = 46.0
+"""Where the bars begin, in percent of the width: names stand left of it."""
 
 Bars = Mapping[int, tuple[int, int]]
 """Steps → trials solved, and not solved."""
@@ -43,8 +45,10 @@ def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
             y += _HEADING
             drawn.append(element("text", middle_cut(name, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
         for info in members:
-            drawn.append(element("g", *frame.histogram(names[info.arm], known[info.arm], y)))
-            y += _LINE + _BARS + _GAP
+            lines = [*label_lines(names[info.arm]), in_words(known[info.arm])]
+            high = max(_BARS, _LINE * len(lines))
+            drawn.append(element("g", *frame.histogram(lines, known[info.arm], y, high)))
+            y += high + _GAP
         drawn.extend(frame.axis(y - _GAP))
         y += _AXIS
     described = "; ".join(f"{arm}: {in_words(bars)}" for arm, bars in known.items())
@@ -88,28 +92,33 @@ class _Frame:
             bins[taken // self.width] = (before[0] + solved, before[1] + missed)
         return bins
 
-    def histogram(self, name: str, bars: Bars, y: float) -> Iterator[Markup]:
-        """Yield the arm's name and a bar for each bin that holds a trial, from y on."""
-        floor = y + _LINE + _BARS
-        yield element("text", middle_cut(name, LABEL_CHARS - 12), x=0, y=y + 12, class_="label")
-        yield element("text", in_words(bars), x="100%", y=y + 12, text_anchor="end", class_="numbers")
-        yield element("line", x1="0%", x2="100%", y1=floor, y2=floor, class_="floor")
+    def histogram(self, lines: Sequence[str], bars: Bars, y: float, high: float) -> Iterator[Markup]:
+        """Yield the lines of text, the last of them about the bars, and a bar for each bin that holds a trial, from y on."""
+        for number, line in enumerate(lines):
+            kind = "numbers" if number == len(lines) - 1 else "label"
+            yield element("text", line, x=0, y=y + 12 + _LINE * number, class_=kind)
+        floor = y + high
+        yield element("line", x1=percent(_LEFT), x2="100%", y1=floor, y2=floor, class_="floor")
         for slot, (solved, missed) in self.binned(bars).items():
             for count, below, kind in ((solved, 0, "solved"), (missed, solved, "unsolved")):
                 if count:
-                    high, base = _BARS * count / self.tallest, floor - _BARS * below / self.tallest
-                    left, wide = percent((slot + 0.15) * 100 / self.bins), percent(70 / self.bins)
-                    yield element("rect", x=left, width=wide, y=base - high, height=high, class_=kind)
+                    tall, base = _BARS * count / self.tallest, floor - _BARS * below / self.tallest
+                    left, wide = percent(self._at(slot + 0.15)), percent(self._at(0.7) - _LEFT)
+                    yield element("rect", x=left, width=wide, y=base - tall, height=tall, class_=kind)
 
     def axis(self, floor: float) -> Iterator[Markup]:
         """Yield the labels of the bins, below the last histogram of a group."""
         for slot in range(0, self.bins, math.ceil(self.bins / MAX_TICKS)):
-            x = percent((slot + 0.5) * 100 / self.bins)
+            x = percent(self._at(slot + 0.5))
             yield element("text", str(slot * self.width), x=x, y=floor + 13, text_anchor="middle", class_="tick")
+
+    def _at(self, slot: float) -> float:
+        """Return the place of a bin, in percent of the width."""
+        return _LEFT + slot * (100 - _LEFT) / self.bins
 
 
 def _legend(y: float) -> Iterator[Markup]:
-    yield element("text", "steps of a trial", x="50%", y=y + 12, text_anchor="middle", class_="axis")
+    yield element("text", "steps of a trial", x=percent((_LEFT + 100) / 2), y=y + 12, text_anchor="middle", class_="axis")
     for x, kind, meaning in ((0, "solved", "solved"), (80, "unsolved", "not solved")):
         yield element("rect", x=x + 1, y=y + 24, width=12, height=10, class_=kind)
         yield element("text", meaning, x=x + 18, y=y + 33, class_="tick")

@@ -9,7 +9,7 @@ from loopbench.experiments.optimize.tables import notes, tables, verdicts
 
 from .charts import gains
 from .document import Block, Code, Figure, Grid, PageSection, Paragraph, section_or_none
-from .verdict import WARNING, plain_notes, warning_banners
+from .verdict import WARNING, how_to_read, warning_banners
 
 
 def optimization_sections(result: OptimizationResult) -> tuple[PageSection, ...]:
@@ -22,7 +22,7 @@ def _verdict(result: OptimizationResult) -> PageSection:
     warnings = tuple(note.removeprefix(WARNING) for note in all_notes if note.startswith(WARNING))
     banners = warning_banners("The test is invalid: none of its verdicts holds." if result.invalid else "", warnings)
     lines = [Paragraph(f"{line}.", "strong") for line in verdicts(result)]
-    return PageSection("verdict", "Verdict", (*banners, *lines, plain_notes(all_notes)))
+    return PageSection("verdict", "Verdict", (*banners, *lines, *how_to_read(all_notes)))
 
 
 def _numbers(result: OptimizationResult) -> PageSection | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from loopbench.experiments.compare.several_runs import SeveralRuns, Standing, caveats, readings, tables, verdicts
+from loopbench.text.numbers import interval
 
 from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, PageSection, section_or_none
-from .verdict import WARNING
-
-_NOTES = {"highest": "highest", "not told apart": "not told apart", "lower": "", None: ""}
+from .verdict import PLACES, WARNING
 
 
 def overview_section(runs: SeveralRuns) -> PageSection:
@@ -29,17 +28,24 @@ def overview_section(runs: SeveralRuns) -> PageSection:
 
 def _matrix(runs: SeveralRuns) -> Grid:
     """Return a table with a row per suite and profile and a column per loop; bars begin at 0."""
-    rows = tuple((runs.title_of(column), *(_cell(column.places.get(loop)) for loop in runs.loops)) for column in runs.columns)
-    return Grid(
-        "Accuracy of each loop; the highest of a row, and those that are not told apart from it", ("compared", *runs.loops), rows
-    )
+    loops = sorted(runs.loops, key=lambda loop: -_mean(runs, loop))
+    rows = tuple((runs.title_of(column), *(_cell(column.places.get(loop)) for loop in loops)) for column in runs.columns)
+    caption = "Accuracy of each loop with its interval in brackets, the most accurate loop on average first"
+    return Grid(caption, ("suite and profile", *loops), rows)
+
+
+def _mean(runs: SeveralRuns, loop: str) -> float:
+    """Return the mean accuracy of a loop over all columns in which it was scored."""
+    known = [column.places[loop].accuracy.value for column in runs.columns if loop in column.places]
+    return sum(known) / len(known) if known else -1.0
 
 
 def _cell(standing: Standing | None) -> Cell:
     if standing is None:
         return UNKNOWN
     value = standing.accuracy
-    return Amount(f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]", value.value, _NOTES[standing.place])
+    note = "" if standing.place is None else PLACES[standing.place]
+    return Amount(interval(value, 3), value.value, note, is_best=standing.place == "highest")
 
 
 def pairs_section(runs: SeveralRuns) -> PageSection | None:

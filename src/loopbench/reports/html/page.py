@@ -20,6 +20,7 @@ from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.optimize.result import OptimizationResult
+from loopbench.metrics.ranking import ranked
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
@@ -34,6 +35,7 @@ from .optimized import optimization_sections
 from .overview import overview_section
 from .overview import pairs_section as all_pairs_section
 from .provenance import manifest_section
+from .titles import compared, optimization_title, optimized, run_title
 from .verdict import verdict_section
 
 _BREAKS = re.compile(r"([/(=_])(?=\w)")
@@ -43,7 +45,13 @@ TEMPLATES = files("loopbench.reports.html").joinpath("templates")
 
 def report_html(results: Results) -> str:
     """Return the page of one run."""
-    return render(Page(run_name(results.folder), results.title, sections(results)))
+    return render(Page(run_title(results), _subtitle(results), sections(results)))
+
+
+def _subtitle(found: Results) -> str:
+    """Return what a run compared, unless its title says so, its size and its directory."""
+    named = f"{compared(found)}. " if found.manifest.settings.name else ""
+    return f"{named}{found.title}. Run {run_name(found.folder)}"
 
 
 def collection_html(found: SeveralRuns) -> str:
@@ -57,10 +65,11 @@ def collection_html(found: SeveralRuns) -> str:
 
 def _chapter(run: Results, name: str) -> Chapter:
     """Return the main sections of a run: its pairs are in the overview, and everything else on its own page."""
-    infos = [arm.info for arm in run.comparison.arms]
-    main = (verdict_section(run), arms_section(run.comparison), fronts_section(run.views, infos))
-    title = run_name(run.folder)
-    return Chapter(name, title, f"{run.title}. All of it: loopbench report {shlex.quote(title)}", _present(main, name))
+    comparison = ranked(run.comparison)
+    infos = [arm.info for arm in comparison.arms]
+    main = (verdict_section(run), arms_section(comparison), fronts_section(run.views, infos))
+    command = f"loopbench report {shlex.quote(run_name(run.folder))}"
+    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", _present(main, name))
 
 
 def _present(sections: Iterable[PageSection | None], prefix: str = "") -> tuple[PageSection, ...]:
@@ -73,21 +82,25 @@ def optimization_html(found: OptimizationResult) -> str:
     """Return the page of an optimization: what it gained, then the comparison on the test tasks."""
     test = () if found.test is None else sections(found.test, "test")
     tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
-    return render(Page(run_name(found.folder), found.title, (*optimization_sections(found), *tested)))
+    named = f"{optimized(found.manifest)}. " if found.manifest.settings.compare.name else ""
+    subtitle = f"{named}{found.title}. Run {run_name(found.folder)}"
+    return render(Page(optimization_title(found.manifest), subtitle, (*optimization_sections(found), *tested)))
 
 
 def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
     """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
-    comparison, records, views = found.comparison, found.records, found.views
     ablation = ablation_result(found)
+    views, found = found.views, replace(found, comparison=ranked(found.comparison))
+    comparison, records = found.comparison, found.records
+    infos = [arm.info for arm in comparison.arms]
     every = (
         verdict_section(found, None if ablation is None else conclusions(ablation)),
         None if ablation is None else effects_section(ablation),
         arms_section(comparison),
         pairs_section(comparison),
-        cost_section(views, [arm.info for arm in comparison.arms]),
-        reliability_section(views.reliability),
-        confidence_section(views.confidence),
+        cost_section(views, infos),
+        reliability_section(views.reliability, infos),
+        confidence_section(views.confidence, infos),
         errors_section(comparison.arms),
         recovery_section(records, comparison.arms),
         steps_section(records, comparison.arms),
@@ -99,10 +112,11 @@ def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
 
 def _loss_sections(found: Results, prefix: str) -> tuple[PageSection | None, ...]:
     """Return the sections that are made from traces, or one that says why they cannot be read."""
+    infos = [arm.info for arm in found.comparison.arms]
     found = replace(found, folder=found.folder.resolve())
     try:
         losses = find_losses(found, prefix)
-        return why_section(losses), tasks_section(losses.why), traces_section(losses)
+        return why_section(losses), tasks_section(losses.why, infos), traces_section(losses)
     except RunError as error:
         text = str(error).replace(str(found.folder), run_name(found.folder))  # the page does not depend on where the run is
         return (PageSection("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (text,)),)),)

@@ -21,7 +21,7 @@ def manifest_section(run: Results) -> PageSection:
     facts = Grid("The run", ("what", "value"), tuple(_facts(run)), is_sortable=False)
     arms = _arms(run)
     whole = json.dumps(run.manifest.to_json(), indent=2, ensure_ascii=False)
-    return PageSection("manifest", "Manifest", (facts, arms, Folded(MANIFEST, (Code(whole),))))
+    return PageSection("manifest", "How the run was made", (facts, arms, Folded(MANIFEST, (Code(whole),))))
 
 
 def _facts(run: Results) -> Iterator[tuple[Cell, ...]]:

@@ -7,6 +7,7 @@ a desk. Colours are classes, which `chart.css` gives a colour in light and in da
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,11 +19,12 @@ from loopbench.metrics.statistics import Interval
 from loopbench.text.plain_text import plain
 
 Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]
-NARROW_CHARS = 49
-"""Characters of a label that stand side by side on the narrowest screen, 360 px."""
 LABEL_CHARS = 46
-_LEFT, _RIGHT = 2.0, 98.0
-"""Where an axis begins and ends, in percent of the width: a mark at its end is not cut."""
+"""Characters of a heading, which has a line of its own, on the narrowest screen, 360 px."""
+COLUMN_CHARS = 24
+"""Characters of a line in the column of labels, left of the axis, on the narrowest screen."""
+_LEFT, _RIGHT = 46.0, 98.0
+"""Where an axis begins and ends, in percent of the width: labels stand left of it, and a mark at its end is not cut."""
 
 
 def element(name: str, *children: str, **attributes: str | float) -> Markup:
@@ -75,6 +77,28 @@ def middle_cut(text: str, most: int) -> str:
         return text
     head = (most - 1) // 2
     return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
+
+
+def label_lines(text: str, most: int = COLUMN_CHARS, lines: int = 3) -> list[str]:
+    """Return a label in at most so many lines of `most` characters, cut in the middle if it is longer.
+
+    Lines are broken at spaces, and a word that is too long for a line also behind signs.
+    """
+    made, pieces = [""], re.compile(rf"[^/(=_-]{{1,{most - 1}}}[/(=_-]?|[/(=_-]")
+    for word in middle_cut(text, most * (lines - 1)).split():
+        for number, piece in enumerate([word] if len(word) <= most else pieces.findall(word)):
+            joined = f"{made[-1]}{' ' if number == 0 else ''}{piece}".strip()
+            if len(joined) <= most:
+                made[-1] = joined
+            else:
+                made.append(piece)
+    return [line for line in made[:lines] if line]
+
+
+def number_lines(text: str, most: int = COLUMN_CHARS) -> list[str]:
+    """Return a number with its interval on one line, or on two if it is too long."""
+    value, gap, ends = text.partition(" [")
+    return [value, f"[{ends}"] if gap and len(text) > most else [text]
 
 
 # --- scales ---
@@ -139,15 +163,20 @@ def anchor(text: str, x: float) -> str:
 
 def gridlines(found: Scale, top: float, bottom: float) -> Markup:
     """Return a vertical line for each tick, with its label below; labels are skipped if they are too long to fit side by side."""
-    made = []
+    made = [vertical_lines(found, top, bottom)]
     widest = max(len(found.label(tick)) for tick in found.ticks)
-    every = math.ceil((widest + 1) * CHAR * len(found.ticks) / NARROW)
-    for number, tick in enumerate(found.ticks):
+    room = NARROW * (found.right - found.left) / 100
+    every = math.ceil((widest + 1) * CHAR * len(found.ticks) / room)
+    for tick in found.ticks[::every]:
         x, text = found.at(tick), found.label(tick)
-        made.append(element("line", x1=percent(x), x2=percent(x), y1=top, y2=bottom, class_="grid"))
-        if number % every == 0:
-            made.append(element("text", text, x=percent(x), y=bottom + 15, text_anchor=anchor(text, x), class_="tick"))
+        made.append(element("text", text, x=percent(x), y=bottom + 15, text_anchor=anchor(text, x), class_="tick"))
     return Markup("").join(made)
+
+
+def vertical_lines(found: Scale, top: float, bottom: float) -> Markup:
+    """Return a vertical line for each tick."""
+    places = (percent(found.at(tick)) for tick in found.ticks)
+    return Markup("").join(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid") for x in places)
 
 
 # --- marks ---
@@ -212,30 +241,35 @@ class Axis:
     legend: tuple[tuple[Mark, str], ...] = ()
 
 
-_HEADING, _LINE, _PLOT, _GAP = 26.0, 16.0, 14.0, 8.0
+_HEADING, _LINE, _GAP = 26.0, 16.0, 8.0
 
 
 def interval_rows(title: str, description: str, groups: Sequence[Group], axis: Axis) -> Markup:
-    """Return a chart with one row per interval on a common axis: names and numbers above, the interval below."""
+    """Return a chart with one row per interval on a common axis: names and numbers in a column on the left, intervals beside it.
+
+    Lines of the axis stop at headings, so that no text lies on a line.
+    """
     rows = [row for group in groups for row in group.rows]
     found = scale(_ends(rows, axis))
     drawn: list[Markup] = []
     y = 4.0
-    for group in groups:
+    for place, group in enumerate(groups):
         if group.heading:
             y += _HEADING
-            drawn.append(element("text", middle_cut(group.heading, LABEL_CHARS), x=0, y=y - 9, class_="heading halo"))
+            drawn.append(element("text", middle_cut(group.heading, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
+        made = []
+        top = y
         for row in group.rows:
-            made, y = _row(row, y, found)
-            drawn.append(made)
-    bottom = y
-    behind = [gridlines(found, 2, bottom), *_band(axis, found, bottom)]
-    below = [element("text", axis.name, x="50%", y=bottom + 34, text_anchor="middle", class_="axis")]
+            one, y = _row(row, y, found)
+            made.append(one)
+        is_last = place == len(groups) - 1
+        drawn += [gridlines(found, top, y) if is_last else vertical_lines(found, top, y), *_band(axis, found, top, y), *made]
+    below = [element("text", axis.name, x=percent(found.right), y=y + 34, text_anchor="end", class_="axis")]
     used = {row.mark for row in rows}
     shown = [(kind, meaning) for kind, meaning in axis.legend if kind in used]
     if shown:
-        below.append(legend(shown, bottom + 56))
-    return chart(title, description, bottom + (64 if shown else 42), *behind, *drawn, *below)
+        below.append(legend(shown, y + 56))
+    return chart(title, description, y + (64 if shown else 42), *drawn, *below)
 
 
 def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterable[float]:
@@ -246,28 +280,27 @@ def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterable[float]:
         yield from (-axis.band, axis.band)
 
 
-def _band(axis: Axis, found: Scale, bottom: float) -> list[Markup]:
+def _band(axis: Axis, found: Scale, top: float, bottom: float) -> list[Markup]:
     if axis.band is None:
         return []
     low, high, zero = found.at(-axis.band), found.at(axis.band), percent(found.at(0))
     return [
-        element("rect", x=percent(low), width=percent(high - low), y=2, height=bottom - 2, class_="band"),
-        element("line", x1=zero, x2=zero, y1=2, y2=bottom, class_="zero"),
+        element("rect", x=percent(low), width=percent(high - low), y=top, height=bottom - top, class_="band"),
+        element("line", x1=zero, x2=zero, y1=top, y2=bottom, class_="zero"),
     ]
 
 
 def _row(row: ChartRow, y: float, found: Scale) -> tuple[Markup, float]:
     """Return the row drawn from y on, and the y where it ends."""
-    label = middle_cut(row.short or row.label, LABEL_CHARS)
-    apart = len(label) + len(row.text) > NARROW_CHARS
-    made = [element("title", f"{row.label}: {row.text}"), element("text", label, x=0, y=y + 12, class_="label halo")]
-    if apart:
-        y += _LINE
-    made.append(element("text", row.text, x="100%", y=y + 12, text_anchor="end", class_="numbers halo"))
-    y += _LINE
+    made = [element("title", f"{row.label}: {row.text}")]
+    lines = [(line, "label") for line in label_lines(row.short or row.label)]
+    lines += [(line, "numbers") for line in number_lines(row.text)]
+    for number, (line, kind) in enumerate(lines):
+        made.append(element("text", line, x=0, y=y + 12 + _LINE * number, class_=kind))
+    high = _LINE * max(len(lines), 1)
     if row.interval is not None:
-        made += _interval(row.interval, row.mark, y + _PLOT / 2, found)
-    return element("g", *made), y + _PLOT + _GAP
+        made += _interval(row.interval, row.mark, y + high / 2, found)
+    return element("g", *made), y + high + _GAP
 
 
 def _interval(value: Interval, kind: Mark, y: float, found: Scale) -> list[Markup]:
@@ -276,32 +309,3 @@ def _interval(value: Interval, kind: Mark, y: float, found: Scale) -> list[Marku
         element("line", x1=percent(low), x2=percent(high), y1=y, y2=y, class_=f"span {kind}"),
         mark(kind, found.at(value.value), y),
     ]
-
-
-# --- places for labels ---
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle, in pixels."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def overlap(self, other: Box) -> float:
-        """Return the area that both share."""
-        wide = min(self.right, other.right) - max(self.left, other.left)
-        high = min(self.bottom, other.bottom) - max(self.top, other.top)
-        return max(wide, 0.0) * max(high, 0.0)
-
-
-def clearest(candidates: Sequence[Box], taken: Sequence[Box], inside: Box) -> int:
-    """Return the index of the candidate that stays inside and overlaps least with taken boxes; the first of equal ones."""
-
-    def cost(box: Box) -> float:
-        area = (box.right - box.left) * (box.bottom - box.top)
-        return area - box.overlap(inside) + sum(map(box.overlap, taken))
-
-    return min(range(len(candidates)), key=lambda index: round(cost(candidates[index]), 6))

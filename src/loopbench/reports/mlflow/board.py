@@ -127,6 +127,8 @@ class SearchBoard:
         self.manifest = manifest
         self.designs = {about.design: DesignRow(about.design, about) for about in manifest.designs}
         self.result: Mapping[str, Any] | None = None
+        self.page = ""
+        """The page of the result."""
         self.closed = False
 
     def began(self, design: str, own: Candidate) -> None:

@@ -19,8 +19,9 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import METRICS, ArmSummary
+from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary
 from loopbench.protocol.digest import digest
+from loopbench.reports.html.titles import run_title
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import MANIFEST
 
@@ -34,7 +35,6 @@ from .store import (
     Store,
     Tracked,
     clean,
-    interval_metrics,
     metric_key,
     numbers,
     open_store,
@@ -43,10 +43,12 @@ from .store import (
 )
 from .traces import TraceOwner, log_traces
 from .trials import write_trials
-from .versions import Version, configuration, find_versions, log_version
+from .versions import CODE, Version, find_versions, log_version
 
-MODEL_METRICS = (*METRICS, "accuracy_low", "accuracy_high", "recovery", "false_success_rate")
-"""The numbers of an arm by which versions of a loop are compared."""
+FIRST = ("accuracy", "steps", "tokens", "cost_usd")
+"""Means that stand first: MLflow sorts its charts and tables by name."""
+DETAILS = "trials"
+"""Begins the keys of all other numbers, which so come after `tokens`; slashes would give them sections above the means."""
 
 
 def track(found: Results, uri: str, experiment: str, page: str = "") -> Tracked | str:
@@ -85,7 +87,7 @@ def log_comparison(store: Store, found: Results, above: str = "", page: str = ""
         own[record.arm].append(record)
     for arm in found.comparison.arms:
         records = own[arm.info.arm]
-        about = About(models[arm.info.arm], _dataset(found, arm.info.profile), _MODEL_KEYS)
+        about = About(models[arm.info.arm], _dataset(found, arm.info.profile), model_keys())
         entry = _arm_entry(found, arm, tags | {PARENT: parent_id}, _started_ms(records))
         run_id = store.put(runs.get(arm.info.arm), replace(entry, about=about))
         _log_trials(store, run_id, records)
@@ -99,7 +101,18 @@ def log_comparison(store: Store, found: Results, above: str = "", page: str = ""
 
 
 PARENT, ARM = "mlflow.parentRunId", "loopbench.arm"
-_MODEL_KEYS = frozenset(map(metric_key, MODEL_METRICS))
+
+
+def model_keys() -> frozenset[str]:
+    """Return the keys of the numbers of an arm by which versions of a loop are compared."""
+    ends = (f"{DETAILS}.intervals.{PRIMARY}_{end}" for end in ("low", "high"))
+    rates = (f"{DETAILS}.rates.recovery", f"{DETAILS}.rates.false_success")
+    return frozenset(map(metric_key, (*map(mean_key, METRICS), "errors_per_trial", *ends, *rates)))
+
+
+def mean_key(metric: str) -> str:
+    """Return the key of an arm's mean."""
+    return metric if metric in FIRST else f"{DETAILS}.means.{metric}"
 
 
 def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
@@ -142,7 +155,7 @@ def _tags(found: Results) -> dict[str, str]:
 
 
 def _setting(found: Results) -> dict[str, Any]:
-    """Return the settings that a run shares with its arms, as parameters."""
+    """Return the settings that are the same for all arms, which are parameters of the parent run alone."""
     manifest = found.manifest
     suite, settings = manifest.suite, manifest.settings
     made = {
@@ -164,9 +177,10 @@ def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
     arms, settings = found.comparison.arms, found.manifest.settings
     counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
     metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
+    metrics = {f"{DETAILS}.of_run.{name}": value for name, value in metrics.items()}
     design = {name: ", ".join(typed) for name in ("loops", "models", "profiles") if (typed := getattr(settings, name))}
     return RunEntry(
-        clean(run_name(found.folder), MAX_NAME),
+        clean(run_title(found), MAX_NAME),
         {**tags, "loopbench.kind": "run", NOTE: note(found)},
         params(design | _setting(found)),
         numbers(metrics),
@@ -175,16 +189,19 @@ def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
 
 
 def _arm_entry(found: Results, arm: ArmResult, tags: Mapping[str, str], started_ms: int) -> RunEntry:
-    """Return the entry of an arm, with all metrics at step 0: MLflow then draws bars instead of lines of one point."""
+    """Return the entry of an arm, with all metrics at step 0: MLflow then draws bars instead of lines of one point.
+
+    Its parameters are what tells it from other arms, of this run or another.
+    """
     info = arm.info
     entry = next(entry for entry in found.manifest.arms if entry.arm == info.arm)
-    factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": entry.code}
+    factors = {"loop": info.loop, "model": info.model, "profile": info.profile}
     factors |= {} if entry.program is None else {"program": entry.program}
     factors |= {f"option.{name}": value for name, value in info.options.items()}
     return RunEntry(
         clean(info.arm, MAX_NAME),
-        {**tags, "loopbench.kind": "arm", ARM: info.arm, NOTE: arm_note(arm, found.comparison.pairs)},
-        params(factors | configuration(entry.configuration) | _setting(found)),
+        {**tags, "loopbench.kind": "arm", ARM: info.arm, CODE: entry.code, NOTE: arm_note(arm, found.comparison.pairs)},
+        params(factors),
         numbers(arm_metrics(arm.summary)),
         started_ms,
     )
@@ -194,20 +211,29 @@ NOTE = "mlflow.note.content"
 
 
 def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
-    """Return an arm's numbers, each mean with the ends of its interval."""
-    made: dict[str, float | None] = {name: getattr(summary, name) for name in ("trials", "scored", "errored", "excluded")}
-    for name, mean in summary.means.items():
-        made |= interval_metrics(name, mean)
-    made["n"] = summary.accuracy.n if summary.accuracy else 0
-    made |= interval_metrics("over_templates", summary.over_templates)
+    """Return an arm's numbers, accuracy, steps and errors first: MLflow opens its comparison on the first metric of a run."""
+    first = {name: summary.means[name] for name in FIRST}
+    means = {mean_key(name): None if mean is None else mean.value for name, mean in (first | dict(summary.means)).items()}
+    errors = {"errors_per_trial": sum(summary.errors.values()) / summary.scored if summary.scored else None}
+    rates = {"recovery": summary.recovery, "false_success": summary.false_success_rate, "over_templates": summary.over_templates}
+    made: dict[str, float | None] = {name: means.pop(name) for name in FIRST[:2]} | errors | means
+    for name, known in rates.items():
+        made[f"{DETAILS}.rates.{name}"] = None if known is None else known.value
+    for name, known in (dict(summary.means) | rates).items():
+        if known is not None:
+            made |= {f"{DETAILS}.intervals.{name}_low": known.low, f"{DETAILS}.intervals.{name}_high": known.high}
+    return made | _counts(summary)
+
+
+def _counts(summary: ArmSummary) -> dict[str, float | None]:
+    made: dict[str, float | None] = {
+        f"{DETAILS}.counts.{name}": getattr(summary, name)
+        for name in ("trials", "scored", "errored", "excluded", "tasks", "false_success")
+    }
     if summary.over_templates is not None:
-        made["templates"] = summary.over_templates.n
-    made |= interval_metrics("recovery", summary.recovery) | interval_metrics("false_success_rate", summary.false_success_rate)
-    made["false_success"] = summary.false_success
-    made |= {f"faults.{name}": count for name, count in asdict(summary.faults).items()}
-    made |= {f"errors.{kind}": count for kind, count in summary.errors.items()}
-    made |= {f"retries.{kind}": count for kind, count in summary.retries.items()}
-    return made | {f"stops.{reason}": count for reason, count in summary.stops.items()}
+        made[f"{DETAILS}.counts.templates"] = summary.over_templates.n
+    kinds = {"faults": asdict(summary.faults), "errors": summary.errors, "retries": summary.retries, "stops": summary.stops}
+    return made | {f"{DETAILS}.{kind}.{name}": count for kind, found in kinds.items() for name, count in found.items()}
 
 
 def _started_ms(records: Sequence[Record]) -> int:

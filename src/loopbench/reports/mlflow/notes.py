@@ -7,20 +7,25 @@ from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
+from loopbench.experiments.compare.answer import AnswerCell, ComparisonAnswer, answer
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import OTHERS, outlook_in_words, verdicts
+from loopbench.experiments.compare.tables import OTHERS, outlook_in_words
 from loopbench.metrics.comparison import ArmResult, Pair
+from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY
 from loopbench.reports.html import charts
 from loopbench.reports.html.histograms import steps
 from loopbench.reports.html.page import report_html
 from loopbench.reports.html.svg import standalone
-from loopbench.text.numbers import counts, interval, p_value, relation, verdict
+from loopbench.text.counts import counts
+from loopbench.text.numbers import interval, p_value, relation, verdict
 from loopbench.text.table import markdown_cell, markdown_item
 
 from .store import MAX_TAG, clean
 
 REPORT = "report.html"
+MAX_LOOPS = 12
+"""Loops that a note shows."""
 MAX_WARNINGS = 5
 """Maximum number of warnings in a note; the report has all."""
 _GAP = "&emsp;"
@@ -32,7 +37,7 @@ def note(found: Results) -> str:
 
     Where the pairs are too many, those that come last are left to the report.
     """
-    primary = [pair for pair in found.comparison.pairs if pair.metric == PRIMARY]
+    primary = [pair for pair in ranked(found.comparison).pairs if pair.metric == PRIMARY]
     over = any(pair.over_templates is not None for pair in primary)
     head, rows = _head(found), [_row(pair, over) for pair in primary]
     columns = ("a", "b", "a minus b", *([f"{OTHERS} (templates)"] if over else []), "p (Holm)", "verdict", "to decide")
@@ -53,10 +58,27 @@ def _head(found: Results) -> str:
     warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
     if hidden := len(comparison.warnings) - len(warnings):
         warnings.append(f"{hidden} more warnings: {REPORT}")
-    said = [*(conclusions(effects) if effects is not None else ()), *verdicts(comparison), *warnings]
+    said = [*(conclusions(effects) if effects is not None else ()), *answer(comparison).sentences, *warnings]
     state = f"{len(found.records):,} of {found.scheduled:,} trials. The whole report is among the artifacts: `{REPORT}`."
     invalid = "**This run is invalid: none of its verdicts holds.**" if comparison.invalid else ""
-    return "\n\n".join(filter(None, [invalid, _items(said), f"{markdown_cell(found.title)}; {state}"]))
+    matrix = "" if effects is not None else _matrix(answer(comparison))
+    return "\n\n".join(filter(None, [invalid, _items(said), matrix, f"{markdown_cell(found.title)}; {state}"]))
+
+
+def _matrix(found: ComparisonAnswer) -> str:
+    """Return the accuracy of each loop under each profile, the best in bold; of many loops the first."""
+    heads = ("loop", *(markdown_cell(found.heading(column)) for column in found.columns))
+    rows = [_cells(*heads), f"|{':---|' * len(heads)}"]
+    for row in found.rows[:MAX_LOOPS]:
+        rows.append(_cells(markdown_cell(row.loop), *map(_accuracy, row.cells)))
+    hidden = len(found.rows) - MAX_LOOPS
+    more = f"\n\n{hidden} more loops: {REPORT}" if hidden > 0 else ""
+    return "\n".join(rows) + more
+
+
+def _accuracy(cell: AnswerCell | None) -> str:
+    text = markdown_cell(interval(None if cell is None else cell.arm.summary.accuracy, 3))
+    return f"**{text}**" if cell is not None and cell.place == "highest" else text
 
 
 def _items(lines: Sequence[str]) -> str:
@@ -98,7 +120,7 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
 def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
     """Yield path and text of each file: the comparison as JSON, the charts, and the report, which is made unless it is given."""
     yield "comparison.json", json.dumps(found.to_json(), indent=2) + "\n"
-    comparison, effects = found.comparison, ablation_result(found)
+    comparison, effects = ranked(found.comparison), ablation_result(found)
     drawn = {"accuracy": charts.accuracy(comparison.arms)}
     if comparison.pairs:
         drawn["pairs"] = charts.forest(comparison)

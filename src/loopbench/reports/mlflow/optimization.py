@@ -90,11 +90,12 @@ class OptimizationTracker:
     def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         self._put(partial(self._board.ended, design, ended, kept))
 
-    def finish(self, result: Mapping[str, Any]) -> Tracked | None:
+    def finish(self, result: Mapping[str, Any], page: str) -> Tracked | None:
         """Log the result of the test and wait until everything is written; return None if it could not be.
 
-        `result`: as `OptimizationResult.to_json` gives it.
+        `result`: as `OptimizationResult.to_json` gives it. `page`: its page.
         """
+        self._put(partial(setattr, self._board, "page", page))
         self._put(partial(setattr, self._board, "result", result))
         self.flush()
         session = self._session

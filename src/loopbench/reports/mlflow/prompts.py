@@ -15,6 +15,7 @@ from mlflow.prompt.constants import PROMPT_EXPERIMENT_IDS_TAG_KEY
 from loopbench.protocol import Prompt, render_value
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.redact import redact
+from loopbench.text.table import markdown_block
 
 from .store import MAX_NAME, Store, clean
 
@@ -34,11 +35,12 @@ def as_template(text: str) -> str:
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """Return the instructions, and the demonstrations field by field, without secrets."""
-    shown = [
-        "\n".join([f"--- example {number} ---", *(f"{name}: {render_value(value)}" for name, value in demo.items())])
-        for number, demo in enumerate(prompt.demos, 1)
-    ]
+    """Return the instructions, and the demonstrations field by field, without secrets.
+
+    MLflow shows a prompt as Markdown, in which lines of a demonstration would flow together: each is a literal block.
+    """
+    demos = ("\n".join(f"{name}: {render_value(value)}" for name, value in demo.items()) for demo in prompt.demos)
+    shown = (f"Example {number}:\n\n{markdown_block(text)}" for number, text in enumerate(demos, 1))
     return redact("\n\n".join([prompt.instructions, *shown]))
 
 

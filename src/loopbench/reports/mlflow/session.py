@@ -23,15 +23,17 @@ from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.files import read_bounded
 from loopbench.protocol.names import parse_spec
 from loopbench.protocol.redact import redact
+from loopbench.reports.html.titles import optimization_title
 from loopbench.runs.folders import KIND, TEST
 from loopbench.runs.store.files import MANIFEST
 
 from .artifacts import as_json, interval, note, program_file, ranking_table
 from .board import CandidateRow, DesignRow, SearchBoard
 from .comparison import log_comparison
+from .notes import REPORT
 from .prompts import plain_name, prompt_name, register
 from .store import MAX_NAME, MAX_TAG, RunEntry, Store, clean, interval_metrics, metric_key, numbers, params, run_name
-from .versions import VERSION, Version, configuration, find_versions, finish_model, new_model
+from .versions import CODE, VERSION, Version, find_versions, finish_model, new_model
 
 RANKING = "ranking.json"
 RESULT = "optimization.json"
@@ -67,7 +69,7 @@ class Session:
         self.board = board
         self.name = run_name(board.folder)
         known = store.parent(self.name, KIND)
-        self.parent = self._put(known, self._entry(self.name, KIND, self._setting()))
+        self.parent = self._put(known, self._entry(optimization_title(board.manifest), KIND, self._setting()))
         self.parent_id = self.parent.run_id
         self._reopened(self.parent)
         self.known = store.children(self.parent_id, DESIGN)
@@ -111,11 +113,10 @@ class Session:
                 "design": design.design,
                 "loop": about.loop,
                 "program": about.program,
-                "loop_code": about.code,
             }
             values |= {f"option.{name}": value for name, value in about.options.items()}
-            values |= configuration(about.configuration) | self._setting()
-            entry = self._entry(design.design, "design", values, {DESIGN: design.design, "mlflow.parentRunId": self.parent_id})
+            tags = {DESIGN: design.design, "mlflow.parentRunId": self.parent_id, CODE: about.code}
+            entry = self._entry(design.design, "design", values, tags)
             known = self.known.get(entry.tags[DESIGN])
             made = self._put(known, entry, "calls")
             if known is not None:
@@ -249,6 +250,7 @@ class Session:
         self._log(self.parent, [(0, gains)], {"mlflow.note.content": note(result)})
         self._log_table(ranking_table(result), RANKING)
         self.client.log_text(self.parent_id, as_json(result), RESULT)
+        self.client.log_text(self.parent_id, self.board.page, REPORT)
         self._end_parent("FINISHED" if result["complete"] else "KILLED")
 
     def _write_test(self, design: DesignRow, test: Mapping[str, Any]) -> None:

@@ -122,6 +122,8 @@ class Store:
         """Make the run or write only what changed, and return its id: parameters cannot change, metrics keep a history."""
         if run is None:
             run = self.client.create_run(self.experiment_id, entry.started_ms, dict(entry.tags), entry.name)
+        elif run.info.run_name != entry.name:  # what stands first in it may change as a run goes on
+            self.client.update_run(run.info.run_id, name=entry.name)
         known, about, run_id = run.data, entry.about, str(run.info.run_id)
         tags, linked = dict(entry.tags), frozenset[str]()
         if about is not None and known.tags.get(_MODEL) != about.model_id:
@@ -148,7 +150,7 @@ class Store:
         return Tracked(public_address(self.uri), self.experiment_id, run_id, ui_command(self.uri) + place)
 
 
-_COUNTS = ("errors.", "retries.", "stops.")
+_COUNTS = ("trials.errors.", "trials.retries.", "trials.stops.")
 
 _MODEL = "loopbench.model_id"
 """Tag of a run that is linked to its model: the result of a search does not say so."""

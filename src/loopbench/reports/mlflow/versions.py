@@ -28,7 +28,7 @@ from .artifacts import as_json
 from .prompts import plain_name
 from .store import MAX_TAG, Store, clean, params
 
-VERSION = "loopbench.version"
+VERSION, CODE = "loopbench.version", "loopbench.loop_code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def log_version(store: Store, version: Version, known: LoggedModel | None, run_i
         values = {"loop": version.loop, **version.fields}
         tags = {
             VERSION: version.digest,
-            "loopbench.loop_code": version.code,
+            CODE: version.code,
             "loopbench.program": version.program,
             "mlflow.note.content": version.note,
         }

@@ -20,6 +20,7 @@ from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import plain
 
+from .estimate import Pace, duration
 from .trials import PLAIN_EVERY_S
 
 
@@ -83,9 +84,11 @@ class SearchDisplay(Unwatched):
     def __init__(self, made: Optimization) -> None:
         self.dev_tasks = len(made.splits.dev)
         self.budget = made.config.search.budget
+        self.designs = len(made.designs)
         self.searched: dict[str, Searched] = {}
         self.tests = 2 * len(made.designs) * len(made.splits.test) * made.config.compare.repeats
         self.tested = 0
+        self._pace = Pace()
 
     def began(self, design: str, own: Candidate) -> None:
         self.searched[design] = Searched(self.dev_tasks, self.budget, programs=1)
@@ -95,6 +98,14 @@ class SearchDisplay(Unwatched):
 
     def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         self.searched[design].scored(candidate, search)
+        if self.budget.calls is not None:
+            spent = sum((each.search for each in self.searched.values()), SearchCost())
+            most = self.designs * self.budget.calls + self.tests * spent.calls / max(1, spent.trials)
+            self._pace.tell(spent.calls, most, self._tell_duration)
+
+    def _tell_duration(self, left_s: float) -> None:
+        """Say how long a search takes that uses its whole budget, and the test after it."""
+        self.noted(f"at most about {duration(left_s)} to go for searches and test; a smaller --budget or --test takes less")
 
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self.searched[design].proposals = proposals
@@ -117,6 +128,13 @@ def _mean(scores: Mapping[str, float]) -> float | None:
 class LiveSearch(SearchDisplay):
     """Draws a live view."""
 
+    def __init__(self, made: Optimization) -> None:
+        super().__init__(made)
+        self.notes: list[str] = []
+
+    def noted(self, text: str) -> None:
+        self.notes.append(text)
+
     def __rich__(self) -> Table:
         grid = Table.grid(padding=(0, 2))
         for design, searched in [*self.searched.items()]:
@@ -124,6 +142,8 @@ class LiveSearch(SearchDisplay):
             grid.add_row(Text(plain(design), style=f"bold {style}".strip()), Text(searched.line, style=style))
         if self.tested:
             grid.add_row(Text("test", style="bold"), Text(f"{self.tested} of {self.tests} trials"))
+        for note in [*self.notes]:
+            grid.add_row(Text("note", style="bold"), Text(plain(note)))
         return grid
 
 
@@ -133,6 +153,9 @@ class _Lines(SearchDisplay):
     def __init__(self, made: Optimization) -> None:
         super().__init__(made)
         self.said_at = time.monotonic()
+
+    def noted(self, text: str) -> None:
+        self._say(f"note: {text}", now=True)
 
     def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         super().rolled_out(design, candidate, record, search)

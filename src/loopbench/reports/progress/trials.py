@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from textwrap import shorten
@@ -27,6 +27,8 @@ from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.store.records import each_record
 from loopbench.text.plain_text import plain
 
+from .estimate import Pace, duration, fewer_tasks
+
 RATE_OVER_S, RATE_OVER_TRIALS = 30.0, 10
 """The rate is measured over this many seconds, or over more if fewer trials than this ended in them."""
 MAX_STILL_S, MAX_SHARE = 0.125, 0.03
@@ -35,7 +37,7 @@ PLAIN_EVERY_S, PLAIN_LATER_S, LATER_S = 5.0, 30.0, 60.0
 """Seconds between plain lines, at first and once the run is a minute old."""
 MAX_KINDS = 20
 """Reasons that are counted separately."""
-MAX_KIND_CHARS = 40
+MAX_KIND_CHARS = 60
 ALPHA = 0.05
 NOTHING_USD = 0.000_05
 """Amounts below this would be shown as 0."""
@@ -105,7 +107,7 @@ class ArmTally:
 def _kind(reason: str) -> str:
     """Return the first words of a reason, up to a colon or a bracket: they distinguish kinds of error."""
     words = _DETAIL.split(reason, maxsplit=1)[0]
-    return shorten(words, MAX_KIND_CHARS, placeholder="") or "unknown"
+    return shorten(words, MAX_KIND_CHARS, placeholder=" …").strip(" …") or words.strip()[:MAX_KIND_CHARS] or "unknown"
 
 
 _DETAIL = re.compile(r"[:(]")
@@ -155,6 +157,7 @@ class ProgressCounts(Unwatched):
         if self.before:
             self._add_earlier(experiment)
         self.began = time.monotonic()
+        self._pace, self._tasks, self._has_looks = Pace(), len(experiment.tasks), experiment.manifest.looks is not None
         self._marks = deque([(self.began, 0)])
 
     def _add_earlier(self, experiment: Experiment) -> None:
@@ -170,6 +173,14 @@ class ProgressCounts(Unwatched):
         self.done += 1
         self.arms[record.arm].add(TrialEnd.of(record))
         self.spent.add(record)
+        if self.done >= len(self.arms):
+            self._pace.tell(self.done, self.total, self._tell_duration)
+
+    def _tell_duration(self, left_s: float) -> None:
+        """Say how long a long run takes; a new run may be repeated with fewer tasks."""
+        most = "at most " if self._has_looks else ""
+        hint = "" if self.before else fewer_tasks(self._tasks, left_s * self.total / max(1, self.total - self.done))
+        self.noted(f"{most}about {duration(left_s)} to go for {self.total - self.done:,} trials{hint}")
 
     @property
     def elapsed_s(self) -> float:
@@ -271,10 +282,14 @@ def _accuracy(arm: ArmTally) -> str:
 
 def _troubles(arm: ArmTally) -> str:
     kinds = list(arm.errored.items())
-    told = ", ".join(f"{kind} {count}" for kind, count in kinds) if len(kinds) > 1 else "".join(kind for kind, _ in kinds)
     counts = {**arm.troubles, **({"excluded": arm.excluded} if arm.excluded else {})}
-    errored = [f"errored {sum(count for _, count in kinds)} ({told})"] if kinds else []
+    errored = [f"errored {sum(count for _, count in kinds)} ({_reasons(kinds)})"] if kinds else []
     return ", ".join([*errored, *(f"{name} {count}" for name, count in counts.items())])
+
+
+def _reasons(kinds: Sequence[tuple[str, int]]) -> str:
+    """Return the reasons of errors as they were given, with their counts if there are several."""
+    return ", ".join(f"{kind}: {count}" for kind, count in kinds) if len(kinds) > 1 else "".join(kind for kind, _ in kinds)
 
 
 def _amount(name: str, value: float) -> str:
@@ -342,9 +357,11 @@ class _Lines(ProgressCounts):
         arm = self.arms[name]
         found = arm.accuracy
         score = "-" if found is None else f"{found[0]:.3f} rough={found[1]:.3f}..{found[2]:.3f}"
-        kinds = {f"errored.{kind.replace(' ', '-')}": count for kind, count in list(arm.errored.items())}
-        counts = {"excluded": arm.excluded, **arm.troubles, **kinds}
+        kinds = dict(arm.errored)
+        counts = {"excluded": arm.excluded, **arm.troubles, "errored": sum(kinds.values())}
         told = " ".join(f"{kind}={count}" for kind, count in counts.items() if count)
+        if kinds:
+            told += f" reasons={json.dumps('; '.join(f'{count} {kind}' for kind, count in kinds.items()), ensure_ascii=False)}"
         return f"arm={json.dumps(name, ensure_ascii=False)} n={arm.scored} accuracy={score} {told}".rstrip()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from threading import get_ident
 
@@ -18,18 +19,28 @@ class Guard:
 
     A scripted model and a pure tool never wait: without a pause now and then, a loop that asks without end would keep its time
     limit, all other trials and Ctrl-C out. Once shut, it lets nothing through: what is left of a loop that swallowed its
-    cancellation waits for good, and spends nothing.
+    cancellation waits for good, and spends nothing. The same holds for a loop that has used up its number of passes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_passes: int | None = None) -> None:
+        """`max_passes`: of requests and calls together; None for no limit."""
         self.shut = False
-        self.passed_at = self._turned_at = time.monotonic()
+        self.passed = 0
+        """Number of requests and calls that it was asked to let through."""
+        self._most = sys.maxsize if max_passes is None else max_passes
+        self._turned_at = time.monotonic()
+
+    @property
+    def used_up(self) -> bool:
+        """Whether a request or a call came after the last one that may pass."""
+        return self.passed > self._most
 
     async def admit(self) -> None:
         """Let a request or a call through, after a pause if the trial has kept the event loop for long."""
-        if self.shut:
+        self.passed += 1
+        if self.shut or self.used_up:
             await asyncio.get_running_loop().create_future()
-        self.passed_at = now = time.monotonic()
+        now = time.monotonic()
         if get_ident() == LAST_ACTIVITY.thread:  # not what a trial does in a thread while it keeps the event loop waiting for it
             LAST_ACTIVITY.at = now
         if now - self._turned_at > TURN_S:

@@ -11,7 +11,7 @@ from typing import Any
 from loopbench.datasets.task import Environment, Task
 from loopbench.datasets.validity import replay
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.record import Record
+from loopbench.metrics.record import UNREPLAYABLE, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.metrics.trace import TraceHead
@@ -50,6 +50,10 @@ STALLED_SHARE = 0.25
 MAX_LOST = 60
 """Multiple of the time limit that a trial may lose to its provider's failures and our limits. After that it ends: a trial
 that waits for something that it holds itself, or asks a dead provider again and again, would never end."""
+MAX_PASSES = 10_000
+"""Requests and calls after which a trial with a scripted model has no end: many times what any task takes."""
+LOOK_S = 1.0
+"""Seconds between two looks at whether a trial with a scripted model moves on."""
 MIN_WAIT_S = 0.01
 """Minimum number of seconds between two checks of a trial's remaining time."""
 GRACE_S = 2.0
@@ -93,7 +97,7 @@ async def _truth(trial: Trial, setting: TrialContext) -> Mapping[str, Truth] | s
     if task.plan is None:
         return f"no plan: {task.no_plan or 'the suite gives none'}"
     known = await _oracle(task, setting)
-    return f"the plan does not replay: {known}" if isinstance(known, str) else known
+    return f"{UNREPLAYABLE}{known}" if isinstance(known, str) else known
 
 
 def _close(environment: Environment, trial: Trial) -> None:
@@ -135,7 +139,7 @@ class _Run:
             assert trial.task.plan is not None
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
             self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
-        self.guard = Guard()
+        self.guard = Guard(None if self.tunnel is None else MAX_PASSES)
         self.tools = MeteredToolbox(
             environment.tools, self.recorder, self.tunnel, time_limit_s=setting.tool_timeout_s, admit=self.guard.admit
         )
@@ -149,11 +153,7 @@ class _Run:
         self.stalled_s = 0.0
         """Seconds that the last request had waited for its reply when the time limit was reached."""
         self.held_up = False
-        """Whether the provider's failures and our limits took all the time that a trial can lose to them."""
-        self.was_at_work = False
-        """Whether the trial had recently made a request or a call, or waited for a reply, when the time limit was reached."""
-        self.ran_out = False
-        """Whether the time limit was reached and the loop obeyed; a loop that swallows its cancellation has failed by itself."""
+        """Whether the provider's failures and our limits, or a slow machine, took all the time that a trial can lose to them."""
 
     def _script(self) -> Script | None:
         """Return what a scripted model follows; None for an arm with a real one."""
@@ -185,8 +185,6 @@ class _Run:
             done = await self._until_time_is_up(running)
             if not done:
                 self.stalled_s = model.waiting_s
-                idle_s = time.monotonic() - self.guard.passed_at
-                self.was_at_work = self.stalled_s > 0 or idle_s < STALLED_SHARE * self.setting.timeout_s
                 ended = await stop(running, GRACE_S)
         except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
             await stop(running, GRACE_S)
@@ -200,14 +198,22 @@ class _Run:
         elif hold.reason:
             self._end(StopReason.TIMEOUT, hold.reason)
         elif not done:
-            self.ran_out = ended
-            extra = "" if ended else f", and {SWALLOWED}"
-            self._end(StopReason.TIMEOUT, f"no end within {self.setting.timeout_s:g} s{extra}")
+            self._end(StopReason.TIMEOUT, self._no_end() + ("" if ended else f", and {SWALLOWED}"))
         else:
             self._take(running)
 
+    def _no_end(self) -> str:
+        """Return why a loop that did not end by itself was ended."""
+        if self.tunnel is None:
+            return f"no end within {self.setting.timeout_s:g} s"
+        if self.guard.used_up:
+            return f"no end after {MAX_PASSES:,} requests and calls"
+        return f"no end, and no request or call for {self.setting.timeout_s:g} s"
+
     async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
         """Say whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
+        if self.tunnel is not None:
+            return await self._until_it_stands_still(running)
         left_s = self.setting.timeout_s
         most_s, granted_s = MAX_LOST * left_s, 0.0
         while left_s > 0:
@@ -216,6 +222,24 @@ class _Run:
             left_s = min(self.waits.seconds, most_s) - granted_s
             granted_s += left_s
         self.held_up = self.waits.seconds >= most_s
+        return False
+
+    async def _until_it_stands_still(self, running: asyncio.Task[object]) -> bool:
+        """Say whether a loop with a scripted model ended by itself, before it did nothing for its time limit or asked without end.
+
+        How long it takes in all depends on the machine, and must not decide over its result.
+        """
+        limit_s = self.setting.timeout_s
+        look_s, silent_s, past_s, before = min(LOOK_S, limit_s), 0.0, 0.0, (0, 0.0)
+        while silent_s < limit_s and not self.guard.used_up:
+            if past_s >= MAX_LOST * limit_s:
+                self.held_up = True
+                return False
+            if await ends_within(running, look_s):
+                return True
+            now = self.guard.passed, self.waits.seconds
+            past_s += look_s
+            silent_s, before = (silent_s + look_s if now == before else 0.0), now
         return False
 
     async def _guarded(self, model: Model) -> object:
@@ -326,12 +350,12 @@ class _Run:
             failure = self.recorder.provider_failure
         if failure is not None:
             return f"provider: {failure}"
+        if self.held_up and self.tunnel is not None:
+            return f"still at work after {MAX_LOST} times the trial's {self.setting.timeout_s:g} s"
         if self.held_up:
             return f"provider: its failures and our limits took {MAX_LOST} times the trial's {self.setting.timeout_s:g} s"
         if self.tunnel is None and self.stalled_s >= STALLED_SHARE * self.setting.timeout_s:
             return f"provider: no reply for {self.stalled_s:.1f} s when the trial's time was up"
-        if self.tunnel is not None and self.ran_out and self.was_at_work:
-            return f"a scripted trial, whose model takes no time, was still at work: {self.crash}; this machine is too busy for it"
         return ""
 
     def _score(self, answer: Any) -> tuple[dict[str, float], str]:

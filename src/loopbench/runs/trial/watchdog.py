@@ -6,8 +6,9 @@ for longer than its time limit. The signal is SIGURG: nothing happens to a proce
 alone; Go's `src/runtime/signal_unix.go` uses it for these reasons.
 
 The time for which one trial blocks does not count for the others: the event loop's clock stops meanwhile, and with it every time
-limit in the run. If the event loop does not run in the main thread, or code in C holds on to the interpreter, the watchdog can only
-report it; the pool then kills a worker process.
+limit in the run. Nor does time count in which this process was stopped or got no processor: the thread's checks come late then,
+although the process computes nothing. If the event loop does not run in the main thread, or code in C holds on to the interpreter,
+the watchdog can only report it; the pool then kills a worker process.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ GRACE_S = 1.0
 """Seconds beyond the time limit before a trial is interrupted."""
 HOPELESS_S = 5.0
 """Seconds after which an interruption counts as failed, and after which that is reported again."""
+MAX_PAUSE_S = 1.0
+"""Seconds between two checks by the thread, beyond which this process was not running, unless it computed all that time."""
+SLEEPING_SHARE = 0.01
+"""Share of a processor below which a trial that holds the event loop sleeps. One that uses more computes, and what it uses counts:
+how much that is in a second depends on what else the machine does."""
+SLOWEST = 10
+"""Multiple of a trial's time limit that may pass on the clock before one that computes is interrupted, however little it gets."""
 MAX_INTERRUPTIONS = 10
 """Maximum number of interruptions of one trial, which may swallow them."""
 
@@ -87,7 +95,9 @@ class Watch:
         self.told = told
         self._loop = asyncio.get_running_loop()
         self._clock = _Clock()
-        self._turned_at = self._looked_at = time.monotonic()
+        self._turned_at = self._looked_at = self._resumed_at = time.monotonic()
+        self._computed_s = time.thread_time()
+        """Processor time of the event loop's thread when it was last looked at."""
         self._last: BlockingTime | None = None
         self._asked = False
         self._over = threading.Event()
@@ -95,12 +105,13 @@ class Watch:
     @property
     def stuck_s(self) -> float:
         """Return for how many seconds the event loop has not turned; 0 while it does."""
-        seconds = time.monotonic() - max(self._turned_at, LAST_ACTIVITY.at)
+        seconds = time.monotonic() - max(self._turned_at, LAST_ACTIVITY.at, self._resumed_at)
         return seconds if seconds > STUCK_S else 0.0
 
     def turn(self) -> None:
         """Note that the event loop turns. The loop calls this again and again, not by its clock, which stops at times."""
         self._turned_at, self._last, self._asked = time.monotonic(), None, False
+        self._computed_s = time.thread_time()
 
     def _ask(self) -> None:
         """Ask the event loop to call `turn` in its next turn."""
@@ -113,6 +124,8 @@ class Watch:
         """Check the event loop until the end, in the thread. `main`: the thread to signal, if it runs the event loop."""
         told = False
         while not self._over.wait(LOOK_S):
+            if self._clock.beat():
+                self._resumed_at = time.monotonic()
             self._ask()
             stuck_s = self.stuck_s
             if stuck_s and main is not None:
@@ -129,13 +142,14 @@ class Watch:
         now = time.monotonic()
         if not self.stuck_s:
             return
-        held_s = now - max(self._turned_at, LAST_ACTIVITY.at, self._looked_at)
+        held_s = now - max(self._turned_at, LAST_ACTIVITY.at, self._resumed_at, self._looked_at)
+        computed_s, self._computed_s = min(time.thread_time() - self._computed_s, held_s), time.thread_time()
         self._looked_at = now
         self._clock.stopped(held_s)
         hold = self._last = HOLD.get()
         if hold is None:
             return
-        hold.seconds += held_s
+        hold.seconds += held_s if computed_s < SLEEPING_SHARE * held_s else max(computed_s, held_s / SLOWEST)
         if hold.seconds > self.limit_s and hold.interruptions < MAX_INTERRUPTIONS:
             hold.interruptions += 1
             if hold.task is not None:
@@ -170,18 +184,33 @@ class Watch:
 
 
 class _Clock:
-    """An event loop's clock that can be stopped for a while; it never goes back."""
+    """An event loop's clock that stands still while this process does not run, and can be stopped; it never goes back."""
 
     def __init__(self) -> None:
         self._behind_s = 0.0
         self._latest = 0.0
+        self._beaten = 0.0, time.monotonic(), time.process_time()
+        """Seconds in which this process did not run; time and processor time of the last beat. One tuple: two threads share it."""
+
+    def beat(self) -> bool:
+        """Note that this process runs, and say whether it did not for a while before; the watchdog's thread says so regularly."""
+        lost_s, at, computed_s = self._beaten
+        now, computes_s = time.monotonic(), time.process_time()
+        paused_s = max(0.0, now - at - max(MAX_PAUSE_S, computes_s - computed_s))
+        self._beaten = lost_s + paused_s, now, computes_s
+        return paused_s > 0
+
+    def _running_s(self) -> float:
+        """Return the clock without the time in which this process did not run: until the next beat, at most the longest pause."""
+        lost_s, at, _ = self._beaten
+        return min(time.monotonic(), at + MAX_PAUSE_S) - lost_s
 
     def stopped(self, seconds: float) -> None:
         """Leave out the last seconds, except for those that were reported already."""
-        self._behind_s = min(self._behind_s + seconds, time.monotonic() - self._latest)
+        self._behind_s = min(self._behind_s + seconds, self._running_s() - self._latest)
 
     def time(self) -> float:
-        self._latest = max(self._latest, time.monotonic() - self._behind_s)
+        self._latest = max(self._latest, self._running_s() - self._behind_s)
         return self._latest
 
     @contextlib.contextmanager

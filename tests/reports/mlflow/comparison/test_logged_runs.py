@@ -18,6 +18,8 @@ from loopbench.experiments.import_runs import ImportRequest, import_files
 from loopbench.metrics.summary import METRICS
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.html.page import report_html
+from loopbench.reports.html.titles import run_title
+from loopbench.reports.mlflow.comparison import mean_key
 from loopbench.reports.mlflow.notes import arm_note, files
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -30,7 +32,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:Deprecatio
 
 def test_the_parent_run_holds_the_comparison(run, client, tracked):
     parent = client.get_run(tracked.parent_run_id)
-    assert parent.info.run_name == run.folder.name
+    assert parent.info.run_name == run_title(run)
+    assert parent.info.run_name.endswith(" · arithmetic · clean, flaky-tools")
     assert parent.info.status == "FINISHED"
     assert (parent.info.end_time - parent.info.start_time) / 1000 == pytest.approx(run.wall_s, abs=0.01)
     tags = parent.data.tags
@@ -39,7 +42,7 @@ def test_the_parent_run_holds_the_comparison(run, client, tracked):
     assert tags["loopbench.complete"] == "true"
     assert tags["loopbench.suite_digest"] == run.manifest.suite.digest
     assert tags["mlflow.note.content"] == tracking.note(run)
-    assert parent.data.metrics["scored"] == len(run.records)
+    assert parent.data.metrics["trials.of_run.scored"] == len(run.records)
     assert not [key for key in parent.data.metrics if ".vs." in key]  # hundreds of charts in front of the arms'
     assert all(metric.step == 0 for metric in parent.data._metric_objs)
     shown = {file.path for file in client.list_artifacts(tracked.parent_run_id)}
@@ -81,18 +84,19 @@ def test_each_arm_is_a_nested_run_with_its_numbers(run, client, tracked):
         for name in METRICS:
             interval = summary.means[name]
             expected = None if interval is None else (interval.value, interval.low, interval.high)
-            got = tuple(metrics.get(f"{name}{end}") for end in ("", "_low", "_high"))
+            mean = metrics.get(mean_key(name))
+            got = (mean, *(metrics.get(f"trials.intervals.{name}_{end}") for end in ("low", "high")))
             assert got == (expected or (None, None, None))
-        assert metrics["n"] == 12
+        assert metrics["trials.counts.tasks"] == 12
         assert all(metric.step == 0 for metric in child.data._metric_objs)  # else MLflow draws lines of one point
         assert child.data.tags["mlflow.note.content"] == arm_note(arm, run.comparison.pairs)
-        assert metrics["scored"] == summary.scored
-        assert {k.removeprefix("stops."): v for k, v in metrics.items() if k.startswith("stops.")} == dict(summary.stops)
-        assert {k.removeprefix("errors."): v for k, v in metrics.items() if k.startswith("errors.")} == dict(summary.errors)
-        assert metrics["faults.landed"] == summary.faults.landed
-        assert metrics["false_success"] == summary.false_success
+        assert metrics["trials.counts.scored"] == summary.scored
+        assert counted(metrics, "trials.stops.") == dict(summary.stops)
+        assert counted(metrics, "trials.errors.") == dict(summary.errors)
+        assert metrics["trials.faults.landed"] == summary.faults.landed
+        assert metrics["trials.counts.false_success"] == summary.false_success
         if summary.recovery is not None:
-            assert metrics["recovery"] == summary.recovery.value
+            assert metrics["trials.rates.recovery"] == summary.recovery.value
 
 
 def test_factors_are_parameters(run, client, tracked):
@@ -100,17 +104,32 @@ def test_factors_are_parameters(run, client, tracked):
     for made in run.manifest.arms:
         params = logged[made.arm].data.params
         assert (params["loop"], params["model"], params["profile"]) == ("bare", "scripted", made.profile)
-        assert params["suite"] == "arithmetic"
-        assert params["seed"] == "0"
-        assert params["repeats"] == "1"
-        assert params["max_tool_steps"] == str(run.manifest.suite.max_tool_steps)
-        assert params["version.mlflow"] == "3.17.2"
-        assert params["config.max_consecutive_errors"] == "3"
+        assert all(name in ("loop", "model", "profile") or name.startswith("option.") for name in params)
+        assert logged[made.arm].data.tags["loopbench.loop_code"] == made.code
     typed = [child.data.params for child in logged.values() if "option.max_steps" in child.data.params]
     assert len(typed) == len(PROFILES)
-    for params in typed:
-        assert params["option.max_steps"] == params["config.max_steps"] == "3"
-        assert params["config.instructions"] == 'Say "yes", é.'
+    assert all(params["option.max_steps"] == "3" for params in typed)
+
+
+def test_what_is_the_same_for_all_arms_is_a_parameter_of_the_whole_run_alone(run, client, tracked):
+    params = client.get_run(tracked.parent_run_id).data.params
+    assert (params["suite"], params["seed"], params["repeats"]) == ("arithmetic", "0", "1")
+    assert params["max_tool_steps"] == str(run.manifest.suite.max_tool_steps)
+    assert params["version.mlflow"] == "3.17.2"
+    assert not {name for child in children(client, tracked).values() for name in child.data.params} & set(params)
+
+
+def test_accuracy_errors_and_steps_come_first(client, tracked):
+    """MLflow's comparison opens on the first metric of a run, and lists and charts metrics by name."""
+    for child in children(client, tracked).values():
+        assert next(metric.key for metric in child.data._metric_objs) == "accuracy"
+        assert sorted(child.data.metrics)[:4] == ["accuracy", "errors_per_trial", "steps", "tokens"]
+        errors = sum(counted(child.data.metrics, "trials.errors.").values())
+        assert child.data.metrics["errors_per_trial"] == pytest.approx(errors / child.data.metrics["trials.counts.scored"])
+
+
+def counted(metrics: dict[str, float], prefix: str) -> dict[str, float]:
+    return {key.removeprefix(prefix): value for key, value in metrics.items() if key.startswith(prefix)}
 
 
 def test_trials_are_one_parquet_file_per_arm(run, client, tracked, tmp_path):
@@ -121,7 +140,7 @@ def test_trials_are_one_parquet_file_per_arm(run, client, tracked, tmp_path):
         records = [record for record in run.records if record.arm == name]
         assert len(frame) == len(records)
         assert frame["accuracy"].mean() == child.data.metrics["accuracy"]
-        assert frame["lm_calls"].mean() == pytest.approx(child.data.metrics["lm_calls"])
+        assert frame["lm_calls"].mean() == pytest.approx(child.data.metrics["trials.means.lm_calls"])
         assert table.equals(tracking.trials_table(records))
 
 
@@ -221,15 +240,15 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
     whole = tracking.log_run(results(folder), uri, "resumed")
     assert whole == part
     parent = client.get_run(whole.parent_run_id)
-    assert parent.info.status == "FINISHED"
+    assert (parent.info.status, parent.info.run_name) == ("FINISHED", run_title(run))
+    assert parent.data.params["python"] == run.manifest.python  # a parameter is for ever
     assert parent.data.tags["loopbench.digest"] == run.digest
     assert {name: child.info.run_id for name, child in children(client, whole).items()} == ids
     for arm in run.comparison.arms:
         metrics = client.get_run(ids[arm.info.arm]).data.metrics
         assert metrics["accuracy"] == arm.summary.accuracy.value
-        assert metrics["trials"] == 12
-        assert metrics["errors.provider.gone"] == metrics["retries.provider.gone"] == 0
-        assert client.get_run(ids[arm.info.arm]).data.params["python"] == run.manifest.python  # a parameter is for ever
+        assert metrics["trials.counts.trials"] == 12
+        assert metrics["trials.errors.provider.gone"] == metrics["trials.retries.provider.gone"] == 0
         records = [record for record in run.records if record.arm == arm.info.arm]
         logged = traces(client, whole, ids[arm.info.arm])
         assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(r.task for r in tracking.sample(records))

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import compare as metrics_of
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import store
-from loopbench.reports.mlflow.notes import arm_note
+from loopbench.reports.mlflow.notes import MAX_LOOPS, arm_note
 
 # MLflow's own, at its first store
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
@@ -42,16 +43,27 @@ def test_a_note_holds_names_as_text(run, names):
         assert "<" not in said
         assert not re.search(r"(?<!\\)[\[`](?!report\.html)", said.replace("`report.html`", ""))
         assert all(line.startswith(("- ", "| ", "|:", "arithmetic", "")) for line in said.splitlines())
-    table = [line for line in tracking.note(found).splitlines() if line.startswith("| ")]
+    matrix, table = (rows(tracking.note(found), columns) for columns in (2, 6))
+    assert len(matrix) == 1 + len(names)
     assert len(table) == 1 + len(names) * (len(names) - 1) // 2
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {7}
+    assert sum("**" in row for row in matrix) == sum(
+        cell is not None and cell.place == "highest" for row in answer(found.comparison).rows for cell in row.cells[:1]
+    )
+
+
+def rows(said: str, columns: int) -> list[str]:
+    """The lines of the table that has so many columns."""
+    tables = [line for line in said.splitlines() if line.startswith("| ")]
+    return [line for line in tables if len(re.findall(r"(?<!\\)\|", line)) == columns + 1]
 
 
 def test_a_note_of_many_arms_says_how_much_it_leaves_to_the_report(run):
     found = compared(run, [f"arm number {number}" for number in range(25)])
     said = tracking.note(found)
     assert len(said) <= store.MAX_TAG
-    shown = sum(line.startswith("| arm") for line in said.splitlines())
+    assert len(rows(said, 2)) == 1 + MAX_LOOPS
+    assert f"{25 - MAX_LOOPS} more loops: report.html" in said
+    shown = len(rows(said, 6)) - 1
     assert 5 < shown < 300
     assert said.endswith(f"{300 - shown} more pairs: report.html")
 

@@ -66,7 +66,7 @@ def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(r
     assert list(here.iterdir()) == []
     client = MlflowClient(tracking_uri=uri)
     logged = client.search_runs([client.get_experiment_by_name("loopbench").experiment_id], "tags.`loopbench.kind` = 'run'")
-    assert {run.info.run_name for run in logged} == set(names)
+    assert {run.data.tags["loopbench.run"] for run in logged} == set(names)
 
 
 @pytest.mark.thorough
@@ -132,7 +132,7 @@ def test_requests_to_a_server_do_not_grow_with_the_trials(server, tmp_path, monk
         counts.append(Counter(line.partition(" ")[0] for line in sent if not line.endswith("/version")))  # asked once
         client = MlflowClient(tracking_uri=server)
         (child,) = children(client, tracked).values()
-        assert child.data.metrics["trials"] == 20 * repeats
+        assert child.data.metrics["trials.counts.trials"] == 20 * repeats
     assert counts[0] == counts[1]
     assert counts[0].total() > 10
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from mlflow.utils.validation import _validate_logged_model_name
 
 from loopbench.experiments.compare.results import results
+from loopbench.protocol import render_value
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import store
-from loopbench.reports.mlflow.comparison import MODEL_METRICS
+from loopbench.reports.mlflow.comparison import model_keys
 from loopbench.reports.mlflow.versions import Version
 from tests.reports.mlflow.comparison.helpers import LOOPS, children, models, traces
 
@@ -54,12 +55,12 @@ def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked)
         assert model.status == "READY"
         assert model.model_type == "agent"
         assert model.tags["loopbench.loop_code"] == made[name].code
-        fields = {key: value for key, value in child.data.params.items() if key.startswith("config.")}
-        assert model.params == fields | {"loop": "bare"}
+        fields = tracking.configuration(made[name].configuration)
+        assert model.params == {"loop": "bare"} | {key: render_value(value) for key, value in fields.items()}
         assert {file.path for file in client.list_logged_model_artifacts(model.model_id)} == {"MLmodel", "loop.json"}
         own = {metric.key: metric for metric in model.metrics if metric.run_id == child.info.run_id}
         assert len(own) == sum(metric.run_id == child.info.run_id for metric in model.metrics)
-        assert own.keys() == set(MODEL_METRICS) & child.data.metrics.keys()
+        assert own.keys() == model_keys() & child.data.metrics.keys()
         (dataset,) = client.get_run(child.info.run_id).inputs.dataset_inputs
         for key, metric in own.items():
             assert metric.value == child.data.metrics[key]

@@ -31,6 +31,7 @@ from loopbench.runs.store.files import write_manifest_json
 from tests.reports.mlflow.optimization.helpers import (
     DESIGNS,
     EVENTS,
+    PAGE,
     TASKS,
     Made,
     client_of,
@@ -111,7 +112,7 @@ def tracked(made: Made) -> tracking.Tracked:
     """The whole optimization, told once without a break."""
     with tracker_of(made, "whole") as tracker:
         tell(tracker, EVENTS)
-        found = tracker.finish(made.result)
+        found = tracker.finish(made.result, PAGE)
     assert found is not None
     return found
 
@@ -129,5 +130,5 @@ def plain(light: Made) -> list[Any]:
     """What stands in MLflow of it when it is told once without a break."""
     with tracker_of(light, "plain") as tracker:
         tell(tracker, EVENTS)
-        assert tracker.finish(light.result) is not None
+        assert tracker.finish(light.result, PAGE) is not None
     return everything(client_of(light), "plain")

@@ -33,6 +33,9 @@ DESIGNS = ("react_extract", "bare(max_steps=3)")
 TASKS = ("d1", "d2", "d3")
 """Of the dev split."""
 BRACES = 'Say {{query}} as {"a": {"b": {% raw %}}}.\r\n'
+TITLE = "react_extract, bare(max_steps=3), optimized with GEPA · arithmetic · clean"
+"""Of the run in MLflow."""
+PAGE = "<!doctype html><p>The page.</p>"
 SECRET = "sk-proj-Zx81mQ0vB7Lk2Pq9"
 
 Event = tuple[str, tuple[Any, ...]]

@@ -25,7 +25,9 @@ from tests.reports.mlflow.optimization.helpers import (
     CHOSEN,
     DESIGNS,
     EVENTS,
+    PAGE,
     SCORES,
+    TITLE,
     Made,
     artifact,
     below,
@@ -50,7 +52,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``nol
 def test_the_parent_holds_the_setting_and_the_verdict(made: Made, tracked: tracking.Tracked, tmp_path: Path) -> None:
     client = client_of(made)
     parent = client.get_run(tracked.parent_run_id)
-    assert (parent.info.run_name, parent.info.status) == (made.folder.name, "FINISHED")
+    assert (parent.info.run_name, parent.info.status) == (TITLE, "FINISHED")
     wanted = {
         "suite": "arithmetic",
         "optimizer": "GEPA",
@@ -78,6 +80,8 @@ def test_the_parent_holds_the_setting_and_the_verdict(made: Made, tracked: track
     assert [row["design"] for row in rows] == [item["design"] for item in made.result["ranking"]["after"]]
     assert json.loads(tags["mlflow.loggedArtifacts"]) == [{"path": "ranking.json", "type": "table"}]
     assert artifact(client, parent, "optimization.json", tmp_path) == made.result
+    page = client.download_artifacts(parent.info.run_id, "report.html", str(tmp_path))
+    assert Path(page).read_text(encoding="utf-8") == PAGE
     assert artifact(client, parent, MANIFEST, tmp_path) == json.loads((made.folder / MANIFEST).read_text("utf-8"))
 
 
@@ -191,7 +195,7 @@ def test_a_model_that_a_comparison_has_made_is_found_again(made: Made) -> None:
     before = all_models(client, "compared first")
     with tracker_of(made, "compared first") as tracker:
         tell(tracker, EVENTS)
-        found = tracker.finish(made.result)
+        found = tracker.finish(made.result, PAGE)
     assert found is not None
     after = all_models(client, "compared first")
     assert {version: model.model_id for version, model in after.items()} == {
@@ -211,7 +215,8 @@ def test_a_model_that_a_comparison_has_made_is_found_again(made: Made) -> None:
 def test_the_comparison_of_the_test_stands_below_the_optimization(made: Made, tracked: tracking.Tracked) -> None:
     client = client_of(made)
     (test,) = [run for run in below(client, tracked.parent_run_id) if run.data.tags["loopbench.kind"] == "run"]
-    assert test.info.run_name == f"{made.folder.name}/{TEST}"
+    assert test.data.tags["loopbench.run"] == f"{made.folder.name}/{TEST}"
+    assert test.info.run_name.startswith("Test: react_extract vs ")
     arms = below(client, test.info.run_id)
     assert {run.data.tags["loopbench.kind"] for run in arms} == {"arm"}
     assert len(arms) == 2 * len(DESIGNS)

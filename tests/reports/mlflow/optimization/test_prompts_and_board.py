@@ -56,7 +56,7 @@ def test_every_design_and_predictor_has_a_prompt_name_of_its_own(one: str, other
 
 def test_a_prompt_s_text_shows_instructions_and_demonstrations() -> None:
     text = prompt_text(Prompt("Do.", {"query": str}, {"reply": str}, ({"query": "1?", "reply": {"a": [1]}},)))
-    assert text == 'Do.\n\n--- example 1 ---\nquery: 1?\nreply: {"a": [1]}'
+    assert text == 'Do.\n\nExample 1:\n\n```text\nquery: 1?\nreply: {"a": [1]}\n```'
     assert prompt_name("react_extract", "react") == "loopbench.react_extract.react"
 
 

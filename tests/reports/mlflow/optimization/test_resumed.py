@@ -16,6 +16,8 @@ from tests.reports.mlflow.optimization.helpers import (
     CHOSEN,
     DESIGNS,
     EVENTS,
+    PAGE,
+    TITLE,
     Event,
     Made,
     client_of,
@@ -39,7 +41,7 @@ def test_a_run_that_was_left_goes_on_in_the_same_runs(light: Made, plain: list[A
         tell(tracker, EVENTS[:until])
     client = client_of(light)
     statuses = {row[0]: row[1] for row in everything(client, name)}
-    assert statuses[light.folder.name] == "KILLED"
+    assert statuses[TITLE] == "KILLED"
     assert "RUNNING" not in statuses.values()
     before = ids(client, name)
     done = {event[1][0] for event in EVENTS[:until] if event[0] == "ended"}
@@ -47,7 +49,7 @@ def test_a_run_that_was_left_goes_on_in_the_same_runs(light: Made, plain: list[A
         tracker.flush()
         # A design that had ended tells its end alone.
         tell(tracker, [event for event in EVENTS if event[0] == "ended" or event[1][0] not in done])
-        assert tracker.finish(light.result) is not None
+        assert tracker.finish(light.result, PAGE) is not None
     assert everything(client, name) == plain
     assert before <= ids(client, name)
     for design in DESIGNS:
@@ -82,7 +84,7 @@ def test_a_run_whose_process_is_killed_goes_on_in_the_same_runs(light: Made, pla
     assert {row[1] for row in everything(client, "killed")} == {"RUNNING"}
     with tracker_of(light, "killed") as tracker:
         tell(tracker, EVENTS)
-        assert tracker.finish(light.result) is not None
+        assert tracker.finish(light.result, PAGE) is not None
     assert everything(client, "killed") == plain
     assert len(before) >= 3
     assert before <= ids(client, "killed")
@@ -93,7 +95,7 @@ def test_a_finished_run_that_is_told_again_stays_as_it_is(made: Made) -> None:
     def sitting(events: Sequence[Event]) -> None:
         with tracker_of(made, "again") as tracker:
             tell(tracker, events)
-            assert tracker.finish(made.result) is not None
+            assert tracker.finish(made.result, PAGE) is not None
 
     client = client_of(made)
     sitting(EVENTS)
@@ -107,8 +109,8 @@ def test_a_finished_run_that_is_told_again_stays_as_it_is(made: Made) -> None:
 def test_a_design_that_ended_untracked_is_shown_from_its_files(light: Made, plain: list[Any]) -> None:
     with tracker_of(light, "late") as tracker:
         tell(tracker, [event for event in EVENTS if event[0] == "ended"])
-        assert tracker.finish(light.result) is not None
+        assert tracker.finish(light.result, PAGE) is not None
     late, whole = ({row[0]: row for row in rows} for rows in (everything(client_of(light), "late"), plain))
     assert late.keys() == whole.keys()
-    child = f"{light.folder.name} > {DESIGNS[0]} > candidate {CHOSEN}"
+    child = f"{TITLE} > {DESIGNS[0]} > candidate {CHOSEN}"
     assert late[child][3] == {key: whole[child][3][key] for key in ("dev", "train")}

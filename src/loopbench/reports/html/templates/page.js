@@ -24,10 +24,34 @@ for (const table of document.querySelectorAll("table.sortable")) {
     head.append(button);
   }
 }
+const hidden = (box) => [box.scrollWidth - box.clientWidth - box.scrollLeft > 1, box.scrollHeight - box.clientHeight - box.scrollTop > 1];
+for (const box of document.querySelectorAll(".scroll")) {
+  const hint = document.createElement("p");
+  hint.className = "more";
+  hint.hidden = true;
+  box.after(hint);
+  const look = () => {
+    const [right, below] = hidden(box);
+    box.classList.toggle("right", right);
+    box.classList.toggle("below", below);
+    const sides = [box.scrollWidth - box.clientWidth > 1 && "sideways", box.scrollHeight - box.clientHeight > 1 && "down"].filter(Boolean);
+    hint.hidden = sides.length === 0;
+    hint.textContent = `This table is larger than its place: scroll ${sides.join(" and ")} to see all of it.`;
+  };
+  box.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(box);
+}
+const open = (target) => {
+  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+};
 const unfold = () => {
   const target = document.getElementById(location.hash.slice(1));
-  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  open(target);
   if (target) target.scrollIntoView();
 };
+addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='#']");
+  if (link) open(document.getElementById(link.hash.slice(1)));
+});
 addEventListener("hashchange", unfold);
 unfold();

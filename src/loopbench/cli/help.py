@@ -1,0 +1,88 @@
+"""How help is laid out: options and commands under headings that say what they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from typer.core import TyperCommand
+
+OPTIONS: Mapping[str, Sequence[str]] = {
+    "What is compared": (
+        "loop",
+        "program",
+        "suite",
+        "data",
+        "tools",
+        "profile",
+        "model",
+        "factor",
+        "interactions",
+        "design",
+        "config",
+        "name",
+    ),
+    "Tasks and repeats": ("split", "tasks", "skip-unplanned", "quarantine", "repeats", "looks", "seed", "train", "dev", "test"),
+    "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided"),
+    "Limits": (
+        *("max-tool-steps", "trial-timeout", "tool-timeout", "budget", "budget-calls", "budget-tokens", "budget-dollars"),
+        *("budget-seconds", "trial-budget-calls", "trial-budget-tokens", "trial-budget-dollars", "trial-budget-seconds"),
+        "proposer-budget",
+        "budget-trials",
+    ),
+    "Search for prompts": ("optimizer", "proposer", "threads"),
+    "Real models": (
+        *("base-url", "call-timeout", "attempts", "requests-per-minute", "tokens-per-minute", "prices", "without"),
+        *("context-tokens", "probe", "temperature", "top-p", "max-tokens", "provider-seed", "cassette", "cassette-mode"),
+    ),
+    "How trials run": ("concurrency", "engine", "address", "workers", "real-time", "allow"),
+    "What is kept": ("traces", "runs", "mlflow", "tracking-uri", "experiment"),
+}
+"""Heading → options without their dashes, wherever a command has them; all others are about what is printed."""
+REST = "What is printed"
+MAX_UNGROUPED = 9
+"""Options up to which a command shows them in one list."""
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help shows many options under headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments first, then the options."""
+        found = [(param, record) for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
+        arguments = [record for param, record in found if param.param_type_name == "argument"]
+        options = [(param, record) for param, record in found if param.param_type_name == "option"]
+        _section(formatter, "Arguments", arguments)
+        if len(options) <= MAX_UNGROUPED:
+            _section(formatter, "Options", [record for _, record in options])
+            return
+        for heading in (*OPTIONS, REST):
+            _section(formatter, heading, [record for param, record in options if heading_of(param.opts) == heading])
+
+
+def heading_of(flags: Sequence[str]) -> str:
+    """Return the heading of an option; `flags`: as they are typed, such as `--loop`."""
+    names = {flag.lstrip("-") for flag in flags}
+    return next((heading for heading, listed in OPTIONS.items() if names & {*listed}), REST)
+
+
+def _section(formatter: Any, heading: str, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        with formatter.section(heading):
+            formatter.write_dl(rows)
+
+
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "Compare": ("compare", "ablate", "size", "extend", "resume", "rescore", "import"),
+    "Read a run": ("report", "why", "show"),
+    "Guard against regressions": ("gate", "bless", "check"),
+    "Optimize prompts": ("optimize", "show-program", "diff"),
+    "Prepare": ("init", "new", "suite", "plan", "profile", "frameworks", "serve", "list"),
+}
+"""Heading → commands and groups of commands."""
+
+
+def write_commands(formatter: Any, summaries: Mapping[str, str]) -> None:
+    """Write commands under headings, each with its whole summary."""
+    for heading, names in COMMANDS.items():
+        _section(formatter, heading, [(name, summaries[name]) for name in names if name in summaries])

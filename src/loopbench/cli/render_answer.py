@@ -1,0 +1,145 @@
+"""A comparison's answer on the terminal: a matrix of loops × profiles and a few sentences, at most twelve lines at 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from loopbench.experiments.compare.answer import AnswerCell, AnswerRow, ComparisonAnswer, Place, answer
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import crashes
+from loopbench.metrics.statistics import Interval
+from loopbench.text.numbers import dollars
+from loopbench.text.plain_text import plain_line
+
+from .console import WIDE
+
+MAX_LINES = 11
+"""Of an answer at 80 columns; one more line says where it was logged."""
+MIN_ROWS = 3
+"""Loops that are shown however long the sentences are."""
+MAX_WARNINGS = 2
+SIGNS = {"highest": " *", "not told apart": " =", "lower": ""}
+STYLES = {"highest": "bold green", "not told apart": "", "lower": "red"}
+LEGEND = "accuracy: * highest, = not told apart"
+
+
+@dataclass(frozen=True, slots=True)
+class CellForm:
+    """How numbers are written: a wide terminal has room for more of an interval than a narrow one."""
+
+    accuracy: Callable[[Interval], str]
+    cost: Callable[[Interval, str], str] | None
+    has_intervals: bool = True
+
+
+def _whole(value: Interval) -> str:
+    return f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def _hundredths(value: Interval) -> str:
+    return f"{_short(value.value)} [{_short(value.low)}, {_short(value.high)}]"
+
+
+def _short(share: float) -> str:
+    return f"{share:.2f}".removeprefix("0")
+
+
+def _amount(value: float, unit: str) -> str:
+    return dollars(value) if unit == "cost_usd" else f"{value:,.0f}"
+
+
+def _cost(value: Interval, unit: str) -> str:
+    return f"{_amount(value.value, unit)} [{_amount(value.low, unit)}, {_amount(value.high, unit)}]"
+
+
+FORMS = (
+    CellForm(_whole, _cost),
+    CellForm(_hundredths, _cost),
+    CellForm(_hundredths, None),
+    CellForm(lambda value: _short(value.value), None, has_intervals=False),
+)
+"""The widest form comes first."""
+
+
+def answer_lines(found: Results, width: int) -> Iterator[Text]:
+    """Yield the lines of a run's answer, at most eleven at 80 columns: title, matrix, warnings, sentences.
+
+    Into a file or a pipe, `WIDE` columns, the cells of the matrix stand between tabs, without padding.
+    """
+    said = answer(found.comparison)
+    title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
+    sentences = [line for sentence in _sentences(found, said) for line in _wrapped(sentence, width)]
+    yield from title
+    yield from _matrix(said, width, max(MIN_ROWS, MAX_LINES - 1 - len(title) - len(sentences)))
+    yield from sentences
+
+
+def _sentences(found: Results, said: ComparisonAnswer) -> Iterator[tuple[str, str]]:
+    """Yield sentences with their styles: warnings, and then what follows from the matrix."""
+    comparison = found.comparison
+    if comparison.invalid:
+        yield "This run is invalid: none of its verdicts holds.", "bold red"
+    warnings = [*(f"Warning: {warning}" for warning in comparison.warnings), *crashes(comparison.arms)]
+    for warning in warnings[:MAX_WARNINGS]:
+        yield warning, "yellow"
+    hidden = len(warnings) - MAX_WARNINGS
+    if hidden > 0:
+        yield f"{hidden} more warnings: loopbench report {found.folder}", "yellow"
+    for number, sentence in enumerate(said.sentences):
+        yield f"{sentence}.", "bold" if number == 0 else ""
+
+
+def _wrapped(sentence: tuple[str, str], width: int) -> list[Text]:
+    words, style = sentence
+    lines = textwrap.wrap(plain_line(words), width, break_on_hyphens=False)
+    return [Text(line, style=style) for line in lines]
+
+
+def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
+    """Yield the heading and the rows, as many as there is room for."""
+    shown = said.rows if len(said.rows) <= room or width >= WIDE else said.rows[: room - 1]
+    form = next((each for each in FORMS if _width(_cells(said, shown, each)) <= width), FORMS[-1])
+    cells = _cells(said, shown, form)
+    if width >= WIDE:
+        yield from (Text("\t").join(row) for row in cells)
+        return
+    widths = [max(len(row[n].plain) for row in cells) for n in range(len(cells[0]))]
+    for row in cells:
+        line = Text()
+        for n, cell in enumerate(row):
+            line.append_text(cell)
+            line.append(" " * (widths[n] - len(cell.plain) + 2))
+        line.rstrip()
+        yield line
+    if hidden := len(said.rows) - len(shown):
+        yield Text(f"and {hidden} more loops, which are less accurate on average", style="dim")
+
+
+def _width(cells: Sequence[Sequence[Text]]) -> int:
+    return sum(max(len(row[n].plain) for row in cells) + 2 for n in range(len(cells[0]))) - 2
+
+
+def _cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm) -> list[list[Text]]:
+    unit = "USD" if said.unit == "cost_usd" else "tokens"
+    heads = ["loop", *(plain_line(said.heading(column)) for column in said.columns)]
+    if form.cost is not None:
+        heads.append(f"{unit} a trial")
+    made = [[Text(head, style="dim") for head in heads]]
+    for row in rows:
+        line = [Text(plain_line(row.loop)), *(_cell(cell, form) for cell in row.cells)]
+        if form.cost is not None:
+            line.append(Text("–" if row.cost is None else form.cost(row.cost, said.unit)))
+        made.append(line)
+    return made
+
+
+def _cell(cell: AnswerCell | None, form: CellForm) -> Text:
+    if cell is None or cell.arm.summary.accuracy is None:
+        return Text("–")
+    place: Place | None = cell.place
+    sign, style = ("", "") if place is None else (SIGNS[place], STYLES[place])
+    return Text(f"{form.accuracy(cell.arm.summary.accuracy)}{sign}", style=style)

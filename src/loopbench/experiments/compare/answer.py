@@ -1,0 +1,265 @@
+"""What a comparison answers: loops × profiles, the best loop first, and which loop to adopt, what is undecided, what is worse.
+
+A loop is worth adopting if no loop is shown to be better under any profile. Of those, a loop is named unless another is at least as
+accurate and as cheap, by the means; and a dearer loop is not named beside one that is shown to be equivalent to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.statistics import Interval
+from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.views import Unit
+from loopbench.text.numbers import chance_in_words, dollars, short_name, standing
+
+Place = Literal["highest", "not told apart", "lower"]
+"""highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it."""
+MAX_NAMES = 4
+"""Names that a sentence lists; of more it says how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerColumn:
+    """One suite under one profile."""
+
+    suite: str
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCell:
+    """A loop's accuracy in one column. `place` is None in an invalid run, and for an arm that is compared with no other."""
+
+    arm: ArmResult
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """A loop: a cell for each column, None where it did not run, and what a trial costs on average."""
+
+    loop: str
+    cells: tuple[AnswerCell | None, ...]
+    cost: Interval | None
+    """Mean over the columns, in the answer's unit. Its ends are the means of the columns' ends: at least as far apart as needed."""
+
+    @property
+    def accuracy(self) -> float:
+        """The mean accuracy over the columns; -1 where none is known."""
+        found = [cell.arm.summary.accuracy for cell in self.cells if cell is not None]
+        known = [each.value for each in found if each is not None]
+        return math.fsum(known) / len(known) if known else -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonAnswer:
+    """The matrix of loops × columns, the most accurate loop first, and the sentences that say what follows."""
+
+    columns: tuple[AnswerColumn, ...]
+    rows: tuple[AnswerRow, ...]
+    unit: Unit
+    sentences: tuple[str, ...]
+
+    def heading(self, column: AnswerColumn) -> str:
+        """Return the profile, with the suite where there are several."""
+        several = len({each.suite for each in self.columns}) > 1
+        return f"{column.suite}, {column.profile}" if several else column.profile
+
+
+def answer(comparison: Comparison) -> ComparisonAnswer:
+    """Return what a comparison answers; of an invalid one the matrix alone, since no verdict holds."""
+    arms = comparison.arms
+    unit: Unit = "cost_usd" if arms and all(arm.summary.means["cost_usd"] is not None for arm in arms) else "tokens"
+    columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))
+    rows = _rows(comparison, columns, unit)
+    said = () if comparison.invalid else tuple(_Sentences(comparison, ComparisonAnswer(columns, rows, unit, ())).all())
+    return ComparisonAnswer(columns, rows, unit, said)
+
+
+def _rows(comparison: Comparison, columns: Sequence[AnswerColumn], unit: Unit) -> tuple[AnswerRow, ...]:
+    pairs = () if comparison.invalid else primary(comparison.pairs)
+    cells: dict[str, list[AnswerCell | None]] = {short_name(arm.info): [None] * len(columns) for arm in comparison.arms}
+    for number, column in enumerate(columns):
+        own = [arm for arm in comparison.arms if (arm.info.suite, arm.info.profile) == (column.suite, column.profile)]
+        known = {arm.info.arm: arm.summary.accuracy for arm in own if arm.summary.accuracy is not None}
+        place = places(known, pairs)
+        for arm in own:
+            cells[short_name(arm.info)][number] = AnswerCell(arm, place.get(arm.info.arm))
+    rows = [AnswerRow(loop, tuple(found), _cost(found, unit)) for loop, found in cells.items()]
+    return tuple(sorted(rows, key=lambda row: -row.accuracy))
+
+
+def primary(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """Return the pairs on accuracy."""
+    return tuple(pair for pair in pairs if pair.metric == PRIMARY)
+
+
+def places(accuracy: Mapping[str, Interval], pairs: Sequence[Pair]) -> dict[str, Place]:
+    """Return where each arm stands among those that have the highest mean; without those that no pair compares."""
+    own = [pair for pair in pairs if pair.a in accuracy and pair.b in accuracy]
+    means = {name: round(accuracy[name].value, 9) for pair in own for name in (pair.a, pair.b)}  # sums differ in their last digits
+    highest = {name for name, mean in means.items() if mean == max(means.values())}
+    different = {frozenset((pair.a, pair.b)) for pair in own if pair.verdict.word in ("better", "worse")}
+
+    def place(arm: str) -> Place:
+        if arm in highest:
+            return "highest"
+        return "lower" if any(frozenset((arm, best)) in different for best in highest) else "not told apart"
+
+    return {name: place(name) for name in means}
+
+
+def _cost(cells: Sequence[AnswerCell | None], unit: Unit) -> Interval | None:
+    found = [cell.arm.summary.means[unit] for cell in cells if cell is not None]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None
+    n = len(known)
+    low, value, high = (math.fsum(ends) / n for ends in zip(*((each.low, each.value, each.high) for each in known), strict=True))
+    return Interval(value, low, high, min(each.n for each in known))
+
+
+# --- sentences ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentences:
+    """What follows from a matrix, in words."""
+
+    comparison: Comparison
+    found: ComparisonAnswer
+
+    def all(self) -> Iterator[str]:
+        compared = [n for n in range(len(self.found.columns)) if any(_place(row, n) for row in self.found.rows)]
+        if not compared:
+            return
+        candidates = [row for row in self.found.rows if all(_place(row, n) in ("highest", "not told apart") for n in compared)]
+        if not candidates:
+            yield self._one_per_column(compared)
+        else:
+            named = self._worth_naming(candidates)
+            yield self._adopt(named, candidates, compared)
+            yield from self._open(named, candidates)
+        yield from self._worse(compared)
+
+    # Which loop
+
+    def _worth_naming(self, candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the candidates that no other one beats in both accuracy and cost by the means, the cheapest first."""
+        if any(row.cost is None for row in candidates):
+            return [candidates[0]]
+        by_cost = sorted(candidates, key=lambda row: (_amount(row), -row.accuracy))
+        front: list[AnswerRow] = []
+        for row in by_cost:
+            if all(row.accuracy > before.accuracy and not self._equivalent(row, before) for before in front):
+                front.append(row)
+        return front
+
+    def _equivalent(self, one: AnswerRow, other: AnswerRow) -> bool:
+        pairs = list(self._pairs(one, other))
+        return bool(pairs) and all(pair.verdict.word == "equivalent" for pair in pairs)
+
+    def _pairs(self, one: AnswerRow, other: AnswerRow) -> Iterator[Pair]:
+        arms = [{cell.arm.info.arm for cell in row.cells if cell is not None} for row in (one, other)]
+        for pair in primary(self.comparison.pairs):
+            if (pair.a in arms[0] and pair.b in arms[1]) or (pair.b in arms[0] and pair.a in arms[1]):
+                yield pair
+
+    def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], compared: Sequence[int]) -> str:
+        under = " under any profile" if len(compared) > 1 else ""
+        if all(pair.verdict.word == "undecided" for pair in primary(self.comparison.pairs)):
+            cheapest = "" if named[0].cost is None else f"; the cheapest is {self._with_cost(named[0], 0)}"
+            return f"Nothing is decided: no loop is told apart from another{under}{cheapest}"
+        names = " or ".join(self._with_cost(row, number) for number, row in enumerate(named))
+        if len(candidates) > 1 or len(named) > 1:
+            return f"Adopt {names}: no other is shown to be better{self._cheapest(named, candidates)}"
+        others = [row for row in self.found.rows if row is not named[0]]
+        if all(pair_is_won(pair, named[0]) for row in others for pair in self._pairs(named[0], row)):
+            return f"Adopt {names}: better than every other loop{' under every profile' if len(compared) > 1 else ''}"
+        return f"Adopt {names}: every other loop is worse than the best under some profile"
+
+    @staticmethod
+    def _cheapest(named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
+        known = len(named) == 1 and all(row.cost is not None for row in candidates)
+        return ", and none of its equals is cheaper" if known and _amount(named[0]) == min(map(_amount, candidates)) else ""
+
+    def _with_cost(self, row: AnswerRow, number: int) -> str:
+        if row.cost is None:
+            return row.loop
+        amount = f"${dollars(row.cost.value)}" if self.found.unit == "cost_usd" else f"{row.cost.value:,.0f}"
+        words = (" a trial" if self.found.unit == "cost_usd" else " tokens a trial") if number == 0 else ""
+        return f"{row.loop} ({amount}{words})"
+
+    def _one_per_column(self, compared: Sequence[int]) -> str:
+        leaders: dict[str, list[str]] = {}
+        for n in compared:
+            loop = next(row.loop for row in self.found.rows if _place(row, n) == "highest")
+            leaders.setdefault(loop, []).append(self.found.heading(self.found.columns[n]))
+        each = "; ".join(f"{loop} leads under {_listed(profiles)}" for loop, profiles in leaders.items())
+        return f"No loop is among the best under every profile: {each}"
+
+    # What is open, and what is worse
+
+    def _open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[str]:
+        """Yield what is likely to decide between the named loops or, where one is named, between it and the other candidates."""
+        first = named[-1]
+        rivals = [row for row in (named if len(named) > 1 else candidates) if row is not first]
+        undecided = [(pair, row) for row in rivals for pair in self._pairs(first, row) if pair.verdict.word == "undecided"]
+        plans = sorted(
+            ((pair.outlook.more.tasks, pair.outlook.more.chance, row) for pair, row in undecided if pair.outlook is not None),
+            key=lambda plan: plan[:2],
+        )
+        rows = list(dict.fromkeys(row.loop for _, row in undecided))
+        if not rows:
+            return
+        between = f"Undecided between {first.loop} and {_listed(rows)}"
+        if not plans:
+            yield f"{between}: no feasible number of tasks is likely to decide"
+            return
+        tasks, chance, row = plans[0]
+        nearest = f", nearest {row.loop}," if len(rows) > 1 else ""
+        yield f"{between}{nearest}: {tasks:,} tasks would decide (chance about {chance_in_words(chance)})"
+
+    def _worse(self, compared: Sequence[int]) -> Iterator[str]:
+        lost: dict[tuple[str, ...], list[str]] = {}
+        for row in self.found.rows:
+            under = tuple(self.found.heading(self.found.columns[n]) for n in compared if _place(row, n) == "lower")
+            if under:
+                lost.setdefault(under, []).append(row.loop)
+        if not lost:
+            return
+        if len(lost) > MAX_NAMES - 1:
+            yield f"Worse than the best under some profile: {_listed([loop for loops in lost.values() for loop in loops])}"
+            return
+        parts = []
+        for under, loops in lost.items():
+            where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {_listed(under)}"
+            parts.append(f"{_listed(loops)}{where}")
+        yield f"Worse: {'; '.join(parts)}"
+
+
+def pair_is_won(pair: Pair, row: AnswerRow) -> bool:
+    """Whether the row's loop is better in a pair."""
+    arms = {cell.arm.info.arm for cell in row.cells if cell is not None}
+    return standing(pair, pair.a if pair.a in arms else pair.b) == "better"
+
+
+def _place(row: AnswerRow, number: int) -> Place | None:
+    cell = row.cells[number]
+    return None if cell is None else cell.place
+
+
+def _amount(row: AnswerRow) -> float:
+    return math.inf if row.cost is None else row.cost.value
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return `a`, `a and b`, `a, b and c`; of more than four names the first ones and how many others."""
+    if len(names) > MAX_NAMES:
+        return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1} others"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,0 +1,38 @@
+"""The causes of a lost trial, and what each means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+Cause = Literal[
+    "parse",
+    "termination",
+    "lost observation",
+    "budget",
+    "tool argument",
+    "fault not recovered",
+    "altered call",
+    "dropped call",
+    "added call",
+    "altered result",
+    "altered answer",
+    "other",
+]
+MEANINGS: Mapping[Cause, str] = {
+    "parse": "a reply could not be read, or was read as something else, and the loop never got past it",
+    "termination": "it answered before its work was done, went on without answering, ran into its limit or its error "
+    "valve, or crashed",
+    "lost observation": "a call was made again that had given a result, a result was never shown, or an answer was given "
+    "when the prompt no longer showed the question or a result",
+    "budget": "its budget or its time was used up, or the prompt no longer fitted the model's context",
+    "tool argument": "a tool was called with other arguments than in the other course, or in a way in which it cannot be run",
+    "fault not recovered": "a tool or the provider failed, or gave a false result, and nothing put it right",
+    "altered call": "the loop called another tool, or with other arguments, than the model wrote",
+    "dropped call": "the model wrote a call that the loop never ran, and it went on",
+    "added call": "the loop made a call that the model did not write, or made one again that had given a result",
+    "altered result": "the loop showed the model something else than the tool gave",
+    "altered answer": "the loop answered something else than the model stated",
+    "other": "none of these: the same calls, and another answer",
+}
+"""Cause → what happened."""

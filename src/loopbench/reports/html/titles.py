@@ -1,0 +1,65 @@
+"""What a run is called: the name that the user gave it, or what was compared, as people would say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from loopbench.experiments.ablate.ablation import ablation_result
+from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.optimize.manifest import OptimizationManifest
+from loopbench.runs.folders import run_name
+
+MAX_LOOPS = 6
+"""Loops that a title names; of more it says how many."""
+DOT = " · "
+
+
+def run_title(found: Results) -> str:
+    """Return the name of a run, or what it compared."""
+    of_test = "Test: " if "/" in run_name(found.folder) else ""
+    return found.manifest.settings.name or f"{of_test}{compared(found)}"
+
+
+def compared(found: Results) -> str:
+    """Return what a run compared, the most accurate loop first: `finish vs bare, react_extract · arithmetic · flaky-format`."""
+    manifest = found.manifest
+    models = tuple(dict.fromkeys(arm.model for arm in manifest.arms))
+    has_faults = manifest.imported is None and "scripted" in models
+    profiles = dict.fromkeys(arm.profile for arm in manifest.arms) if has_faults else ()
+    return _joined([_subject(found, models), manifest.suite.name, ", ".join(profiles), _real(models)])
+
+
+def _subject(found: Results, models: Sequence[str]) -> str:
+    ablation = ablation_result(found)
+    if ablation is not None:
+        return f"{ablation.ablation.loop}, varied in {', '.join(ablation.ablation.factors)}"
+    same = f"/{models[0]}" if len(models) == 1 else "/"
+    first, *others = (row.loop.removesuffix(same) for row in answer(found.comparison).rows)
+    if len(others) < MAX_LOOPS:
+        return f"{first} vs {', '.join(others)}" if others else first
+    return f"{first} vs {', '.join(others[: MAX_LOOPS - 1])} and {len(others) - MAX_LOOPS + 1} others"
+
+
+def optimization_title(manifest: OptimizationManifest) -> str:
+    """Return the name of an optimization, or what it optimized: `finish, bare, optimized with GEPA · arithmetic · teachable`."""
+    compare = manifest.settings.compare
+    return compare.name or optimized(manifest)
+
+
+def optimized(manifest: OptimizationManifest) -> str:
+    """Return what was optimized."""
+    compare = manifest.settings.compare
+    designs = ", ".join(design.design for design in manifest.designs)
+    profiles = compare.profiles if "scripted" in compare.models else ()
+    subject = f"{designs}, optimized with {manifest.optimizer.name}"
+    return _joined([subject, manifest.suite.name, ", ".join(profiles), _real(compare.models)])
+
+
+def _real(models: Sequence[str]) -> str:
+    """Return the models, unless there is only the scripted one."""
+    return "" if tuple(models) == ("scripted",) else ", ".join(models)
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return DOT.join(part for part in parts if part)

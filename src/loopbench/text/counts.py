@@ -1,0 +1,13 @@
+"""Counts as text. It imports nothing of ours, so that one trial is shown at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+Name = TypeVar("Name", bound=str)
+
+
+def counts(found: Mapping[Name, int]) -> str:
+    """Return counts as `finished 109, error_valve 8`, the largest first."""
+    return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"

@@ -1,0 +1,58 @@
+"""The check of a loop comes to an end, whatever the loop does."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from loopbench.checks.loop import LAWS, Finding, check_loop
+from loopbench.checks.loop.check import NOT_CHECKED
+from loopbench.checks.loop.template_loop import TemplateLoop
+from tests.checks.loop import hanging_loops
+
+HANGING = ("InThread", "Busy", "Locked", "Waiting", "Uninterruptible")
+
+
+def loop(name: str) -> TemplateLoop:
+    made: TemplateLoop = getattr(hanging_loops, name)()
+    return made
+
+
+@pytest.mark.parametrize("name", HANGING)
+def test_a_loop_that_hangs_is_given_up_and_the_rest_is_not_checked(name):
+    found = check_loop(loop(name), limit_s=0.5)
+    first, second, *others = found
+    for finding in (first, second):
+        assert (finding.status, "did not end within 0.5 s" in finding.detail) == ("failed", True)
+    assert {(finding.status, finding.detail) for finding in others} == {("not applicable", NOT_CHECKED)}
+    assert [finding.law for finding in found] == [law.name for law in LAWS]
+
+
+def test_every_finding_is_told_as_its_law_ends():
+    told: list[Finding] = []
+
+    def tell(finding: Finding) -> None:
+        told.append(finding)
+        assert len(told) < len(LAWS) or finding.law == LAWS[-1].name
+
+    assert tuple(told) == () != check_loop(loop("Waiting"), tell, limit_s=0.2)
+    assert [finding.law for finding in told] == [law.name for law in LAWS]
+
+
+def test_threads_that_runs_leave_behind_hold_nothing_up():
+    before = threading.active_count()
+    assert {finding.status for finding in check_loop(loop("Littering"))} == {"ok"}
+    assert threading.active_count() == before
+
+
+def test_a_loop_that_hangs_in_one_law_is_checked_for_the_others():
+    found = check_loop(loop("HangsWhenCancelled"), limit_s=5.0)
+    assert [finding.law for finding in found if finding.status == "failed"] == ["cancellation"]
+    assert not [finding for finding in found if finding.detail == NOT_CHECKED]
+
+
+def test_a_loop_that_ends_its_process_breaks_the_law_and_ends_no_check():
+    found = {finding.law: finding for finding in check_loop(loop("Leaving"))}
+    assert found["contract"].detail == "the loop ended or replaced its process (exit code 0); a run must end in an Outcome"
+    assert {finding.status for finding in found.values()} == {"failed"}

@@ -1,0 +1,219 @@
+"""The answer of a comparison: laws over generated records, then the sentences one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.cli.render_answer import MAX_LINES, answer_lines
+from loopbench.experiments.compare.answer import ComparisonAnswer, answer, places
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run as carry_out
+from loopbench.metrics.comparison import ArmInfo, Comparison, compare
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.text.plain_text import plain
+
+PROFILES = ("calm", "rough")
+Shares = Mapping[str, Sequence[float]]
+"""Loop → share of tasks that it solves, by profile."""
+
+
+@pytest.fixture(scope="session")
+def compared(record) -> Callable[..., Comparison]:
+    """Compares loops that solve given shares of n tasks at a given number of tokens."""
+
+    def make(shares: Shares, tokens: Mapping[str, int] | None = None, n: int = 100) -> Comparison:
+        infos, records = [], []
+        for loop, by_profile in shares.items():
+            for profile, share in zip(PROFILES, by_profile, strict=False):
+                infos.append(ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s"))
+                for task in range(n):
+                    right = float((task * 37 % n) < share * n)
+                    cost = (tokens or {}).get(loop, 100) + task % 3
+                    records.append(
+                        record(
+                            arm=f"{loop}/{profile}",
+                            task=f"t{task:03}",
+                            scores={"accuracy": right},
+                            input_tokens=cost,
+                            output_tokens=0,
+                        )
+                    )
+        return compare(records, infos)
+
+    return make
+
+
+SHARES = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.floats(0, 1), min_size=2, max_size=2), min_size=1, max_size=5)
+
+
+@given(SHARES, st.lists(st.integers(1, 1_000), min_size=6, max_size=6))
+def test_the_matrix_has_every_arm_once_and_the_best_stand_first(compared, shares, tokens):
+    comparison = compared(shares, dict(zip("abcdef", tokens, strict=True)), n=20)
+    made = answer(comparison)
+    shown = [cell.arm.info.arm for row in made.rows for cell in row.cells if cell is not None]
+    assert sorted(shown) == sorted(arm.info.arm for arm in comparison.arms)
+    means = [row.accuracy for row in made.rows]
+    assert means == sorted(means, reverse=True)
+    for number in range(len(made.columns)):
+        cells = [cell for row in made.rows if (cell := row.cells[number]) is not None]
+        accuracies = [mean.value for cell in cells if (mean := cell.arm.summary.accuracy) is not None]
+        for cell, accuracy in zip(cells, accuracies, strict=True):
+            assert (cell.place == "highest") == (len(cells) > 1 and accuracy == max(accuracies))
+
+
+@given(SHARES, st.lists(st.integers(1, 1_000), min_size=6, max_size=6))
+def test_no_loop_is_named_that_another_is_shown_to_be_better_than(compared, shares, tokens):
+    comparison = compared(shares, dict(zip("abcdef", tokens, strict=True)), n=20)
+    made = answer(comparison)
+    if not made.sentences or not made.sentences[0].startswith("Adopt"):
+        return
+    named = made.sentences[0].removeprefix("Adopt ").split(":")[0].split(" or ")
+    for loop in (name.split(" ")[0] for name in named):
+        (row,) = [row for row in made.rows if row.loop == loop]
+        assert all(cell is not None and cell.place != "lower" for cell in row.cells)
+        rivals = [each for each in made.rows if all(cell is not None and cell.place != "lower" for cell in each.cells)]
+        costs = {each.loop: each.cost.value for each in rivals if each.cost is not None}
+        cheaper = [each for each in rivals if costs[each.loop] <= costs[row.loop] and each is not row]
+        assert all(each.accuracy <= row.accuracy for each in cheaper)
+
+
+def said(comparison: Comparison) -> list[str]:
+    return list(answer(comparison).sentences)
+
+
+def test_a_loop_that_wins_everywhere_is_adopted(compared):
+    first, worse = said(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)}))
+    assert first == "Adopt good (101 tokens a trial): better than every other loop under every profile"
+    assert worse == "Worse: bad everywhere"
+
+
+def test_of_loops_as_accurate_the_cheaper_is_adopted(compared):
+    lines = said(compared({"dear": (0.9, 0.9), "cheap": (0.9, 0.9), "bad": (0.2, 0.2)}, {"dear": 300, "cheap": 100, "bad": 10}))
+    assert lines[0] == "Adopt cheap (101 tokens a trial): no other is shown to be better, and none of its equals is cheaper"
+    assert lines[1].startswith("Undecided between cheap and dear: ")
+    assert lines[2] == "Worse: bad everywhere"
+
+
+def test_a_dearer_loop_that_may_be_better_is_named_with_what_would_decide(compared):
+    lines = said(compared({"dear": (0.92, 0.9), "cheap": (0.88, 0.86), "bad": (0.2, 0.2)}, {"dear": 300, "cheap": 100}))
+    assert lines[0] == "Adopt cheap (101 tokens a trial) or dear (301): no other is shown to be better"
+    assert lines[1].startswith("Undecided between dear and cheap: ")
+    assert lines[1].endswith(" %)")
+    assert lines[2] == "Worse: bad everywhere"
+
+
+def test_where_each_profile_has_its_own_best_no_loop_is_adopted(compared):
+    first, worse = said(compared({"a": (0.9, 0.3), "b": (0.3, 0.9)}))
+    assert first == "No loop is among the best under every profile: a leads under calm; b leads under rough"
+    assert worse == "Worse: a under rough; b under calm"
+
+
+def test_where_nothing_is_decided_nothing_is_adopted(compared):
+    lines = said(compared({"a": (0.5,), "b": (0.6,)}, {"a": 100, "b": 200}, n=10))
+    assert lines[0] == "Nothing is decided: no loop is told apart from another; the cheapest is a (101 tokens a trial)"
+    assert lines[1].startswith("Undecided between b and a")
+
+
+def test_one_loop_and_an_invalid_run_have_no_sentences(compared):
+    assert said(compared({"a": (0.5, 0.5)})) == []
+    invalid = answer(replace(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)}), invalid=True))
+    assert invalid.sentences == ()
+    assert {cell.place for row in invalid.rows for cell in row.cells if cell is not None} == {None}
+
+
+def test_a_loop_that_did_not_run_under_a_profile_has_no_cell_there(compared):
+    made = answer(compared({"a": (0.9, 0.9), "b": (0.3,)}))
+    assert [[cell is not None for cell in row.cells] for row in made.rows] == [[True, True], [True, False]]
+
+
+def test_many_losers_are_counted(compared):
+    shares = {"best": (1.0, 1.0)} | {f"loop{n}": (0.1, 0.1) for n in range(7)}
+    assert said(compared(shares))[-1] == "Worse: loop0, loop1, loop2 and 4 others everywhere"
+
+
+def test_places_hold_only_arms_that_a_pair_compares(compared):
+    comparison = compared({"a": (0.9,)})
+    (arm,) = comparison.arms
+    assert places({arm.info.arm: arm.summary.accuracy}, comparison.pairs) == {}
+
+
+# --- on the terminal ---
+
+
+@pytest.fixture(scope="module")
+def wind(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    config = CompareConfig(
+        loops=("bare", "finish", "phased", "react_extract", "stateless"),
+        profiles=("flaky-format", "flaky-tools"),
+        tasks=30,
+        runs=tmp_path_factory.mktemp("runs"),
+        mlflow=False,
+    )
+    experiment = prepare(config)
+    carry_out(experiment, Unwatched())
+    return results(experiment.folder)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_a_comparison_ends_in_at_most_twelve_lines(wind, width):
+    lines = [line.plain for line in answer_lines(wind, width)]
+    assert len(lines) <= MAX_LINES < 12
+    assert max(map(len, lines)) <= width
+    assert all(line == line.rstrip() for line in lines)
+    for arm in wind.comparison.arms:
+        assert any(line.startswith(arm.info.loop) for line in lines)
+    assert sum(line.count(" *") for line in lines[2:7]) >= 2
+
+
+def test_the_matrix_fits_narrow_terminals_by_saying_less(wind):
+    narrow = [line.plain for line in answer_lines(wind, 40)]
+    assert not any("tokens a trial" in line or "[" in line for line in narrow[:5])
+
+
+def test_into_a_pipe_cells_stand_between_tabs_with_their_whole_intervals(wind):
+    lines = [line.plain for line in answer_lines(wind, 10_000)]
+    rows = [line.split("\t") for line in lines if "\t" in line]
+    assert rows[0] == ["loop", "flaky-format", "flaky-tools", "tokens a trial"]
+    assert {len(row) for row in rows} == {4}
+    assert len(rows) == 6
+    best = answer(wind.comparison).rows[0]
+    assert best.cells[0] is not None
+    accuracy = best.cells[0].arm.summary.accuracy
+    assert accuracy is not None
+    assert rows[1][1].startswith(f"{accuracy.value:.3f} [{accuracy.low:.3f}, {accuracy.high:.3f}]")
+
+
+def test_loops_without_room_are_counted(wind):
+    many = answer(wind.comparison)
+    rows = tuple(replace(many.rows[0], loop=f"loop{n}") for n in range(40))
+    found = _with_answer(wind, replace(many, rows=rows))
+    assert len(found) <= MAX_LINES
+    assert any(line.startswith("and ") and "more loops" in line for line in found)
+
+
+def _with_answer(run: Results, made: ComparisonAnswer) -> list[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loopbench.cli.render_answer.answer", lambda comparison: made)
+        return [line.plain for line in answer_lines(run, 80)]
+
+
+@given(st.text())
+def test_a_name_can_neither_break_a_line_nor_reach_the_terminal(compared, name):
+    comparison = compared({"a": (0.9,), "b": (0.2,)})
+    made = answer(comparison)
+    row = replace(made.rows[0], loop=name)
+    found = Results(Path("x"), None, (), comparison)  # type: ignore[arg-type]  # the lines need no manifest but for the title
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loopbench.cli.render_answer.answer", lambda comparison: replace(made, rows=(row,)))
+        patch.setattr(Results, "title", "title")
+        lines = [line.plain for line in answer_lines(found, 80)]
+    assert lines == [plain(line) for line in lines]
+    assert not any(set(line) & set("\n\t\r") for line in lines)
