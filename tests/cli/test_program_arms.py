@@ -78,7 +78,7 @@ def test_a_program_in_another_language(loopbench, agent, here):
         ("import sys; sys.exit('out of luck')", "crashed", "SolverFailed: exit code 1: out of luck"),
         ("pass", "crashed", "SolverFailed: it ended without an answer: it printed nothing, and posted none"),
         ("while True: print('x' * 99999)", "crashed", "SolverFailed: flood: it printed more than 1,048,576 bytes"),
-        ("import time; time.sleep(600)", "timeout", "no end within 3 s"),
+        ("import time; time.sleep(600)", "timeout", "no end, and no request or call for 3 s"),
         ("import os, time; os.fork() or time.sleep(600); print('the parent ends', flush=True); os._exit(0)", "finished", ""),
     ],
 )
