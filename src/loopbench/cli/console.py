@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from loopbench.text.plain_text import plain, plain_line
 
@@ -17,6 +18,11 @@ WIDE = 10_000
 def out() -> Console:
     known = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(file=sys.stdout, highlight=False, width=None if known else WIDE)
+
+
+def print_line(line: str, style: str = "") -> None:
+    """Print one line to stdout, however long, with what is not safe for a terminal as codes."""
+    out().print(Text(plain(line), style=style), soft_wrap=True)
 
 
 def print_cells(cells: Sequence[str], console: Console) -> None:

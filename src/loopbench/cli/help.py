@@ -9,26 +9,15 @@ from typer.core import TyperCommand
 
 OPTIONS: Mapping[str, Sequence[str]] = {
     "What is compared": (
-        "loop",
-        "program",
-        "suite",
-        "data",
-        "tools",
-        "profile",
-        "model",
-        "factor",
-        "interactions",
-        "design",
-        "config",
-        "name",
+        *("loop", "program", "suite", "data", "tools", "profile", "model", "factor", "interactions", "design"),
+        *("config", "name"),
     ),
     "Tasks and repeats": ("split", "tasks", "skip-unplanned", "quarantine", "repeats", "looks", "seed", "train", "dev", "test"),
     "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided"),
     "Limits": (
         *("max-tool-steps", "trial-timeout", "tool-timeout", "budget", "budget-calls", "budget-tokens", "budget-dollars"),
         *("budget-seconds", "trial-budget-calls", "trial-budget-tokens", "trial-budget-dollars", "trial-budget-seconds"),
-        "proposer-budget",
-        "budget-trials",
+        *("proposer-budget", "budget-trials"),
     ),
     "Search for prompts": ("optimizer", "proposer", "threads"),
     "Real models": (
@@ -77,7 +66,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Read a run": ("report", "why", "show"),
     "Guard against regressions": ("gate", "bless", "check"),
     "Optimize prompts": ("optimize", "show-program", "diff"),
-    "Prepare": ("init", "new", "suite", "plan", "profile", "frameworks", "serve", "list"),
+    "Prepare": ("init", "new", "suite", "profile", "frameworks", "serve", "list"),
 }
 """Heading → commands and groups of commands."""
 

@@ -110,12 +110,12 @@ def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
     if stopped:
         say(f"{stopped}; {found.state or 'all trials are there, what MLflow lacks may be added'}; go on with")
         say(f"  {_resume_command(made)}")
-    if found.test is not None or not stopped:
+    has_results = found.test is not None or not stopped
+    if has_results:
         write_optimization(found)
-        say(f"run directory: {made.folder}")
+    say(f"run directory: {made.folder}")
+    if has_results:
         print_optimization(found, "json" if output.as_json else "tables", verbose=output.verbose)
-    else:
-        say(f"run directory: {made.folder}")
     if stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(exit_code(found))

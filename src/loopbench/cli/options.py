@@ -40,19 +40,20 @@ METAVARS: Mapping[Any, str] = {str: "TEXT", list[str]: "TEXT", int: "INTEGER", f
 # --- values that a shell completes ---
 
 
-def _loops(incomplete: str) -> list[str]:
-    return [name for name in loop_names() if name.startswith(incomplete)]
+def _completing(names: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
+    """Return what completes a name, which Typer calls with its beginning."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete
 
 
-def _suites(incomplete: str) -> list[str]:
-    return [name for name in builtin_names("suite") if name.startswith(incomplete)]
-
-
-def _profiles(incomplete: str) -> list[str]:
-    return [name for name in built_in_profiles() if name.startswith(incomplete)]
-
-
-COMPLETED: Mapping[str, Callable[[str], list[str]]] = {"--loop": _loops, "--suite": _suites, "--profile": _profiles}
+COMPLETED: Mapping[str, Callable[[str], list[str]]] = {
+    "--loop": _completing(loop_names),
+    "--suite": _completing(functools.partial(builtin_names, "suite")),
+    "--profile": _completing(built_in_profiles),
+}
 """Flag → names that complete what was typed."""
 
 

@@ -15,7 +15,7 @@ from loopbench.experiments.compare.several_runs import verdicts as collection_ve
 from loopbench.experiments.compare.tables import notes, tables
 from loopbench.text.plain_text import plain
 
-from .console import WIDE, out
+from .console import WIDE, out, print_line
 from .render_answer import answer_lines
 from .tables import print_table
 
@@ -51,7 +51,7 @@ def print_note(note: str, console: Console, *, soft_wrap: bool = False) -> None:
 
 def aside(line: str) -> None:
     """Print what is good to know beside the results."""
-    out().print(Text(plain(line), style="dim"), soft_wrap=True)
+    print_line(line, "dim")
 
 
 def collection(found: SeveralRuns) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import AnswerCell, AnswerRow, ComparisonAnswer, Place, answer
+from loopbench.experiments.compare.answer import SIGNS, AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import crashes
+from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.statistics import Interval
-from loopbench.text.numbers import dollars
+from loopbench.metrics.views import Unit
 from loopbench.text.plain_text import plain_line
 
 from .console import WIDE
@@ -22,8 +22,9 @@ MAX_LINES = 11
 MIN_ROWS = 3
 """Loops that are shown however long the sentences are."""
 MAX_WARNINGS = 2
-SIGNS = {"highest": " *", "not told apart": " =", "lower": ""}
-STYLES = {"highest": "bold green", "not told apart": "", "lower": "red"}
+GAP = 2
+"""Spaces between columns."""
+STYLES: Mapping[Place | None, str] = {"highest": "bold green", "not told apart": "", "lower": "red", None: ""}
 LEGEND = "accuracy: * highest, = not told apart"
 
 
@@ -32,8 +33,7 @@ class CellForm:
     """How numbers are written: a wide terminal has room for more of an interval than a narrow one."""
 
     accuracy: Callable[[Interval], str]
-    cost: Callable[[Interval, str], str] | None
-    has_intervals: bool = True
+    cost: Callable[[Interval, Unit], str] | None
 
 
 def _whole(value: Interval) -> str:
@@ -48,19 +48,15 @@ def _short(share: float) -> str:
     return f"{share:.2f}".removeprefix("0")
 
 
-def _amount(value: float, unit: str) -> str:
-    return dollars(value) if unit == "cost_usd" else f"{value:,.0f}"
-
-
-def _cost(value: Interval, unit: str) -> str:
-    return f"{_amount(value.value, unit)} [{_amount(value.low, unit)}, {_amount(value.high, unit)}]"
+def _cost(value: Interval, unit: Unit) -> str:
+    return f"{amount(value.value, unit)} [{amount(value.low, unit)}, {amount(value.high, unit)}]"
 
 
 FORMS = (
     CellForm(_whole, _cost),
     CellForm(_hundredths, _cost),
     CellForm(_hundredths, None),
-    CellForm(lambda value: _short(value.value), None, has_intervals=False),
+    CellForm(lambda value: _short(value.value), None),
 )
 """The widest form comes first."""
 
@@ -82,7 +78,7 @@ def _sentences(found: Results, said: ComparisonAnswer) -> Iterator[tuple[str, st
     """Yield sentences with their styles: warnings, and then what follows from the matrix."""
     comparison = found.comparison
     if comparison.invalid:
-        yield "This run is invalid: none of its verdicts holds.", "bold red"
+        yield INVALID_RUN, "bold red"
     warnings = [*(f"Warning: {warning}" for warning in comparison.warnings), *crashes(comparison.arms)]
     for warning in warnings[:MAX_WARNINGS]:
         yield warning, "yellow"
@@ -102,32 +98,29 @@ def _wrapped(sentence: tuple[str, str], width: int) -> list[Text]:
 def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for."""
     shown = said.rows if len(said.rows) <= room or width >= WIDE else said.rows[: room - 1]
-    form = next((each for each in FORMS if _width(_cells(said, shown, each)) <= width), FORMS[-1])
-    cells = _cells(said, shown, form)
+    for form in FORMS:
+        cells = _cells(said, shown, form)
+        widths = [max(len(row[n].plain) for row in cells) for n in range(len(cells[0]))]
+        if sum(widths) + GAP * (len(widths) - 1) <= width:
+            break
     if width >= WIDE:
         yield from (Text("\t").join(row) for row in cells)
         return
-    widths = [max(len(row[n].plain) for row in cells) for n in range(len(cells[0]))]
     for row in cells:
         line = Text()
         for n, cell in enumerate(row):
             line.append_text(cell)
-            line.append(" " * (widths[n] - len(cell.plain) + 2))
+            line.append(" " * (widths[n] - len(cell.plain) + GAP))
         line.rstrip()
         yield line
     if hidden := len(said.rows) - len(shown):
         yield Text(f"and {hidden} more loops, which are less accurate on average", style="dim")
 
 
-def _width(cells: Sequence[Sequence[Text]]) -> int:
-    return sum(max(len(row[n].plain) for row in cells) + 2 for n in range(len(cells[0]))) - 2
-
-
 def _cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm) -> list[list[Text]]:
-    unit = "USD" if said.unit == "cost_usd" else "tokens"
     heads = ["loop", *(plain_line(said.heading(column)) for column in said.columns)]
     if form.cost is not None:
-        heads.append(f"{unit} a trial")
+        heads.append(f"{UNITS[said.unit]} a trial")
     made = [[Text(head, style="dim") for head in heads]]
     for row in rows:
         line = [Text(plain_line(row.loop)), *(_cell(cell, form) for cell in row.cells)]
@@ -140,6 +133,4 @@ def _cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm) ->
 def _cell(cell: AnswerCell | None, form: CellForm) -> Text:
     if cell is None or cell.arm.summary.accuracy is None:
         return Text("–")
-    place: Place | None = cell.place
-    sign, style = ("", "") if place is None else (SIGNS[place], STYLES[place])
-    return Text(f"{form.accuracy(cell.arm.summary.accuracy)}{sign}", style=style)
+    return Text(f"{form.accuracy(cell.arm.summary.accuracy)}{SIGNS[cell.place]}", style=STYLES[cell.place])

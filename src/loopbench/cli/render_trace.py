@@ -14,7 +14,7 @@ from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain
 from loopbench.text.trace_text import JudgedTrace, blocks
 
-from .console import out
+from .console import out, print_line
 
 _STYLES = {
     "head": "bold",
@@ -49,13 +49,9 @@ def failures_by_arm(records: Sequence[Record], folder: Path) -> None:
         arms.setdefault(record.arm, []).append(record)
     for arm, missed in arms.items():
         ended = counts(Counter((each.stop or "not solved") if each.status == "scored" else each.status for each in missed))
-        _say(f"{arm}  {len(missed)} not solved: {ended}; such as {missed[0].task}/{missed[0].repeat}")
+        print_line(f"{arm}  {len(missed)} not solved: {ended}; such as {missed[0].task}/{missed[0].repeat}")
     where = shlex.quote(str(folder))
-    _say(f"{len(records)} trials were not solved; each of them: --all; one: loopbench show {where} ARM/TASK/REPEAT", "dim")
-
-
-def _say(line: str, style: str = "") -> None:
-    out().print(Text(plain(line), style=style), soft_wrap=True)
+    print_line(f"{len(records)} trials were not solved; each of them: --all; one: loopbench show {where} ARM/TASK/REPEAT", "dim")
 
 
 def failures(records: Sequence[Record]) -> None:

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rich.text import Text
-
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.import_runs.joining import PROFILE as IMPORTED
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
@@ -16,10 +14,9 @@ from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.text.counts import counts
 from loopbench.text.numbers import interval
-from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 
-from .console import out
+from .console import out, print_line
 from .tables import print_table
 
 MIN_PAIRS = 3
@@ -32,51 +29,51 @@ MAX_TASKS = 6
 
 def sums(found: Results, reasons: Why) -> None:
     """Print how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause."""
-    _say(found.title, "bold")
+    print_line(found.title, "bold")
     lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
     if not lost:
-        _say("No scored trial was lost.")
+        print_line("No scored trial was lost.")
     width = max((len(arm.arm) for arm in lost), default=0)
     for arm in lost:
-        _say(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}: {counts(arm.causes)}")
+        print_line(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}: {counts(arm.causes)}")
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)
     for cause, many in total.most_common(MAX_CAUSES):
         arm, example = next((arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause)
-        _say(f"\n{cause} lost {_count(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
-        _say(f"  step {example.loss.step}: {example.loss.detail}")
-        _say(f"  {_command(found, arm.arm, example.task, example.repeat)}", "dim")
+        print_line(f"\n{cause} lost {_count(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
+        print_line(f"  step {example.loss.step}: {example.loss.detail}")
+        print_line(f"  {_command(found, arm.arm, example.task, example.repeat)}", "dim")
     if reasons.untraced:
-        _say(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
+        print_line(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
     folder = shlex.quote(str(found.folder))
-    _say(f"\nOne arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
+    print_line(f"\nOne arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
 
 
 def why(found: Results, reasons: Why, *, show_all: bool) -> None:
     """Print the pairs, or the arms if there are no pairs, and then the tasks."""
-    _say(found.title, "bold")
+    print_line(found.title, "bold")
     in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
     for pair in reasons.pairs:
         _pair(found, pair, in_short=in_short)
     alone = reasons.is_unparted and any(arm.causes for arm in reasons.arms)
     if alone:
-        _say("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")
+        print_line("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")
     for arm in reasons.arms if alone or not reasons.pairs else ():
         _arm(found, arm)
     if reasons.untraced:
-        _say(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
+        print_line(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
     for group in reasons.findings.groups:
         _group(group, show_all=show_all)
     if in_short:
-        _say(f"\nEach cause with examples: loopbench why {shlex.quote(str(found.folder))} A B", "dim")
+        print_line(f"\nEach cause with examples: loopbench why {shlex.quote(str(found.folder))} A B", "dim")
 
 
 def lost(found: Results, arm: str, trial: LostTrial) -> None:
     """Print why one trial was lost."""
-    _say(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
-    _say(f"  step {trial.loss.step}: {trial.loss.detail}")
-    _say(f"  {_command(found, arm, trial.task, trial.repeat)}", "dim")
+    print_line(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
+    print_line(f"  step {trial.loss.step}: {trial.loss.detail}")
+    print_line(f"  {_command(found, arm, trial.task, trial.repeat)}", "dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +89,8 @@ class _Example:
 def _pair(found: Results, pair: PairLosses, *, in_short: bool) -> None:
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
     parted = f"; they part on {_count(pair.tasks, 'task')}" if pair.tasks else ""
-    _say(f"\n{pair.a} against {pair.b}", "bold")
-    _say(f"{_count(trials, 'trial')}: {pair.counts}{parted}")
+    print_line(f"\n{pair.a} against {pair.b}", "bold")
+    print_line(f"{_count(trials, 'trial')}: {pair.counts}{parted}")
     for loser, many in ((pair.a, pair.only_b), (pair.b, pair.only_a)):
         if many:
             mine = (each for each in pair.divergences if each.loser == loser)
@@ -105,20 +102,20 @@ def _arm(found: Results, arm: ArmLosses) -> None:
     examples = [
         _Example(each.loss.cause, arm.arm, each.task, each.repeat, each.loss.step, each.loss.detail) for each in arm.examples
     ]
-    _say(f"\n{arm.arm}", "bold")
+    print_line(f"\n{arm.arm}", "bold")
     _causes(found, f"lost {arm.lost} of {_count(arm.trials, 'trial')}", arm.causes, examples, in_short=False)
 
 
 def _causes(found: Results, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool) -> None:
     listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
-    _say(f"{head}: {listed}" if listed else head)
+    print_line(f"{head}: {listed}" if listed else head)
     last: Cause | None = None
     for example in examples[:1] if in_short else examples:
         if example.cause != last and not in_short:
-            _say(f"  {example.cause}")
+            print_line(f"  {example.cause}")
         last = example.cause
-        _say(f"    {example.task}, repeat {example.repeat}, step {example.step}: {example.detail}")
-        _say(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
+        print_line(f"    {example.task}, repeat {example.repeat}, step {example.step}: {example.detail}")
+        print_line(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
 
 
 def _command(found: Results, arm: str, task: str, repeat: int) -> str:
@@ -144,11 +141,11 @@ def kind_in_words(kind: Kind, profile: str) -> str:
 
 
 def _group(group: GroupFindings, *, show_all: bool) -> None:
-    _say(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
+    print_line(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
     for kind in _KINDS:
         tasks = group.of_kind(kind)
         if tasks:
-            _say(f"  {kind_in_words(kind, group.profile)}: {len(tasks)}: {_named(tasks, show_all=show_all)}")
+            print_line(f"  {kind_in_words(kind, group.profile)}: {len(tasks)}: {_named(tasks, show_all=show_all)}")
     rows = tuple(
         (
             arm.arm,
@@ -171,7 +168,3 @@ def _named(tasks: Sequence[str], *, show_all: bool) -> str:
 
 def _count(many: int, what: str) -> str:
     return f"{many} {what}{'' if many == 1 else 's'}"
-
-
-def _say(line: str, style: str = "") -> None:
-    out().print(Text(plain(line), style=style), soft_wrap=True)

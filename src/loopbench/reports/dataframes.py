@@ -20,7 +20,7 @@ from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results, find_record, results
-from loopbench.experiments.compare.tables import over_templates, tables
+from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
 from loopbench.experiments.why.why import Why, why
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
@@ -141,7 +141,7 @@ class Loaded:
     def _sentences(self) -> list[str]:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
         comparison, ablation = self.comparison, ablation_result(self.results)
-        invalid = ["This run is invalid: none of its verdicts holds."] if comparison.invalid else []
+        invalid = [INVALID_RUN] if comparison.invalid else []
         warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{hidden} more warnings: comparison.warnings")

@@ -24,8 +24,7 @@ RELATIONS: Mapping[VerdictWord, str] = {
 
 def standing(pair: Pair, first: str | None = None) -> VerdictWord:
     """Return how `first`, else a, stands to the other arm."""
-    turned: Mapping[VerdictWord, VerdictWord] = {"better": "worse", "worse": "better"} if first == pair.b else {}
-    return turned.get(pair.verdict.word, pair.verdict.word)
+    return (pair.turned if first == pair.b else pair).verdict.word
 
 
 def relation(pair: Pair, first: str | None = None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
@@ -19,6 +19,8 @@ from loopbench.text.numbers import chance_in_words, dollars, short_name, standin
 
 Place = Literal["highest", "not told apart", "lower"]
 """highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it."""
+SIGNS: Mapping[Place | None, str] = {"highest": " *", "not told apart": " =", "lower": "", None: ""}
+"""What stands behind an accuracy in plain text."""
 MAX_NAMES = 4
 """Names that a sentence lists; of more it says how many."""
 
@@ -76,27 +78,26 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
     arms = comparison.arms
     unit: Unit = "cost_usd" if arms and all(arm.summary.means["cost_usd"] is not None for arm in arms) else "tokens"
     columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))
-    rows = _rows(comparison, columns, unit)
-    said = () if comparison.invalid else tuple(_Sentences(comparison, ComparisonAnswer(columns, rows, unit, ())).all())
-    return ComparisonAnswer(columns, rows, unit, said)
+    pairs = () if comparison.invalid else tuple(pair for pair in comparison.pairs if pair.metric == PRIMARY)
+    found = ComparisonAnswer(columns, _rows(arms, pairs, columns, unit), unit, ())
+    return found if comparison.invalid else replace(found, sentences=tuple(_Sentences(pairs, found).all()))
 
 
-def _rows(comparison: Comparison, columns: Sequence[AnswerColumn], unit: Unit) -> tuple[AnswerRow, ...]:
-    pairs = () if comparison.invalid else primary(comparison.pairs)
-    cells: dict[str, list[AnswerCell | None]] = {short_name(arm.info): [None] * len(columns) for arm in comparison.arms}
+def amount(value: float, unit: Unit) -> str:
+    """Return a cost without its unit."""
+    return dollars(value) if unit == "cost_usd" else f"{value:,.0f}"
+
+
+def _rows(arms: Sequence[ArmResult], pairs: Sequence[Pair], columns: Sequence[AnswerColumn], unit: Unit) -> tuple[AnswerRow, ...]:
+    cells: dict[str, list[AnswerCell | None]] = {short_name(arm.info): [None] * len(columns) for arm in arms}
     for number, column in enumerate(columns):
-        own = [arm for arm in comparison.arms if (arm.info.suite, arm.info.profile) == (column.suite, column.profile)]
+        own = [arm for arm in arms if (arm.info.suite, arm.info.profile) == (column.suite, column.profile)]
         known = {arm.info.arm: arm.summary.accuracy for arm in own if arm.summary.accuracy is not None}
         place = places(known, pairs)
         for arm in own:
             cells[short_name(arm.info)][number] = AnswerCell(arm, place.get(arm.info.arm))
     rows = [AnswerRow(loop, tuple(found), _cost(found, unit)) for loop, found in cells.items()]
     return tuple(sorted(rows, key=lambda row: -row.accuracy))
-
-
-def primary(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    """Return the pairs on accuracy."""
-    return tuple(pair for pair in pairs if pair.metric == PRIMARY)
 
 
 def places(accuracy: Mapping[str, Interval], pairs: Sequence[Pair]) -> dict[str, Place]:
@@ -131,7 +132,7 @@ def _cost(cells: Sequence[AnswerCell | None], unit: Unit) -> Interval | None:
 class _Sentences:
     """What follows from a matrix, in words."""
 
-    comparison: Comparison
+    accuracy_pairs: tuple[Pair, ...]
     found: ComparisonAnswer
 
     def all(self) -> Iterator[str]:
@@ -153,7 +154,7 @@ class _Sentences:
         """Return the candidates that no other one beats in both accuracy and cost by the means, the cheapest first."""
         if any(row.cost is None for row in candidates):
             return [candidates[0]]
-        by_cost = sorted(candidates, key=lambda row: (_amount(row), -row.accuracy))
+        by_cost = sorted(candidates, key=lambda row: (0.0 if row.cost is None else row.cost.value, -row.accuracy))
         front: list[AnswerRow] = []
         for row in by_cost:
             if all(row.accuracy > before.accuracy and not self._equivalent(row, before) for before in front):
@@ -166,34 +167,35 @@ class _Sentences:
 
     def _pairs(self, one: AnswerRow, other: AnswerRow) -> Iterator[Pair]:
         arms = [{cell.arm.info.arm for cell in row.cells if cell is not None} for row in (one, other)]
-        for pair in primary(self.comparison.pairs):
+        for pair in self.accuracy_pairs:
             if (pair.a in arms[0] and pair.b in arms[1]) or (pair.b in arms[0] and pair.a in arms[1]):
                 yield pair
 
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], compared: Sequence[int]) -> str:
         under = " under any profile" if len(compared) > 1 else ""
-        if all(pair.verdict.word == "undecided" for pair in primary(self.comparison.pairs)):
+        if all(pair.verdict.word == "undecided" for pair in self.accuracy_pairs):
             cheapest = "" if named[0].cost is None else f"; the cheapest is {self._with_cost(named[0], 0)}"
             return f"Nothing is decided: no loop is told apart from another{under}{cheapest}"
         names = " or ".join(self._with_cost(row, number) for number, row in enumerate(named))
-        if len(candidates) > 1 or len(named) > 1:
+        if len(candidates) > 1:
             return f"Adopt {names}: no other is shown to be better{self._cheapest(named, candidates)}"
         others = [row for row in self.found.rows if row is not named[0]]
-        if all(pair_is_won(pair, named[0]) for row in others for pair in self._pairs(named[0], row)):
+        if all(_is_won(pair, named[0]) for row in others for pair in self._pairs(named[0], row)):
             return f"Adopt {names}: better than every other loop{' under every profile' if len(compared) > 1 else ''}"
         return f"Adopt {names}: every other loop is worse than the best under some profile"
 
     @staticmethod
     def _cheapest(named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
-        known = len(named) == 1 and all(row.cost is not None for row in candidates)
-        return ", and none of its equals is cheaper" if known and _amount(named[0]) == min(map(_amount, candidates)) else ""
+        """Return what is known of the cost of the one loop that is named: the first of those that are is the cheapest."""
+        is_cheapest = len(named) == 1 and all(row.cost is not None for row in candidates)
+        return ", and none of its equals is cheaper" if is_cheapest else ""
 
     def _with_cost(self, row: AnswerRow, number: int) -> str:
         if row.cost is None:
             return row.loop
-        amount = f"${dollars(row.cost.value)}" if self.found.unit == "cost_usd" else f"{row.cost.value:,.0f}"
-        words = (" a trial" if self.found.unit == "cost_usd" else " tokens a trial") if number == 0 else ""
-        return f"{row.loop} ({amount}{words})"
+        sign, unit = ("$", "") if self.found.unit == "cost_usd" else ("", " tokens")
+        words = f"{unit} a trial" if number == 0 else ""
+        return f"{row.loop} ({sign}{amount(row.cost.value, self.found.unit)}{words})"
 
     def _one_per_column(self, compared: Sequence[int]) -> str:
         leaders: dict[str, list[str]] = {}
@@ -243,7 +245,7 @@ class _Sentences:
         yield f"Worse: {'; '.join(parts)}"
 
 
-def pair_is_won(pair: Pair, row: AnswerRow) -> bool:
+def _is_won(pair: Pair, row: AnswerRow) -> bool:
     """Whether the row's loop is better in a pair."""
     arms = {cell.arm.info.arm for cell in row.cells if cell is not None}
     return standing(pair, pair.a if pair.a in arms else pair.b) == "better"
@@ -252,10 +254,6 @@ def pair_is_won(pair: Pair, row: AnswerRow) -> bool:
 def _place(row: AnswerRow, number: int) -> Place | None:
     cell = row.cells[number]
     return None if cell is None else cell.place
-
-
-def _amount(row: AnswerRow) -> float:
-    return math.inf if row.cost is None else row.cost.value
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import interval, p_value, short_name, verdict
 from loopbench.text.table import Table, markdown_page
 
-from .answer import Place, places
+from .answer import SIGNS, Place, places
 from .results import Results
 from .tables import OTHERS, TEMPLATES_NOTE
 
@@ -163,14 +163,9 @@ def _pair(pair: Pair, profile: str, over: bool) -> tuple[str, ...]:
     return *names, *intervals, *tested, verdict(pair)
 
 
-_SIGNS: Mapping[Place, str] = {"highest": " *", "not told apart": " =", "lower": ""}
-
-
 def cell_text(place: Standing | None) -> str:
     """Return `0.908 [0.843, 0.948] *`."""
-    return (
-        interval(None, 3) if place is None else f"{interval(place.accuracy, 3)}{'' if place.place is None else _SIGNS[place.place]}"
-    )
+    return interval(None, 3) if place is None else f"{interval(place.accuracy, 3)}{SIGNS[place.place]}"
 
 
 def verdicts(result: SeveralRuns) -> list[str]:

@@ -50,11 +50,14 @@ def _spent(size: Chance) -> str:
     return f"{size.trials:,} trials{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
 
 
+INVALID_RUN = "This run is invalid: none of its verdicts holds."
+
+
 def notes(comparison: Comparison) -> list[str]:
     """Return the caveats, warnings first."""
     lines = [f"Warning: {warning}" for warning in comparison.warnings]
     if comparison.invalid:
-        lines.append("This run is invalid: none of its verdicts holds.")
+        lines.append(INVALID_RUN)
     lines += comparison.remarks
     level = f"{100 * (1 - comparison.alpha):.4g} %"
     lines.append(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.compare.answer import AnswerCell, AnswerRow, ComparisonAnswer, Place, answer
+from loopbench.experiments.compare.answer import AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import notes
+from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, notes
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
-from loopbench.text.numbers import dollars, interval
+from loopbench.text.numbers import interval
 
 from .document import UNKNOWN, Amount, Banner, Block, Cell, Folded, Grid, Items, PageSection, Paragraph
 
@@ -34,8 +34,7 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
 
 def matrix(found: ComparisonAnswer) -> Grid:
     """Return the table of loops and profiles, the most accurate loop first; bars begin at 0."""
-    unit = "tokens" if found.unit == "tokens" else "USD"
-    heads = ("loop", *(found.heading(column) for column in found.columns), f"{unit} a trial")
+    heads = ("loop", *(found.heading(column) for column in found.columns), f"{UNITS[found.unit]} a trial")
     several = any(cell is not None and cell.place is not None for row in found.rows for cell in row.cells)
     order = ", the most accurate loop on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
     marks = "; worse: than the best, beyond chance; not told apart: from the best" if several else ""
@@ -56,8 +55,7 @@ def _cell(cell: AnswerCell | None) -> Cell:
 
 
 def _cost(value: Interval, unit: Unit) -> str:
-    ends = (value.value, value.low, value.high)
-    middle, low, high = (dollars(end) if unit == "cost_usd" else f"{end:,.0f}" for end in ends)
+    middle, low, high = (amount(end, unit) for end in (value.value, value.low, value.high))
     return middle if low == high else f"{middle} [{low}, {high}]"
 
 
@@ -79,9 +77,7 @@ def how_to_read(notes: Sequence[str]) -> list[Folded]:
 
 def _banners(results: Results) -> Iterator[Banner]:
     comparison = results.comparison
-    yield from warning_banners(
-        "This run is invalid: none of its verdicts holds." if comparison.invalid else "", comparison.warnings
-    )
+    yield from warning_banners(INVALID_RUN if comparison.invalid else "", comparison.warnings)
     if not results.is_complete:
         missing = results.scheduled - len(results.records)
         yield Banner("This run is incomplete", (f"{missing} of {results.scheduled} trials have no result yet.",))

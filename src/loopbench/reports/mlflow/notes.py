@@ -9,7 +9,7 @@ from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import AnswerCell, ComparisonAnswer, answer
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import OTHERS, outlook_in_words
+from loopbench.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in_words
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY
@@ -58,10 +58,11 @@ def _head(found: Results) -> str:
     warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
     if hidden := len(comparison.warnings) - len(warnings):
         warnings.append(f"{hidden} more warnings: {REPORT}")
-    said = [*(conclusions(effects) if effects is not None else ()), *answer(comparison).sentences, *warnings]
+    found_answer = answer(comparison)
+    said = [*(conclusions(effects) if effects is not None else ()), *found_answer.sentences, *warnings]
     state = f"{len(found.records):,} of {found.scheduled:,} trials. The whole report is among the artifacts: `{REPORT}`."
-    invalid = "**This run is invalid: none of its verdicts holds.**" if comparison.invalid else ""
-    matrix = "" if effects is not None else _matrix(answer(comparison))
+    invalid = f"**{INVALID_RUN}**" if comparison.invalid else ""
+    matrix = "" if effects is not None else _matrix(found_answer)
     return "\n\n".join(filter(None, [invalid, _items(said), matrix, f"{markdown_cell(found.title)}; {state}"]))
 
 
