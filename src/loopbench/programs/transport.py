@@ -13,16 +13,13 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from loopbench.models.server.answers import JSON, WireAnswer
-from loopbench.models.server.bodies import json_bytes
 from loopbench.models.server.chatting import Chat
 from loopbench.models.server.refusals import Refusal, bad_request
-from loopbench.models.tokens import estimate_input
-from loopbench.models.wires.contract import ErrorAnswer, Incoming
+from loopbench.models.wires.contract import ErrorAnswer
 from loopbench.models.wires.fields import BadRequest
-from loopbench.models.wires.registry import wire_for
+from loopbench.models.wires.registry import segments, wire_for
 from loopbench.protocol.wire import from_json
 
 from .trial import AT_ONCE_S, ProgramTrial
@@ -57,17 +54,13 @@ class InProcessTrial(NamedTuple):
 
     async def answer(self, request: Any, body: bytes) -> WireAnswer | ErrorAnswer:
         """Return what the model answers to a request of the library's."""
-        path = tuple(unquote(part, errors="replace") for part in request.url.raw_path.decode().partition("?")[0].split("/")[1:])
-        wire = wire_for(path, {name.lower(): value for name, value in request.headers.items()})
+        path = segments(request.url.raw_path.decode())
+        wire = wire_for(path, request.headers)
         page = wire.page(path)
         try:
             if page is None or page.kind == "models" or request.method != page.method:
                 raise Refusal(404, f"Invalid URL ({request.method} {request.url.path})", code="unknown_url")
-            asked = wire.read(Incoming(path, _object(body), dict(request.url.params), self.chat.memory.recall))
-            if page.kind == "count":
-                counted = json_bytes(wire.count(estimate_input(asked.request)))
-                return WireAnswer((counted,), {**JSON, "Content-Length": str(len(counted))})
-            return await self.chat.answer(wire, asked, self.trial.served, None)
+            return await self.chat.answer(wire, wire.read(_object(body)), self.trial.served, None)
         except BadRequest as error:
             return bad_request(error).on(wire)
         except Refusal as error:

@@ -9,15 +9,13 @@ Nothing is logged unless the logger `loopbench.models.server` is given a handler
 from __future__ import annotations
 
 from typing import Any, Self
-from urllib.parse import unquote
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from ..tokens import estimate_input
-from ..wires.contract import Incoming, Path, Wire, WirePage
+from ..wires.contract import Path, Wire, WirePage
 from ..wires.fields import BadRequest
-from ..wires.registry import wire_for
+from ..wires.registry import segments, wire_for
 from .bodies import MAX_BODY_BYTES, json_response, read_json
 from .chatting import HOLD_S, Chat
 from .connections import HttpServer, logger
@@ -82,7 +80,7 @@ class Server:
 
     async def _answer(self, request: BaseRequest) -> web.StreamResponse:
         trial, path = _place(request)
-        wire = wire_for(path, {name.lower(): value for name, value in request.headers.items()})
+        wire = wire_for(path, request.headers)
         try:
             self._guard(request)
             return await self._page(request, wire, trial, path)
@@ -114,7 +112,7 @@ class Server:
                 raise wrong_method(request, page.method)
             if page.kind == "models":
                 return json_response(self._models(wire, page))
-            return await self._asked(request, wire, page, trial)
+            return await self._asked(request, wire, trial)
         if self.more is None or path[:1] in _VENDORS_ROOTS:
             raise no_page(request)
         return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
@@ -137,13 +135,10 @@ class Server:
             raise no_model(f"The model '{page.model[:MAX_SHOWN]}' does not exist.")
         return wire.model(page.model, created)
 
-    # --- replies and counts ---
+    # --- replies ---
 
-    async def _asked(self, request: BaseRequest, wire: Wire, page: WirePage, trial: str | None) -> web.StreamResponse:
-        incoming = Incoming(_place(request)[1], await read_json(request), request.query, self._chats.memory.recall)
-        asked = wire.read(incoming)
-        if page.kind == "count":
-            return json_response(wire.count(estimate_input(asked.request)))
+    async def _asked(self, request: BaseRequest, wire: Wire, trial: str | None) -> web.StreamResponse:
+        asked = wire.read(await read_json(request))
         try:
             served = self.trials.find(trial, asked)
         except UnknownModel as error:
@@ -158,8 +153,7 @@ _VENDORS_ROOTS = (("v1",), ("v1beta",))
 
 def _place(request: BaseRequest) -> tuple[str | None, Path]:
     """Return the trial that a request names, None if it names none, and the path below it."""
-    raw = request.raw_path.partition("?")[0]
-    path = tuple(unquote(part, errors="replace") for part in raw.split("/")[1:])
+    path = segments(request.raw_path)
     return (path[1], path[2:]) if len(path) > 2 and path[0] == "t" else (None, path)
 
 
