@@ -68,10 +68,10 @@ def carry_out_search(
         with naming_files(settings):
             made = prepared()
         with search_display(made, progress) as watching:
-            stopped, _ = run_logged(made, watching, notes.append)
-        notes.extend(_stopped(stopped, made.folder, made.config.compare))
+            logged = run_logged(made, watching, notes.append)
+        notes.extend(_stopped(logged.stopped, made.folder, made.config.compare))
         found = optimization_result(made.folder)
-        notes.extend(_write(optimization_html(found), found.folder))
+        notes.extend(_write(logged.page or optimization_html(found), found.folder))
         return found
 
     found = _apart(finish)

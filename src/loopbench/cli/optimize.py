@@ -15,7 +15,7 @@ from loopbench.experiments.optimize.rollouts import RunStopped
 from loopbench.models.profiles import load_profile
 from loopbench.protocol.names import parse_spec
 from loopbench.reports.progress.search import watching
-from loopbench.reports.tracking import run_logged
+from loopbench.reports.tracking import LoggedSearch, run_logged
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.permissions import Permissions, resume_flags
 
@@ -99,9 +99,10 @@ def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: Re
 
 
 def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
-    stopped = ""
+    stopped = page = ""
     try:
-        stopped = _run(made, quiet=output.quiet)
+        logged = _run(made, quiet=output.quiet)
+        stopped, page = logged.stopped, logged.page
     except KeyboardInterrupt:
         stopped = "interrupted"
     except RunStopped as reason:
@@ -112,7 +113,7 @@ def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
         say(f"  {_resume_command(made)}")
     has_results = found.test is not None or not stopped
     if has_results:
-        write_optimization(found)
+        write_optimization(found, page=page)
     say(f"run directory: {made.folder}")
     if has_results:
         print_optimization(found, "json" if output.as_json else "tables", verbose=output.verbose)
@@ -121,13 +122,13 @@ def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
     raise typer.Exit(exit_code(found))
 
 
-def _run(made: Optimization, *, quiet: bool) -> str:
-    """Return why it stopped early, or an empty text. Raises KeyboardInterrupt and RunStopped."""
+def _run(made: Optimization, *, quiet: bool) -> LoggedSearch:
+    """Search and test, logged. Raises KeyboardInterrupt and RunStopped."""
     with quiet_loops(), own_prints_aside(), watching(made, quiet=quiet) as view:
-        stopped, mlflow_ui = run_logged(made, view, lambda line: say(f"warning: {line}"))
-    if mlflow_ui:
-        say(f"MLflow: {mlflow_ui}")
-    return stopped
+        logged = run_logged(made, view, lambda line: say(f"warning: {line}"))
+    if logged.ui:
+        say(f"MLflow: {logged.ui}")
+    return logged
 
 
 def _resume_command(made: Optimization) -> str:

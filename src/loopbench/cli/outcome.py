@@ -36,9 +36,9 @@ def write_report(found: Results, html: Path | None = None) -> str:
     return page
 
 
-def write_optimization(found: OptimizationResult, html: Path | None = None) -> None:
-    """Write an optimization's page, into its directory unless another file was typed."""
-    write(optimization_html(found), html, found.folder / PAGE)
+def write_optimization(found: OptimizationResult, html: Path | None = None, page: str = "") -> None:
+    """Write an optimization's page, into its directory unless another file was typed. `page`: its text, if it was made before."""
+    write(page or optimization_html(found), html, found.folder / PAGE)
 
 
 def write(text: str, typed: Path | None, usual: Path) -> None:

@@ -6,6 +6,7 @@ MLflow takes seconds to import, so it is imported only where something is logged
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from loopbench.experiments.compare.results import Results
@@ -35,19 +36,32 @@ def log_results(found: Results, config: CompareConfig, page: str) -> Tracked | s
     return mlflow.track_as_configured(found, config, page)
 
 
-def run_logged(made: Optimization, view: SearchView, warn: Callable[[str], None]) -> tuple[str, str]:
-    """Search and test; return why it stopped early and the command that opens the MLflow pages, either empty if there is none.
+@dataclass(frozen=True, slots=True)
+class LoggedSearch:
+    """How a search and its test went. Any text is empty if there is none."""
+
+    stopped: str
+    """Why it stopped early."""
+    ui: str = ""
+    """The command that opens the MLflow pages."""
+    page: str = ""
+    """The page that was logged to MLflow."""
+
+
+def run_logged(made: Optimization, view: SearchView, warn: Callable[[str], None]) -> LoggedSearch:
+    """Search and test.
 
     `warn`: takes one line, from any thread, if MLflow's store fails; the run directory is complete without it.
     Raises what `run` raises, KeyboardInterrupt and RunError among it; what happened until then is logged.
     """
     compare = made.config.compare
     if not compare.mlflow:
-        return run(made, view, view), ""
+        return LoggedSearch(run(made, view, view))
     from .mlflow import OptimizationTracker
 
     with OptimizationTracker(made.folder, made.manifest, compare.tracking_uri, compare.experiment, warn) as tracker:
         stopped = run(made, Watchers(view, tracker), view)
         found = optimization_result(made.folder)
-        tracked = tracker.finish(found.to_json(), optimization_html(found))
-    return stopped, "" if tracked is None else tracked.ui
+        page = optimization_html(found)
+        tracked = tracker.finish(found.to_json(), page)
+    return LoggedSearch(stopped, "" if tracked is None else tracked.ui, page)
