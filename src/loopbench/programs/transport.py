@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from loopbench.models.server.answers import JSON, WireAnswer
 from loopbench.models.server.chatting import Chat
 from loopbench.models.server.refusals import Refusal, bad_request
-from loopbench.models.wires.contract import ErrorAnswer
+from loopbench.models.wires.contract import ErrorAnswer, Incoming
 from loopbench.models.wires.fields import BadRequest
 from loopbench.models.wires.registry import segments, wire_for
 from loopbench.protocol.wire import from_json
@@ -60,7 +60,8 @@ class InProcessTrial(NamedTuple):
         try:
             if page is None or page.kind == "models" or request.method != page.method:
                 raise Refusal(404, f"Invalid URL ({request.method} {request.url.path})", code="unknown_url")
-            return await self.chat.answer(wire, wire.read(_object(body)), self.trial.served, None)
+            asked = wire.read(Incoming(_object(body), path, request.url.params))
+            return await self.chat.answer(wire, asked, self.trial.served, None)
         except BadRequest as error:
             return bad_request(error).on(wire)
         except Refusal as error:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from ..wires.contract import Path, Wire, WirePage
+from ..wires.contract import Incoming, Path, Wire, WirePage
 from ..wires.fields import BadRequest
 from ..wires.registry import segments, wire_for
 from .bodies import MAX_BODY_BYTES, json_response, read_json
@@ -112,7 +112,7 @@ class Server:
                 raise wrong_method(request, page.method)
             if page.kind == "models":
                 return json_response(self._models(wire, page))
-            return await self._asked(request, wire, trial)
+            return await self._asked(request, wire, trial, path)
         if self.more is None or path[:1] in _VENDORS_ROOTS:
             raise no_page(request)
         return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
@@ -137,8 +137,8 @@ class Server:
 
     # --- replies ---
 
-    async def _asked(self, request: BaseRequest, wire: Wire, trial: str | None) -> web.StreamResponse:
-        asked = wire.read(await read_json(request))
+    async def _asked(self, request: BaseRequest, wire: Wire, trial: str | None, path: Path) -> web.StreamResponse:
+        asked = wire.read(Incoming(await read_json(request), path, request.query))
         try:
             served = self.trials.find(trial, asked)
         except UnknownModel as error:

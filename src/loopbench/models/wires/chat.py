@@ -13,7 +13,7 @@ from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, To
 from loopbench.protocol.chat import FinishReason, MessageRole
 
 from ..streaming import pieces
-from .contract import Path, Stamp, StreamEvent, WirePage, WireRequest
+from .contract import Incoming, Path, Stamp, StreamEvent, WirePage, WireRequest
 from .fields import (
     BadRequest,
     bounded_text,
@@ -64,8 +64,8 @@ class ChatWire(OpenAIWire):
             return WirePage("reply")
         return WirePage("models", "GET", named_model(path)) if path[:2] == ("v1", "models") else None
 
-    def read(self, body: Any) -> WireRequest:
-        return read_request(body)
+    def read(self, incoming: Incoming) -> WireRequest:
+        return read_request(incoming.body)
 
     def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
         return completion(reply, asked.model, f"chatcmpl-{stamp.id}", stamp.created)

@@ -17,6 +17,17 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request for a reply as it comes from the network."""
+
+    body: Any
+    """The decoded JSON body."""
+    path: Path = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+    """What follows the path's question mark, decoded; of a name that is given twice, the first value."""
+
+
+@dataclass(frozen=True, slots=True)
 class WireRequest:
     """One request as a wire has read it."""
 
@@ -107,8 +118,8 @@ class Wire(ABC):
         """Return what a path stands for; None for one that the API does not have."""
 
     @abstractmethod
-    def read(self, body: Any) -> WireRequest:
-        """Read the decoded JSON body of a request for a reply. Raises BadRequest in the vendor's words."""
+    def read(self, incoming: Incoming) -> WireRequest:
+        """Read a request for a reply. Raises BadRequest in the vendor's words."""
 
     @abstractmethod
     def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
