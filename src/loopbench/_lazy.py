@@ -15,7 +15,10 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
     def load(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(module_of[name]), name)
+        from loopbench.protocol.extras import needed_by  # `import loopbench` alone loads nothing
+
+        with needed_by(f"{package}.{name}"):
+            return getattr(importlib.import_module(module_of[name]), name)
 
     def listing() -> list[str]:
         return sorted({*vars(sys.modules[package]), *module_of})

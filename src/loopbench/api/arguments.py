@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from loopbench.experiments.optimize.config import SearchConfig
+from loopbench.protocol.extras import needed_by
 from loopbench.protocol.names import nearest
 from loopbench.reports.dataframes import Loaded
 from loopbench.runs.config import FLAGS, CompareConfig, ProviderConfig, SettingError, flag_of, shown_short
@@ -143,7 +144,8 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
         try:
             check_kinds(given, optional)
             check_kinds(settings, [name for name in settings if name not in ("profiles", "models")])
-            return function(*args, **kwargs)
+            with needed_by(function.__name__):
+                return function(*args, **kwargs)
         except SettingError as error:
             raise ValueError(in_python(error.in_python)) from None
         except ValueError as error:

@@ -9,24 +9,26 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.optimize.prepare import Optimization
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
 from loopbench.protocol.names import lives_in_one_process
 from loopbench.reports.dataframes import Loaded
 from loopbench.reports.html.files import PAGE, write_page
 from loopbench.reports.html.page import optimization_html, report_html
 from loopbench.reports.progress.display import run_display, search_display
-from loopbench.reports.tracking import log_results, run_logged
+from loopbench.reports.tracking import log_results
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.permissions import own_code
 from loopbench.runs.run_state import read_state
 
 from .arguments import naming_files
+
+if TYPE_CHECKING:
+    from loopbench.experiments.optimize.prepare import Optimization  # which needs DSPy
 
 Result = TypeVar("Result")
 
@@ -62,6 +64,8 @@ def carry_out_search(
 
     Raises ValueError for bad input, RunStopped where the search cannot go on, and KeyboardInterrupt.
     """
+    from loopbench.reports.search_tracking import run_logged  # needs DSPy
+
     notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
 
     def finish() -> OptimizationResult:

@@ -16,6 +16,7 @@ from loopbench.frameworks.installing import framework_class, pinned_version
 from loopbench.metrics.scoring import SCORERS, scorer_names
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
+from loopbench.protocol.extras import MissingExtra
 from loopbench.protocol.modules import module_in
 from loopbench.protocol.names import Spec
 from loopbench.runs.options import options_of
@@ -126,7 +127,10 @@ _SPLITS = {"train": 0, "dev": 1, "test": 2}
 
 
 def _entry(kind: str, name: str) -> CatalogueEntry:
-    target = find("loop" if kind in FOREIGN else kind, name)
+    try:
+        target = find("loop" if kind in FOREIGN else kind, name)
+    except MissingExtra as error:
+        return CatalogueEntry(name, str(error).removeprefix(f"{kind} {name} "))
     text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
     options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in options_of(target).values())
     return CatalogueEntry(name, text.splitlines()[0] if text else "", options)

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
@@ -27,6 +25,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, FaultCounts, count_faults, task_values
 from loopbench.metrics.views import Views
 from loopbench.protocol import render_value
+from loopbench.protocol.extras import needed_by
 from loopbench.runs.config import shown_short
 from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.runs.store.files import RunError
@@ -35,6 +34,9 @@ from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain_line
 
 from .notebook import block
+
+if TYPE_CHECKING:
+    import pandas as pd  # an extra, and half a second to import: only a table needs it
 
 MAX_WARNINGS = 5
 """Maximum number of warnings that a notebook shows; `comparison` has all."""
@@ -160,6 +162,9 @@ class Loaded:
 
     def _table(self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str]) -> pd.DataFrame:
         """Return rows as a DataFrame. `dtypes`: its constant columns, in order. Raises RunError for a value of another type."""
+        with needed_by("a DataFrame"):
+            import pandas as pd
+
         more = sorted({name for row in rows for name in row} - dtypes.keys())
         try:
             values = {name: [row.get(name) for row in rows] for name in (*dtypes, *more)}
@@ -299,6 +304,8 @@ _TASKS = {
 
 
 def _column(values: Sequence[Any], dtype: str) -> pd.Series[Any]:
+    import pandas as pd
+
     if dtype == _TIME:
         seconds = pd.Series(values, dtype="float64")
         return pd.to_datetime(seconds, unit="s", utc=True, errors="coerce").dt.as_unit("us")

@@ -15,6 +15,7 @@ from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import DEFAULT_SAMPLING, Model, Sampling
+from loopbench.protocol.extras import needed_by
 
 from .config import CompareConfig
 from .schedule import Arm, Trial
@@ -117,7 +118,8 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
     """
     real: Mapping[str, Model] = {}
     if config.real_models and not config.replays:
-        from .real_models import open_real_models  # imports DSPy, which takes seconds
+        with needed_by(f"model {config.real_models[0]}"):
+            from .real_models import open_real_models  # imports DSPy, which takes seconds
 
         real = open_real_models(config, begun)
     _check_dollars(config, real)

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from loopbench.protocol.extras import MissingExtra, needed_by
+
 from ..statistics import ALPHA, Clusters, Floats, Interval, unit_groups
 
 _NO_DIRECTION = 1e-7
@@ -92,8 +94,12 @@ def _summed(counts: Floats, units: NDArray[np.int64], g: int) -> Floats:
 
 def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats]:
     """Parameters and their robust covariance."""
-    from statsmodels.genmod.families import Binomial  # a second to import, and few commands need it
-    from statsmodels.genmod.generalized_estimating_equations import GEE
+    try:
+        with needed_by("an odds ratio"):
+            from statsmodels.genmod.families import Binomial  # a second to import, and few commands need it
+            from statsmodels.genmod.generalized_estimating_equations import GEE
+    except MissingExtra as error:
+        raise NoOdds(str(error)) from None
 
     unit, cell = np.nonzero(trials)
     weights = trials[unit, cell]
