@@ -12,8 +12,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from loopbench._extras import needed_by
 from loopbench.experiments.optimize.config import SearchConfig
-from loopbench.protocol.extras import needed_by
 from loopbench.protocol.names import nearest
 from loopbench.reports.dataframes import Loaded
 from loopbench.runs.config import FLAGS, CompareConfig, ProviderConfig, SettingError, flag_of, shown_short

@@ -34,7 +34,7 @@ from loopbench.runs.config import CompareConfig, load_config
 from loopbench.runs.permissions import Permissions
 
 from .arguments import check_known, naming_files, question
-from .carry_out import carry_out_run, carry_out_search
+from .carry_out import carry_out_run
 from .conclusion import Conclusion
 from .objects import (
     AnyScorer,
@@ -163,13 +163,13 @@ def optimize(
     maximum number of tasks of the test.
     Raises ValueError for bad input, RunStopped where the search cannot go on; the run directory can be resumed.
     """
-    from loopbench.experiments.optimize.prepare import prepare as prepare_search  # needs DSPy
+    from .carry_out_search import carry_out_search  # needs DSPy
 
     check_known(settings, OPTIMIZE_KNOWN, OPTIMIZE_ELSEWHERE)
     named = _named({"loops": loops, "suite": suite, "profiles": (profile,), "models": (model,), **settings})
     config = load_optimize_config(None, named | {"optimizer": optimizer_name(optimizer)})
     _check_importable(config.compare)
-    found = carry_out_search(lambda: prepare_search(config), config.compare.model_dump(), progress)
+    found = carry_out_search(config, progress)
     return Conclusion(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
 
 

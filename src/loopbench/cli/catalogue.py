@@ -11,12 +11,12 @@ from importlib.metadata import entry_points
 from statistics import median
 from typing import Any
 
+from loopbench._extras import MissingExtra
 from loopbench.datasets.task import Task
 from loopbench.frameworks.installing import framework_class, pinned_version
 from loopbench.metrics.scoring import SCORERS, scorer_names
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
-from loopbench.protocol.extras import MissingExtra
 from loopbench.protocol.modules import module_in
 from loopbench.protocol.names import Spec
 from loopbench.runs.options import options_of

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from loopbench.protocol.extras import missing
+from loopbench._extras import missing
 
 from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools

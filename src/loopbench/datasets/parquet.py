@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Unpack
 
-from loopbench.protocol.extras import needed_by
+from loopbench._extras import needed_by
 
 from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from loopbench._extras import how_to_install, is_installed
 from loopbench.experiments.compare.results import Results
-from loopbench.protocol.extras import how_to_install, is_installed
 from loopbench.runs.config import CompareConfig
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from loopbench.protocol.extras import is_installed, missing
+from loopbench._extras import is_installed, missing
 from loopbench.protocol.names import GONE, is_gone, lives_in_one_process, parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import FOREIGN, builtin_names, loops_named, programs_named

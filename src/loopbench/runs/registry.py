@@ -16,11 +16,11 @@ from typing import Any, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
+from loopbench._extras import needed_by
 from loopbench.datasets.generating import Source
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
-from loopbench.protocol.extras import needed_by
 from loopbench.protocol.modules import names_in
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from loopbench.protocol.own_code import load_plugin

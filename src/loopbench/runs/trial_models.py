@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from loopbench._extras import needed_by
 from loopbench.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
 from loopbench.models.limits import Pressure
 from loopbench.models.metering import Admit, Listener, Meter, MeteredModel
@@ -15,7 +16,6 @@ from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import DEFAULT_SAMPLING, Model, Sampling
-from loopbench.protocol.extras import needed_by
 
 from .config import CompareConfig
 from .schedule import Arm, Trial

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic_core import to_jsonable_python
 
+from loopbench._extras import is_installed, missing
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol import Program
-from loopbench.protocol.extras import is_installed, missing
 from loopbench.protocol.names import Spec, own_object
 from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of

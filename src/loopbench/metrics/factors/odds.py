@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from loopbench.protocol.extras import MissingExtra, needed_by
+from loopbench._extras import MissingExtra, needed_by
 
 from ..statistics import ALPHA, Clusters, Floats, Interval, unit_groups
 
@@ -96,14 +96,15 @@ def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats
     """Parameters and their robust covariance."""
     try:
         with needed_by("an odds ratio"):
-            from statsmodels.genmod.families import Binomial  # a second to import, and few commands need it
-            from statsmodels.genmod.generalized_estimating_equations import GEE
+            from statsmodels.genmod import families, generalized_estimating_equations  # a second, and few commands need it
     except MissingExtra as error:
         raise NoOdds(str(error)) from None
 
     unit, cell = np.nonzero(trials)
     weights = trials[unit, cell]
-    model = GEE(solved[unit, cell] / weights, matrix[cell], unit, family=Binomial(), weights=weights)
+    model = generalized_estimating_equations.GEE(
+        solved[unit, cell] / weights, matrix[cell], unit, family=families.Binomial(), weights=weights
+    )
     total, won = trials.sum(axis=0), solved.sum(axis=0)
     start = np.linalg.lstsq(matrix, np.log((won + 0.5) / (total - won + 0.5)))[0]  # else a fit of its own, with its own warnings
     try:

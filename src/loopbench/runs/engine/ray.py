@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loopbench.protocol.extras import missing
+from loopbench._extras import missing
 
 from .messages import Links, WorkerError, WorkerLost
 from .worker import WorkerLoop
