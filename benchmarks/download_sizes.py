@@ -2,8 +2,8 @@
 
 python benchmarks/download_sizes.py [--write]
 
-pip resolves each set by itself, and downloads it into a folder that is removed afterwards. --write renews the table in docs/start.md;
-without it the table goes to stdout, as Markdown.
+pip resolves each set by itself, and downloads it into a folder that is removed afterwards. --write renews the table in
+docs/start.md; without it the table goes to stdout, as Markdown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "start.md"
 BLOCK = re.compile(r"(<!-- sizes: .*? -->\n).*?(<!-- /sizes -->)", re.DOTALL)
 ADDS = {
-    "": "the loops `bare`, `finish` and `phased`, your own loops and programs, every fault profile, suite, question, page and gate, `serve`",
+    "": "`bare`, `finish`, `phased`, your own loops and programs; profiles, suites, questions, page, gate, `serve`",
     "analysis": "pandas DataFrames, Parquet files, the odds ratios of `ablate`",
     "dspy": "the loops `react_extract` and `stateless`, real models by name, `optimize`",
     "optimize": "the same, and what the optimizer MIPROv2 needs",

@@ -1,4 +1,4 @@
-"""An environment with the packages of the core alone: links to those that are installed here, so that no package index is needed."""
+"""An environment with the packages of the core alone: links to those that are installed here, without a package index."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import sys
 import tomllib
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 
 
-def project() -> dict[str, object]:
+def project() -> dict[str, Any]:
     """Return the table `project` of pyproject.toml."""
-    table: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return table
 
 
@@ -41,7 +42,7 @@ def make(folder: Path, requirements: list[str]) -> None:
         for first in {file.parts[0] for file in dist.files or () if file.parts[0] not in ("..", "__pycache__")}:
             target = folder / first
             if not target.exists():
-                target.symlink_to(dist.locate_file(first), target_is_directory=True)
+                target.symlink_to(str(dist.locate_file(first)))
 
 
 def run(packages: Path, source: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -102,9 +102,8 @@ def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats
 
     unit, cell = np.nonzero(trials)
     weights = trials[unit, cell]
-    model = generalized_estimating_equations.GEE(
-        solved[unit, cell] / weights, matrix[cell], unit, family=families.Binomial(), weights=weights
-    )
+    gee = generalized_estimating_equations.GEE
+    model = gee(solved[unit, cell] / weights, matrix[cell], unit, family=families.Binomial(), weights=weights)
     total, won = trials.sum(axis=0), solved.sum(axis=0)
     start = np.linalg.lstsq(matrix, np.log((won + 0.5) / (total - won + 0.5)))[0]  # else a fit of its own, with its own warnings
     try:
