@@ -86,7 +86,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(READY): pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable .
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[all]'
 	touch $@
 
 $(READY_DEV): pyproject.toml constraints.txt | $(VENV)/bin/python

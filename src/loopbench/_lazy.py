@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ._extras import needed_by
+
 
 def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package whose names live in other modules. `homes`: module → names."""
@@ -15,7 +17,8 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
     def load(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(module_of[name]), name)
+        with needed_by(f"{package}.{name}"):
+            return getattr(importlib.import_module(module_of[name]), name)
 
     def listing() -> list[str]:
         return sorted({*vars(sys.modules[package]), *module_of})

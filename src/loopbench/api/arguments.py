@@ -12,6 +12,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from loopbench._extras import needed_by
 from loopbench.experiments.optimize.config import SearchConfig
 from loopbench.protocol.names import nearest
 from loopbench.reports.dataframes import Loaded
@@ -143,7 +144,8 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
         try:
             check_kinds(given, optional)
             check_kinds(settings, [name for name in settings if name not in ("profiles", "models")])
-            return function(*args, **kwargs)
+            with needed_by(function.__name__):
+                return function(*args, **kwargs)
         except SettingError as error:
             raise ValueError(in_python(error.in_python)) from None
         except ValueError as error:

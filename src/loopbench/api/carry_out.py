@@ -14,14 +14,12 @@ from typing import Any, TypeVar
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.optimize.prepare import Optimization
-from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
 from loopbench.protocol.names import lives_in_one_process
 from loopbench.reports.dataframes import Loaded
 from loopbench.reports.html.files import PAGE, write_page
-from loopbench.reports.html.page import optimization_html, report_html
-from loopbench.reports.progress.display import run_display, search_display
-from loopbench.reports.tracking import log_results, run_logged
+from loopbench.reports.html.page import report_html
+from loopbench.reports.progress.display import run_display
+from loopbench.reports.tracking import log_results
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.permissions import own_code
 from loopbench.runs.run_state import read_state
@@ -46,48 +44,24 @@ def carry_out_run(prepared: Callable[[], Experiment], settings: Mapping[str, Any
         with run_display(experiment, progress) as watching:
             stopped = run(experiment, watching)
         found = results(experiment.folder)
-        notes.extend(_stopped(stopped, experiment.folder, experiment.config))
+        notes.extend(how_it_stopped(stopped, experiment.folder, experiment.config))
         notes.extend(_publish(experiment, found))
         return found
 
-    found = _apart(finish)
-    _warn(notes)
+    found = apart(finish)
+    warn_caller(notes)
     return Loaded(found)
-
-
-def carry_out_search(
-    prepared: Callable[[], Optimization], settings: Mapping[str, Any], progress: bool | None
-) -> OptimizationResult:
-    """Search and test what `prepared` makes, log it to MLflow, and return the result. `settings`: of the call, for errors.
-
-    Raises ValueError for bad input, RunStopped where the search cannot go on, and KeyboardInterrupt.
-    """
-    notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
-
-    def finish() -> OptimizationResult:
-        with naming_files(settings):
-            made = prepared()
-        with search_display(made, progress) as watching:
-            logged = run_logged(made, watching, notes.append)
-        notes.extend(_stopped(logged.stopped, made.folder, made.config.compare))
-        found = optimization_result(made.folder)
-        notes.extend(_write(logged.page or optimization_html(found), found.folder))
-        return found
-
-    found = _apart(finish)
-    _warn(notes)
-    return found
 
 
 def _publish(experiment: Experiment, found: Results) -> Sequence[str]:
     """Write the page and log the run; a failure of either is a note and loses no result."""
     page = report_html(found)
-    notes = _write(page, found.folder)
+    notes = write_or_note(page, found.folder)
     tracked = log_results(found, experiment.config, page)
     return [*notes, f"nothing was logged to MLflow: {tracked}"] if isinstance(tracked, str) else notes
 
 
-def _write(page: str, folder: Path) -> list[str]:
+def write_or_note(page: str, folder: Path) -> list[str]:
     """Write a page into a run directory; return a note if that fails."""
     try:
         write_page(page, folder / PAGE)
@@ -96,7 +70,7 @@ def _write(page: str, folder: Path) -> list[str]:
     return []
 
 
-def _stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence[str]:
+def how_it_stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence[str]:
     """Return how a run that stopped early goes on; nothing for one that did not."""
     if not reason:
         return []
@@ -105,7 +79,7 @@ def _stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence[str]:
     return [f"{reason}: {len(read_state(folder).ended)} trials have ended; {way_out}"]
 
 
-def _warn(notes: Sequence[str]) -> None:
+def warn_caller(notes: Sequence[str]) -> None:
     """Warn at the line of the user's code that asked."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_ours(frame):
@@ -119,7 +93,7 @@ def _is_ours(frame: FrameType) -> bool:
     return package.partition(".")[0] == __name__.partition(".")[0]
 
 
-def _apart(work: Callable[[], Result]) -> Result:
+def apart(work: Callable[[], Result]) -> Result:
     """Do the work here, or on a thread of its own where an event loop is running already, as in a notebook."""
     if not _an_event_loop_runs():
         return work()

@@ -15,7 +15,6 @@ from loopbench.experiments import gate as gates
 from loopbench.experiments.ablate import ablation
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.gate import outputs as gate_outputs
-from loopbench.experiments.optimize import prepare as optimizations
 from loopbench.experiments.optimize import tables as optimize_tables
 from loopbench.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
 from loopbench.experiments.optimize.config import load_optimize_config
@@ -35,7 +34,7 @@ from loopbench.runs.config import CompareConfig, load_config
 from loopbench.runs.permissions import Permissions
 
 from .arguments import check_known, naming_files, question
-from .carry_out import carry_out_run, carry_out_search
+from .carry_out import carry_out_run
 from .conclusion import Conclusion
 from .objects import (
     AnyScorer,
@@ -164,11 +163,13 @@ def optimize(
     maximum number of tasks of the test.
     Raises ValueError for bad input, RunStopped where the search cannot go on; the run directory can be resumed.
     """
+    from .carry_out_search import carry_out_search  # needs DSPy
+
     check_known(settings, OPTIMIZE_KNOWN, OPTIMIZE_ELSEWHERE)
     named = _named({"loops": loops, "suite": suite, "profiles": (profile,), "models": (model,), **settings})
     config = load_optimize_config(None, named | {"optimizer": optimizer_name(optimizer)})
     _check_importable(config.compare)
-    found = carry_out_search(lambda: optimizations.prepare(config), config.compare.model_dump(), progress)
+    found = carry_out_search(config, progress)
     return Conclusion(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
 
 

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from statistics import median
 from typing import Any
 
+from loopbench._extras import MissingExtra
 from loopbench.datasets.task import Task
 from loopbench.frameworks.installing import framework_class, pinned_version
 from loopbench.metrics.scoring import SCORERS, scorer_names
@@ -126,7 +127,10 @@ _SPLITS = {"train": 0, "dev": 1, "test": 2}
 
 
 def _entry(kind: str, name: str) -> CatalogueEntry:
-    target = find("loop" if kind in FOREIGN else kind, name)
+    try:
+        target = find("loop" if kind in FOREIGN else kind, name)
+    except MissingExtra as error:
+        return CatalogueEntry(name, str(error).removeprefix(f"{kind} {name} "))
     text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
     options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in options_of(target).values())
     return CatalogueEntry(name, text.splitlines()[0] if text else "", options)

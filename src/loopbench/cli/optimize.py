@@ -15,7 +15,8 @@ from loopbench.experiments.optimize.rollouts import RunStopped
 from loopbench.models.profiles import load_profile
 from loopbench.protocol.names import parse_spec
 from loopbench.reports.progress.search import watching
-from loopbench.reports.tracking import LoggedSearch, run_logged
+from loopbench.reports.search_tracking import LoggedSearch, run_logged
+from loopbench.reports.tracking import not_logged
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.permissions import Permissions, resume_flags
 
@@ -128,6 +129,8 @@ def _run(made: Optimization, *, quiet: bool) -> LoggedSearch:
         logged = run_logged(made, view, lambda line: say(f"warning: {line}"))
     if logged.ui:
         say(f"MLflow: {logged.ui}")
+    elif line := not_logged(made.config.compare):
+        say(line)
     return logged
 
 

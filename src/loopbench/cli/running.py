@@ -12,7 +12,7 @@ from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.reports.progress.trials import watching
-from loopbench.reports.tracking import log_results
+from loopbench.reports.tracking import log_results, not_logged
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.permissions import resume_flags
 from loopbench.runs.run_state import larger, read_state
@@ -109,3 +109,5 @@ def _track(experiment: Experiment, found: Results, page: str) -> None:
         say(f"warning: nothing was logged to MLflow: {tracked}")
     elif tracked is not None:
         say(f"MLflow: {tracked.ui}")
+    elif line := not_logged(experiment.config):
+        say(line)

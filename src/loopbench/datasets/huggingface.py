@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
+from loopbench._extras import missing
+
 from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
 from .importing.table import Cells, RowTable
 from .task import Suite
-
-MISSING = "huggingface needs the library `datasets`, which is not installed: pip install 'loopbench[huggingface]'"
 
 
 class HubTable(RowTable):
@@ -82,9 +82,9 @@ def _library() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "datasets":
             raise ValueError(f"huggingface: the library `datasets` cannot be imported: {error}") from None
-        raise ValueError(MISSING) from None
+        raise missing("huggingface", "datasets") from None
     if not hasattr(library, "load_dataset"):  # a folder of that name: our own, at the root of the repository
-        raise ValueError(MISSING)
+        raise missing("huggingface", "datasets")
     return library
 
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Unpack
 
+from loopbench._extras import needed_by
+
 from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
@@ -81,7 +83,8 @@ class ParquetTable(RowTable):
 
 def _arrow() -> Any:
     """Import PyArrow when the first file is read: the list of suites does not need it."""
-    import pyarrow.parquet
+    with needed_by("a Parquet file"):
+        import pyarrow.parquet
 
     return pyarrow
 

@@ -16,7 +16,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special  # its distribution functions; the classes of scipy.stats take 50 µs per call
-from statsmodels.stats.proportion import proportion_confint
 
 ALPHA = 0.05
 NO_SPREAD = 1e-12
@@ -57,9 +56,10 @@ def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, flo
     """
     if not (n > 0 and 0 <= successes <= n):
         raise ValueError(f"{successes!r} successes of {n!r}")
-    low, high = proportion_confint(successes, n, alpha, method="wilson")
-    share = successes / n
-    return min(max(float(low), 0.0), share), max(min(float(high), 1.0), share)
+    share, z = successes / n, float(special.ndtri(1 - alpha / 2))
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    return min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share)
 
 
 def clopper_pearson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, float]:

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
+from loopbench._extras import needed_by
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import answer
@@ -35,6 +34,9 @@ from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain_line
 
 from .notebook import block
+
+if TYPE_CHECKING:
+    import pandas as pd  # an extra, and half a second to import: only a table needs it
 
 MAX_WARNINGS = 5
 """Maximum number of warnings that a notebook shows; `comparison` has all."""
@@ -160,13 +162,16 @@ class Loaded:
 
     def _table(self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str]) -> pd.DataFrame:
         """Return rows as a DataFrame. `dtypes`: its constant columns, in order. Raises RunError for a value of another type."""
+        with needed_by("a DataFrame"):
+            from .frame import column, frame
+
         more = sorted({name for row in rows for name in row} - dtypes.keys())
         try:
             values = {name: [row.get(name) for row in rows] for name in (*dtypes, *more)}
-            columns = {name: _column(found, dtypes.get(name) or _dtype(name, found)) for name, found in values.items()}
+            columns = {name: column(found, dtypes.get(name) or _dtype(name, found)) for name, found in values.items()}
         except (TypeError, ValueError, OverflowError) as error:
             raise RunError(f"{self.results.folder}: a record holds a value of another type: {error}") from None
-        return pd.DataFrame(columns)
+        return frame(columns)
 
 
 # --- rows ---
@@ -296,17 +301,6 @@ _TASKS = {
     **dict.fromkeys(("scored", "errored", "excluded", "solved"), "int64"),
     **dict.fromkeys(METRICS, "float64"),
 }
-
-
-def _column(values: Sequence[Any], dtype: str) -> pd.Series[Any]:
-    if dtype == _TIME:
-        seconds = pd.Series(values, dtype="float64")
-        return pd.to_datetime(seconds, unit="s", utc=True, errors="coerce").dt.as_unit("us")
-    if dtype == "string":
-        values = [None if value is None else render_value(value) for value in values]
-    elif dtype in ("int64", "bool"):
-        values = [0 if value is None else value for value in values]  # what is not there was not counted
-    return pd.Series(list(values), dtype=pd.api.types.pandas_dtype(dtype))
 
 
 def _dtype(name: str, values: Sequence[Any]) -> str:

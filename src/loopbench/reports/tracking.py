@@ -1,67 +1,36 @@
-"""What is logged to MLflow because the settings ask for it: a finished run, and a search while it goes on.
+"""What is logged to MLflow because the settings ask for it: a finished run.
 
-MLflow takes seconds to import, so it is imported only where something is logged.
+MLflow is an extra and takes seconds to import, so it is imported only where something is logged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from loopbench._extras import how_to_install, is_installed
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.optimize.candidates import Watcher
-from loopbench.experiments.optimize.prepare import Optimization
-from loopbench.experiments.optimize.result import optimization_result
-from loopbench.experiments.optimize.run import run
-from loopbench.experiments.optimize.watchers import Watchers
-from loopbench.reports.html.page import optimization_html
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Progress
 
 if TYPE_CHECKING:
     from .mlflow import Tracked
 
 
-class SearchView(Watcher, Progress, Protocol):
-    """What shows a search and its test."""
+def logs(config: CompareConfig) -> bool:
+    """Say whether the settings ask for a log and MLflow is there to write one."""
+    return config.mlflow and is_installed("mlflow")
+
+
+def not_logged(config: CompareConfig) -> str:
+    """Return a line for a run that would have been logged if MLflow were installed; empty for others."""
+    if not config.mlflow or is_installed("mlflow"):
+        return ""
+    return f"not logged to MLflow, which is not installed: {how_to_install('mlflow')}; --no-mlflow leaves out this line"
 
 
 def log_results(found: Results, config: CompareConfig, page: str) -> Tracked | str | None:
-    """Log a run; return the reason in one line if that fails, and None if the settings ask for no log. `page`: its report."""
-    if not config.mlflow:
+    """Log a run; return the reason in one line if that fails, and None if nothing is to be logged. `page`: its report."""
+    if not logs(config):
         return None
     from . import mlflow
 
     return mlflow.track_as_configured(found, config, page)
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedSearch:
-    """How a search and its test went. Any text is empty if there is none."""
-
-    stopped: str
-    """Why it stopped early."""
-    ui: str = ""
-    """The command that opens the MLflow pages."""
-    page: str = ""
-    """The page that was logged to MLflow."""
-
-
-def run_logged(made: Optimization, view: SearchView, warn: Callable[[str], None]) -> LoggedSearch:
-    """Search and test.
-
-    `warn`: takes one line, from any thread, if MLflow's store fails; the run directory is complete without it.
-    Raises what `run` raises, KeyboardInterrupt and RunError among it; what happened until then is logged.
-    """
-    compare = made.config.compare
-    if not compare.mlflow:
-        return LoggedSearch(run(made, view, view))
-    from .mlflow import OptimizationTracker
-
-    with OptimizationTracker(made.folder, made.manifest, compare.tracking_uri, compare.experiment, warn) as tracker:
-        stopped = run(made, Watchers(view, tracker), view)
-        found = optimization_result(made.folder)
-        page = optimization_html(found)
-        tracked = tracker.finish(found.to_json(), page)
-    return LoggedSearch(stopped, "" if tracked is None else tracked.ui, page)

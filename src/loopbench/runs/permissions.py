@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from loopbench._extras import is_installed, missing
 from loopbench.protocol.names import GONE, is_gone, lives_in_one_process, parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import FOREIGN, builtin_names, loops_named, programs_named
@@ -34,6 +35,12 @@ class Permissions:
 NO_PERMISSIONS = Permissions()
 
 
+def check_tracking(config: CompareConfig) -> None:
+    """Raise ValueError for a run that is to be logged to a store by its address where MLflow is not installed."""
+    if config.mlflow and config.tracking_uri is not None and not is_installed("mlflow"):
+        raise missing("--tracking-uri", "mlflow")
+
+
 def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) -> CompareConfig:
     """Return a manifest's configuration, with what the user typed again. Raises RunError for what had to be typed and was not."""
     allowed_code(folder, own_code(config), allowed.code)
@@ -48,6 +55,7 @@ def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) ->
         if config.public()["address"] != shown["address"]:
             again = f"type it again: --address {shlex.quote(shown['address'])}, or stay here: --engine local"
             raise RunError(f"{folder}: this run goes to the Ray cluster at {shown['address']}; {again}")
+    check_tracking(config)
     if config.tracking_uri is not None and config.mlflow:
         config = config.model_copy(update={"tracking_uri": allowed.tracking_uri})
         if config.public()["tracking_uri"] != shown["tracking_uri"]:

@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
+from loopbench._extras import needed_by
 from loopbench.datasets.generating import Source
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
@@ -121,7 +122,8 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     for place in places:
         if name in builtin_names(place):
             package, attribute = PACKAGES[place]
-            found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), attribute)
+            with needed_by(f"{kind} {name}"):
+                found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), attribute)
             return found
     plugins = {point.name: point for point in entry_points(group=f"loopbench.{kind}s")}
     if name in plugins:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from loopbench._extras import needed_by
 from loopbench.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
 from loopbench.models.limits import Pressure
 from loopbench.models.metering import Admit, Listener, Meter, MeteredModel
@@ -117,7 +118,8 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
     """
     real: Mapping[str, Model] = {}
     if config.real_models and not config.replays:
-        from .real_models import open_real_models  # imports DSPy, which takes seconds
+        with needed_by(f"model {config.real_models[0]}"):
+            from .real_models import open_real_models  # imports DSPy, which takes seconds
 
         real = open_real_models(config, begun)
     _check_dollars(config, real)

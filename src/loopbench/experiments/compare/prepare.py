@@ -14,6 +14,7 @@ from loopbench.runs.folders import new_folder
 from loopbench.runs.lookup import check_plans, resolve
 from loopbench.runs.manifest import Manifest, write_manifest
 from loopbench.runs.new_manifest import asked_of, manifest_of
+from loopbench.runs.permissions import check_tracking
 from loopbench.runs.run_state import Retry, RunState, Spent
 from loopbench.runs.schedule import Arm, PendingTrials, Trial, schedule
 from loopbench.runs.trial_models import TrialModels, open_models
@@ -73,6 +74,7 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
 
     Raises ValueError for bad input, without creating anything.
     """
+    check_tracking(config)
     suite, tasks, arms = resolve(config)
     check_plans(config, suite, tasks)
     models = open_models(config, arms)

@@ -1,7 +1,7 @@
 """Members of a zip file that came from anywhere: read in memory, within bounds, never unpacked to the disk.
 
 Inspect packs its members with deflate or, of late, with zstd (method 93 of PKWARE's APPNOTE, 4.4.5), which Python's zipfile learns
-in 3.14 only; pyarrow has it.
+in 3.14 only.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import struct
 import zipfile
 import zlib
 from typing import IO, Any
+
+import zstandard
 
 ZSTD = 93
 MAX_MEMBER_BYTES = 1 << 28
@@ -22,7 +24,10 @@ MAX_RATIO = 10_000
 _BLOCK = 1 << 20
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 _ENCRYPTED = 0x1
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, struct.error)
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, zstandard.ZstdError, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, ValueError, struct.error),
+)
 
 
 class ZipArchive:
@@ -67,9 +72,7 @@ class ZipArchive:
         """Open the member as a file; how much is read of it bounds what it unpacks to."""
         if member.compress_type != ZSTD:
             return self._zip.open(member)
-        import pyarrow  # a tenth of a second to import, and only this needs it
-
-        return pyarrow.CompressedInputStream(pyarrow.BufferReader(self._packed(member)), "zstd")
+        return zstandard.ZstdDecompressor().stream_reader(self._packed(member), read_across_frames=True)
 
     def _packed(self, member: zipfile.ZipInfo) -> bytes:
         """Return the bytes after the member's own header, in which names and extras may be longer than in the directory."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic_core import to_jsonable_python
 
+from loopbench._extras import is_installed, missing
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol import Program
 from loopbench.protocol.names import Spec, own_object
@@ -179,8 +179,8 @@ def optimizer_named(spec: Spec) -> Optimizer:
 
 def _built_in(kind: type[BuiltIn], typed_options: Mapping[str, Any]) -> Optimizer:
     label = f"optimizer {kind.name}"
-    if kind.package and importlib.util.find_spec(kind.package) is None:
-        raise ValueError(f"{label} needs {kind.package}: pip install {kind.package}")
+    if kind.package and not is_installed(kind.package):
+        raise missing(label, kind.package)
     options = checked_options(kind, typed_options, label)
     try:
         return kind(**options)

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from loopbench._extras import MissingExtra, needed_by
+
 from ..statistics import ALPHA, Clusters, Floats, Interval, unit_groups
 
 _NO_DIRECTION = 1e-7
@@ -92,12 +94,16 @@ def _summed(counts: Floats, units: NDArray[np.int64], g: int) -> Floats:
 
 def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats]:
     """Parameters and their robust covariance."""
-    from statsmodels.genmod.families import Binomial  # a second to import, and few commands need it
-    from statsmodels.genmod.generalized_estimating_equations import GEE
+    try:
+        with needed_by("an odds ratio"):
+            from statsmodels.genmod import families, generalized_estimating_equations  # a second, and few commands need it
+    except MissingExtra as error:
+        raise NoOdds(str(error)) from None
 
     unit, cell = np.nonzero(trials)
     weights = trials[unit, cell]
-    model = GEE(solved[unit, cell] / weights, matrix[cell], unit, family=Binomial(), weights=weights)
+    gee = generalized_estimating_equations.GEE
+    model = gee(solved[unit, cell] / weights, matrix[cell], unit, family=families.Binomial(), weights=weights)
     total, won = trials.sum(axis=0), solved.sum(axis=0)
     start = np.linalg.lstsq(matrix, np.log((won + 0.5) / (total - won + 0.5)))[0]  # else a fit of its own, with its own warnings
     try:

@@ -6,17 +6,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 
 from loopbench.experiments.compare.prepare import Experiment
-from loopbench.experiments.optimize.prepare import Optimization
 from loopbench.reports.notebook import preformatted
 from loopbench.runs.engine.runner import Progress
 
 from . import search, trials
+
+if TYPE_CHECKING:
+    from loopbench.experiments.optimize.prepare import Optimization  # which needs DSPy
 
 COLUMNS, LINES = 110, 40
 """Size of the view in a notebook's cell."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -14,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimize.prepare import Optimization
 from loopbench.metrics.record import Record
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -22,6 +22,9 @@ from loopbench.text.plain_text import plain
 
 from .estimate import Pace, duration
 from .trials import PLAIN_EVERY_S
+
+if TYPE_CHECKING:
+    from loopbench.experiments.optimize.prepare import Optimization  # which needs DSPy
 
 
 @dataclass(slots=True)

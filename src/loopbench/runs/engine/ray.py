@@ -27,6 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from loopbench._extras import missing
+
 from .messages import Links, WorkerError, WorkerLost
 from .worker import WorkerLoop
 
@@ -118,7 +120,7 @@ def _ray_as(settings: Mapping[str, str]) -> Any:
     try:
         ray = _ray()
     except ImportError:
-        raise WorkerError("the engine ray needs Ray: pip install 'loopbench[ray]'") from None
+        raise WorkerError(str(missing("the engine ray", "ray"))) from None
     if ray.is_initialized():
         raise WorkerError("this process uses Ray already; call ray.shutdown() first")
     return ray

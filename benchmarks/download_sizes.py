@@ -1,0 +1,76 @@
+"""What installing loopbench downloads, with each extra: wheels for this machine, with the versions in constraints.txt.
+
+python benchmarks/download_sizes.py [--write]
+
+pip resolves each set by itself, and downloads it into a folder that is removed afterwards. --write renews the table in
+docs/start.md; without it the table goes to stdout, as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "start.md"
+BLOCK = re.compile(r"(<!-- sizes: .*? -->\n).*?(<!-- /sizes -->)", re.DOTALL)
+ADDS = {
+    "": "`bare`, `finish`, `phased`, your own loops and programs; profiles, suites, questions, page, gate, `serve`",
+    "analysis": "pandas DataFrames, Parquet files, the odds ratios of `ablate`",
+    "dspy": "the loops `react_extract` and `stateless`, real models by name, `optimize`",
+    "optimize": "the same, and what the optimizer MIPROv2 needs",
+    "mlflow": "runs and searches in MLflow",
+    "all": "all of the above",
+    "huggingface": "data sets of Hugging Face as suites",
+    "postgresql": "a PostgreSQL store of MLflow",
+    "ray": "`--engine ray`, trials on many machines",
+}
+"""Extra → what it adds; those for work on loopbench itself are left out."""
+
+
+def downloaded(extra: str) -> tuple[float, int]:
+    """Return the megabytes and the number of packages that an empty environment downloads."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = _needed(project, extra)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", folder]
+        subprocess.run([*command, "--constraint", str(ROOT / "constraints.txt"), *wanted], check=True, stderr=subprocess.DEVNULL)
+        sizes = [file.stat().st_size for file in Path(folder).iterdir()]
+    return sum(sizes) / 1e6, len(sizes)
+
+
+def _needed(project: dict[str, dict[str, list[str]]], extra: str) -> list[str]:
+    """Return the requirements of the core with an extra, those of extras inside it written out."""
+    found = list(project["dependencies"])
+    for line in project["optional-dependencies"][extra] if extra else ():
+        inner = re.fullmatch(r"loopbench\[(.+)\]", line)
+        found += [need for name in inner[1].split(",") for need in _needed(project, name)] if inner else [line]
+    return sorted(set(found))
+
+
+def table() -> str:
+    """Return a row for the core and for each extra."""
+    lines = ["| extra | adds | megabytes | packages |", "|---|---|---:|---:|"]
+    for extra, adds in ADDS.items():
+        megabytes, packages = downloaded(extra)
+        lines.append(f"| {f'`{extra}`' if extra else '(none)'} | {adds} | {megabytes:.0f} | {packages} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true")
+    made = table()
+    if parser.parse_args().write:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n{found[2]}", page), encoding="utf-8")
+    print(made)
+
+
+if __name__ == "__main__":
+    main()

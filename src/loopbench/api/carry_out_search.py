@@ -1,0 +1,35 @@
+"""A search that a program starts; it needs DSPy, which a run does not."""
+
+from __future__ import annotations
+
+from loopbench.experiments.optimize.config import OptimizeConfig
+from loopbench.experiments.optimize.prepare import prepare
+from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.reports.html.page import optimization_html
+from loopbench.reports.progress.display import search_display
+from loopbench.reports.search_tracking import run_logged
+
+from .arguments import naming_files
+from .carry_out import apart, how_it_stopped, warn_caller, write_or_note
+
+
+def carry_out_search(config: OptimizeConfig, progress: bool | None) -> OptimizationResult:
+    """Search and test, log it to MLflow, and return the result.
+
+    Raises ValueError for bad input, RunStopped where the search cannot go on, and KeyboardInterrupt.
+    """
+    notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
+
+    def finish() -> OptimizationResult:
+        with naming_files(config.compare.model_dump()):
+            made = prepare(config)
+        with search_display(made, progress) as watching:
+            logged = run_logged(made, watching, notes.append)
+        notes.extend(how_it_stopped(logged.stopped, made.folder, made.config.compare))
+        found = optimization_result(made.folder)
+        notes.extend(write_or_note(logged.page or optimization_html(found), found.folder))
+        return found
+
+    found = apart(finish)
+    warn_caller(notes)
+    return found

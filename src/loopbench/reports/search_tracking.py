@@ -1,0 +1,52 @@
+"""What is logged to MLflow of a search while it goes on, because the settings ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from loopbench.experiments.optimize.candidates import Watcher
+from loopbench.experiments.optimize.prepare import Optimization
+from loopbench.experiments.optimize.result import optimization_result
+from loopbench.experiments.optimize.run import run
+from loopbench.experiments.optimize.watchers import Watchers
+from loopbench.reports.html.page import optimization_html
+from loopbench.runs.engine.runner import Progress
+
+from .tracking import logs
+
+
+class SearchView(Watcher, Progress, Protocol):
+    """What shows a search and its test."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSearch:
+    """How a search and its test went. Any text is empty if there is none."""
+
+    stopped: str
+    """Why it stopped early."""
+    ui: str = ""
+    """The command that opens the MLflow pages."""
+    page: str = ""
+    """The page that was logged to MLflow."""
+
+
+def run_logged(made: Optimization, view: SearchView, warn: Callable[[str], None]) -> LoggedSearch:
+    """Search and test.
+
+    `warn`: takes one line, from any thread, if MLflow's store fails; the run directory is complete without it.
+    Raises what `run` raises, KeyboardInterrupt and RunError among it; what happened until then is logged.
+    """
+    compare = made.config.compare
+    if not logs(compare):
+        return LoggedSearch(run(made, view, view))
+    from .mlflow import OptimizationTracker  # takes seconds
+
+    with OptimizationTracker(made.folder, made.manifest, compare.tracking_uri, compare.experiment, warn) as tracker:
+        stopped = run(made, Watchers(view, tracker), view)
+        found = optimization_result(made.folder)
+        page = optimization_html(found)
+        tracked = tracker.finish(found.to_json(), page)
+    return LoggedSearch(stopped, "" if tracked is None else tracked.ui, page)

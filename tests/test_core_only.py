@@ -1,0 +1,159 @@
+"""What works with the packages of the core alone, and how the rest says which extra it needs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+
+import pytest
+
+from loopbench._extras import EXTRA_OF, MissingExtra, _requirement, how_to_install, needed_by
+from tests import core_only
+
+SOURCE = core_only.ROOT / "src"
+NEEDS_AN_EXTRA = re.compile(
+    r"loopbench\.(dspy_seam|loops\.(react_extract|stateless)|models\.(real|probe)$|runs\.real_models|reports\.(frame$|mlflow|search_tracking)"
+    r"|api\.carry_out_search|cli\.(optimize|check_model)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|rollouts|run)"
+    r"|frameworks\.wiring)"
+)
+IMPORT_ALL = """
+import importlib, json, sys
+from pathlib import Path
+
+source, failed = Path(sys.argv[1]), {}
+for file in sorted((source / "loopbench").rglob("*.py")):
+    parts = file.relative_to(source).with_suffix("").parts
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    if not name.endswith("__main__") and ".wiring" not in name:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            failed[name] = error.name
+print(json.dumps(failed))
+"""
+THREE = ("--loop", "bare", "--loop", "finish", "--loop", "phased")
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("core")
+    core_only.make(folder, [*core_only.project()["dependencies"], "pytest"])
+    return folder
+
+
+@pytest.fixture
+def loopbench(packages, tmp_path):
+    def command(*words, code=0):
+        done = core_only.run(packages, SOURCE, "-m", "loopbench", *words, cwd=tmp_path)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    return command
+
+
+def test_the_core_has_none_of_the_packages_of_extras(packages):
+    assert not {package for package in EXTRA_OF if (packages / package).exists()}
+
+
+def test_only_modules_that_an_extra_is_for_cannot_be_imported(packages, tmp_path):
+    done = core_only.run(packages, SOURCE, "-c", IMPORT_ALL, str(SOURCE), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    failed = json.loads(done.stdout)
+    assert {name: package for name, package in failed.items() if package not in EXTRA_OF} == {}
+    assert [name for name in failed if not NEEDS_AN_EXTRA.match(name)] == []
+    assert {"loopbench.loops.stateless", "loopbench.reports.mlflow"} <= failed.keys()
+
+
+def test_a_comparison_its_questions_its_page_and_its_gate(loopbench, tmp_path):
+    compared = loopbench("compare", *THREE, "--tasks", "20", "--profile", "flaky-tools")
+    assert re.search(r"not logged to MLflow, which is not installed: pip install \S*loopbench\[mlflow\]", compared.stderr)
+    assert "Traceback" not in compared.stderr
+    assert list(tmp_path.glob("runs/*/report.html"))
+    for question in (("why", "latest"), ("show", "latest"), ("report", "latest"), ("size", "latest"), ("list", "suites")):
+        assert loopbench(*question).stdout
+    loopbench("bless", "latest", "--output", "baseline.json")
+    assert loopbench("gate", "latest", "--baseline", "baseline.json").stdout.startswith("identical: ")
+    assert "not logged" not in loopbench("compare", *THREE, "--tasks", "5", "--no-mlflow").stderr
+
+
+def test_an_ablation_says_why_it_has_no_odds_ratios(loopbench):
+    done = loopbench("ablate", "finish", "--factor", "parse_retries=0,2", "--profile", "flaky-format", "--tasks", "30", "-v")
+    assert "an odds ratio needs statsmodels, which is not installed" in re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("compare", "--loop", "stateless"), "loop stateless needs dspy"),
+        (("compare", "--loop", "bare", "--model", "openai/some"), "model openai/some needs dspy"),
+        (("compare", "--loop", "bare", "--tracking-uri", "http://127.0.0.1:9"), "--tracking-uri needs mlflow"),
+        (("optimize",), "this command needs dspy"),
+        (("list", "optimizers"), "this command needs dspy"),
+        (("check", "suite", "parquet(data=rows.parquet)"), "a Parquet file needs pyarrow"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_needs_an_extra_says_which_in_one_line(loopbench, tmp_path, words, told):
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
+    done = loopbench(*words, code=2)
+    assert f"error: {told}, which is not installed: pip install " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_the_list_of_loops_says_what_each_needs(loopbench):
+    listed = loopbench("list", "loops").stdout
+    assert re.search(r"^react_extract\s+needs dspy, which is not installed: pip install", listed, re.MULTILINE)
+    assert re.search(r"^bare\s+Design 4", listed, re.MULTILINE)
+
+
+def test_python_names_the_extra_too(packages, tmp_path):
+    code = "import loopbench\ntry:\n    loopbench.Stateless\nexcept ImportError as error:\n    print(error)"
+    done = core_only.run(packages, SOURCE, "-c", code, cwd=tmp_path)
+    assert done.stdout.startswith("loopbench.Stateless needs dspy, which is not installed: pip install")
+
+
+def test_a_comparison_from_python_needs_no_extra_until_a_table_is_asked_for(packages, tmp_path):
+    code = """
+import loopbench
+run = loopbench.compare(loops=["bare", "finish"], tasks=5)
+print(run)
+try:
+    run.trials
+except ImportError as error:
+    print(error)
+"""
+    done = core_only.run(packages, SOURCE, "-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "a DataFrame needs pandas, which is not installed" in done.stdout.splitlines()[-1]
+
+
+# --- the command that installs an extra ---
+
+
+@pytest.mark.parametrize(
+    ("noted", "typed"),
+    [
+        ({}, "'loopbench[dspy]'"),
+        ({"url": "file:///", "dir_info": {}}, "'/[dspy]'"),
+        ({"url": "file:///", "dir_info": {"editable": True}}, "-e '/[dspy]'"),
+        ({"url": "https://me:secret@host/x.git", "vcs_info": {"vcs": "git"}}, "'loopbench[dspy] @ git+https://host/x.git'"),
+        ({"url": "https://host/loopbench.whl", "archive_info": {}}, "'loopbench[dspy] @ https://host/loopbench.whl'"),
+    ],
+)
+def test_an_extra_is_installed_from_where_loopbench_came(noted, typed):
+    assert _requirement("dspy", noted) == typed
+
+
+@pytest.mark.parametrize("package", sorted(EXTRA_OF))
+def test_every_extra_that_is_named_exists(package):
+    extras = core_only.project()["optional-dependencies"]
+    assert EXTRA_OF[package] in extras
+    assert f"[{EXTRA_OF[package]}]" in how_to_install(package)
+
+
+def test_an_import_that_fails_for_another_reason_stays_what_it_is():
+    with pytest.raises(ModuleNotFoundError, match="no_such_module") as caught, needed_by("this"):
+        importlib.import_module("no_such_module")
+    assert not isinstance(caught.value, MissingExtra)

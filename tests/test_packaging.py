@@ -1,0 +1,86 @@
+"""The wheel and the source archive, built from the clone and used without it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.core_only import ROOT, make, project
+
+pytestmark = pytest.mark.thorough
+
+
+def in_source() -> set[str]:
+    """Return the files that git knows below src, as they are named in a wheel."""
+    listed = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {str(PurePosixPath(name).relative_to("src")) for name in listed}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Build both by setuptools itself, as pip and `python -m build` let it, but without an environment of its own."""
+    clone, target = tmp_path_factory.mktemp("clone") / "loopbench", tmp_path_factory.mktemp("dist")
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    for kind in ("build_sdist", "build_wheel"):
+        code = f"import sys; from setuptools import build_meta; build_meta.{kind}(sys.argv[1])"
+        subprocess.run([sys.executable, "-c", code, str(target)], cwd=clone, check=True, capture_output=True)
+    (wheel,), (archive,) = target.glob("*.whl"), target.glob("*.tar.gz")
+    return wheel, archive
+
+
+def test_the_wheel_holds_every_file_of_the_source_and_nothing_else(built):
+    names = {name for name in zipfile.ZipFile(built[0]).namelist() if ".dist-info/" not in name}
+    assert names == in_source()
+
+
+def test_the_source_archive_holds_what_building_needs(built):
+    with tarfile.open(built[1]) as archive:
+        names = {str(PurePosixPath(*PurePosixPath(name).parts[1:])) for name in archive.getnames()}
+    assert {f"src/{name}" for name in in_source()} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE"} <= names
+
+
+def test_the_wheel_names_every_extra(built):
+    wheel = zipfile.ZipFile(built[0])
+    (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    text = wheel.read(metadata).decode()
+    assert {line.partition(": ")[2] for line in text.splitlines() if line.startswith("Provides-Extra: ")} == {
+        *project()["optional-dependencies"]
+    }
+
+
+def test_the_wheel_works_in_an_environment_of_its_own(built, tmp_path):
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=True)
+    python = environment / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check", built[0]]
+    subprocess.run(install, check=True, capture_output=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    make(packages, project()["dependencies"])
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    variables = {"PATH": f"{environment / 'bin'}{os.pathsep}{os.defpath}", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+
+    def loopbench(*words: str) -> str:
+        done = subprocess.run(["loopbench", *words], cwd=folder, env=variables, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "compare" in loopbench("--help")
+    assert "flaky-tools" in loopbench("list", "profiles")
+    assert "arithmetic" in loopbench("list", "suites")
+    assert "langgraph" in loopbench("frameworks", "list")
+    loopbench("init")
+    assert (
+        "Adopt" in (answer := loopbench("compare", "--config", "loopbench.toml", "--no-mlflow")) or "Nothing is decided" in answer
+    )
+    assert list(folder.glob("runs/*/report.html"))
+    assert Path(shutil.which("loopbench", path=variables["PATH"]) or "").parent == environment / "bin"
