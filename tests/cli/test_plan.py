@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -40,7 +40,6 @@ def plan(tmp_path):
         assert "Traceback" not in done.stderr
         return done
 
-    run.folder = tmp_path
     return run
 
 
@@ -49,19 +48,19 @@ def tasks(folder, *rows):
     return "t.jsonl"
 
 
-def test_right_plans_are_counted(plan):
-    file = tasks(plan.folder, GOOD, {"question": "And today?", "answer": "Monday"})
+def test_right_plans_are_counted(plan, tmp_path):
+    file = tasks(tmp_path, GOOD, {"question": "And today?", "answer": "Monday"})
     assert "1 of 2 tasks with a plan, 1 call; whether such tools exist is not known" in plan("check", file).stdout
     assert "which fit their tools; no call was made" in plan("check", file, "--tools", "shop").stdout
-    assert not (plan.folder / "asked").exists()
+    assert not (tmp_path / "asked").exists()
     assert "every plan leads to the right answer" in plan("check", file, "--tools", "shop", "--run-tools").stdout
-    assert (plan.folder / "asked").exists()
+    assert (tmp_path / "asked").exists()
     assert "lamp = price(item='lamp')\nanswer = lamp\n" in plan("check", file, "-v").stdout
 
 
-def test_every_mistake_is_told_with_its_line(plan):
+def test_every_mistake_is_told_with_its_line(plan, tmp_path):
     file = tasks(
-        plan.folder,
+        tmp_path,
         GOOD | {"plan": ["price(itm='lamp')"]},
         GOOD | {"plan": ["prize(item='lamp')"]},
         GOOD | {"plan": ["price('lamp')"]},
@@ -79,8 +78,8 @@ def test_every_mistake_is_told_with_its_line(plan):
 
 
 @pytest.mark.parametrize("text", ["price(item='lamp')\n", '{"calls": [], "answer": 1}', '["price(item=1)"]', ""])
-def test_a_file_may_hold_a_single_plan(plan, text):
-    (plan.folder / "one.plan").write_text(text)
+def test_a_file_may_hold_a_single_plan(plan, tmp_path, text):
+    (tmp_path / "one.plan").write_text(text)
     plan("check", "one.plan", code=0 if "price" in text else 1)
 
 
@@ -92,8 +91,8 @@ def test_a_file_may_hold_a_single_plan(plan, text):
         (("check", "t.jsonl", "--tools", "no_shop"), "error: "),
     ],
 )
-def test_a_mistake_on_the_command_line_is_one_line(plan, words, told):
-    tasks(plan.folder, GOOD)
+def test_a_mistake_on_the_command_line_is_one_line(plan, tmp_path, words, told):
+    tasks(tmp_path, GOOD)
     done = plan(*words, code=2)
     assert done.stderr.startswith(told)
     assert len(done.stderr.splitlines()) == 1

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from loopbench.datasets.importing.plan_model import checked_plan, plan_schema

@@ -112,6 +112,9 @@ def _single(path: Path) -> Iterator[tuple[str, Task | str]]:
     except (ValueError, RecursionError) as error:
         yield str(path), str(error) or "it is nested too deep"
         return
+    if not plan.calls:
+        yield str(path), "there is no call in it"
+        return
     yield str(path), Task(id=path.stem, query=Query(path.stem), expected=plan.answer, scorer="exact", plan=plan)
 
 

@@ -184,12 +184,12 @@ def _held(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _is_bound_to_its_thread(connection: sqlite3.Connection) -> bool:
-    """Ask for a number that changes nothing, from another thread."""
+    """Ask for a cursor, which changes nothing, from another thread."""
     refused = []
 
     def ask() -> None:
         try:
-            _ = connection.total_changes
+            connection.cursor().close()
         except sqlite3.ProgrammingError as error:
             refused.append("thread" in str(error))
 
