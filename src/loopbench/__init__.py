@@ -36,6 +36,7 @@ _HOMES = {
         "StopReason",
         "Tool",
         "Toolbox",
+        "plan_from_lines",
         "with_program",
     ),
     "loopbench.reports.dataframes": ("Loaded", "load"),

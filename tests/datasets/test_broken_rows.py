@@ -67,7 +67,7 @@ DEEP = "[" * 101 + "]" * 101
         ("tools,question,answer\nprice;stock,a,1\n", "f.csv, line 2, no tool 'price;stock'; shop has price, stock"),
         ("tools,question,answer\n[1],a,1\n", "f.csv, line 2, column 'tools': neither names with commas between them"),
         ("end_state,question,answer\n{},a,1\n", "f.csv, line 2, an end state needs tools that have one"),
-        ("plan,question,answer\n{},a,1\n", "f.csv, line 2, column 'plan': not a plan ('calls' is missing)"),
+        ("plan,question,answer\n{},a,1\n", "f.csv, line 2, column 'plan': not a plan (calls is missing)"),
         ("scorer,question,answer\nos:getcwd,a,1\n", "f.csv, line 2, scorer 'os:getcwd' is code of your own"),
     ],
 )  # fmt: skip
@@ -115,10 +115,10 @@ def line(**changes: Any) -> str:
         (line(world={"$tools": "price"}), "f.jsonl, line 1, world: '$tools' is not a list of names"),
         (line(world={"$tools": ["prices"]}), "f.jsonl, line 1, no tool 'prices'; shop has price, stock"),
         (line(world={"$tools": ["stock"]}, plan=PLAN), "f.jsonl, line 1, no tool 'price'; shop has stock"),
-        (line(plan={"calls": [{"id": "c1"}], "answer": 1}), "f.jsonl, line 1, column 'plan': not a plan ('tool' is missing)"),
+        (line(plan={"calls": [{"id": "c1"}], "answer": 1}), "line 1, column 'plan': not a plan (calls[0].tool is missing)"),
         (line(plan={"calls": 3, "answer": 1}), "f.jsonl, line 1, column 'plan': not a plan ("),
-        (line(plan={"calls": [], "answer": {"$ref": "c9"}}), "f.jsonl, line 1, column 'plan': not a plan (plan: the answer"),
-        (line(plan={"calls": [CALL | {"goal": 3}], "answer": 1}), "column 'plan': not a plan (id, tool and goal of a call are"),
+        (line(plan={"calls": [], "answer": {"$ref": "c9"}}), "f.jsonl, line 1, column 'plan': not a plan (the answer"),
+        (line(plan={"calls": [CALL | {"goal": 3}], "answer": 1}), "column 'plan': not a plan (calls[0].goal: text belongs here)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_json_lines_is_one_line(tmp_path, monkeypatch, text, said):

@@ -211,3 +211,51 @@ def test_a_world_without_a_tool_that_its_task_names_is_closed_again():
 def test_tools_that_are_tools_already_stay_the_same():
     tool = Tool.from_function(price, blocking=False)
     assert own_tools("own", [tool]).fixed == (tool,)
+
+
+# --- what a model is not told, and what other threads may not use ---
+
+
+def test_what_a_model_is_not_told_is_a_warning_of_one_line(module, caplog):
+    source = "def price(item, most: int = 3): ...\ndef stock(item: str) -> int:\n    'In stock.'\ndef helper(x): ...\n"
+    offered("gappy", module(source))
+    assert [record.getMessage() for record in caplog.records] == [
+        "tools 'gappy': no tools, because they have no type hints: helper",
+        "tools 'gappy': a model knows only what they say: price has no docstring; argument item of price has no type",
+    ]
+
+
+def test_tools_that_say_everything_warn_of_nothing(module, caplog):
+    offered("whole", module("def price(item: str) -> float:\n    'Price of one item.'\n"))
+    assert not caplog.records
+
+
+CONNECTED = "import sqlite3\nDATA = sqlite3.connect(':memory:'{})\n{}"
+BY_FUNCTION = "def count(n: int) -> int:\n    'Count.'\n    return DATA.execute('select ?', (n,)).fetchone()[0]\n"
+BY_TASK = """
+from loopbench import Task
+class Desk:
+    def __init__(self, task: Task) -> None:
+        self.data = sqlite3.connect(':memory:'{})
+        self.tools = [self.count]
+    def count(self, n: int) -> int:
+        'Count.'
+        return self.data.execute('select ?', (n,)).fetchone()[0]
+    def state(self): ...
+    def close(self):
+        self.data.close()
+"""
+
+
+@pytest.mark.parametrize(("source", "attribute"), [(BY_FUNCTION, ""), (BY_TASK, "Desk")], ids=["function", "task"])
+def test_a_connection_that_no_other_thread_may_use_is_refused_before_the_run(module, source, attribute):
+    apart = ", check_same_thread=False"
+    with pytest.raises(
+        ValueError, match=r"tools 'kept': count uses (DATA|data), a SQLite connection .*check_same_thread=False"
+    ) as told:
+        offered("kept", module(CONNECTED.format("", source.replace("{}", ""))), attribute).open(task())
+    assert "\n" not in str(told.value)
+    environment = offered("kept", module(CONNECTED.format(apart, source.replace("{}", apart))), attribute).open(task())
+    result = run_sync(Toolbox(environment.tools).call(ToolCall("count", {"n": 3})))
+    assert (result.ok, result.data) == (True, "3")
+    environment.close()

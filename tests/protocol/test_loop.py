@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
+import dataclasses
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
@@ -11,6 +13,7 @@ from typing import Any, Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter
 
 from loopbench.protocol import HARNESS_STOPS, SILENT, Chunk, Loop, Model, Observer, Outcome, Query, StopReason, Toolbox, run_sync
 
@@ -145,3 +148,30 @@ def test_the_silent_observer_takes_anything_and_does_not_stream() -> None:
 def test_a_loop_is_known_by_its_shape() -> None:
     assert isinstance(Still(), Loop)
     assert not isinstance(object(), Loop)
+
+
+# --- a typed answer ---
+
+
+class Offer(BaseModel):
+    item: str
+    euros: float
+
+
+@dataclasses.dataclass
+class Parcel:
+    grams: int
+
+
+@pytest.mark.parametrize("kind", [Offer, Parcel, list[int]], ids=str)
+def test_a_query_takes_a_type_as_the_schema_of_its_answer(kind):
+    query = Query("What?", schema=kind)
+    assert query.schema == TypeAdapter(kind).json_schema()
+    assert query == Query("What?", schema=dict(query.schema))
+    assert dataclasses.replace(query, text="Why?").schema == query.schema
+    assert copy.deepcopy(query) == query
+
+
+def test_a_type_without_a_json_schema_is_refused():
+    with pytest.raises(TypeError, match=r"^schema: .* has no JSON schema"):
+        Query("What?", schema=threading.Thread)

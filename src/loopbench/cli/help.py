@@ -66,7 +66,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Read a run": ("report", "why", "show"),
     "Guard against regressions": ("gate", "bless", "check"),
     "Optimize prompts": ("optimize", "show-program", "diff"),
-    "Prepare": ("init", "new", "suite", "profile", "frameworks", "serve", "list"),
+    "Prepare": ("init", "new", "suite", "plan", "profile", "frameworks", "serve", "list"),
 }
 """Heading → commands and groups of commands."""
 

@@ -59,6 +59,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "frameworks:list_frameworks",
         "List the frameworks: the version that `install` gives, the one that is installed, and their options.",
     ),
+    "plan check": ("plan:check", "Say what is wrong with the plans in a file, and whether they lead to the right answers."),
+    "plan schema": ("plan:schema", "Print the JSON schema of a plan."),
     "suite learn": ("suite_learn:learn", "Write a run's suite with the calls of successful trials as plans."),
 }
 """Subcommand → module and function within this package, and the first line of the function's docstring."""
@@ -67,6 +69,7 @@ GROUPS: Mapping[str, str] = {
     "check": "Check an agent, a loop, a suite or a real model.",
     "frameworks": "Install agent frameworks to compare, each in an environment of its own, or list them.",
     "new": "Write a first version of your own loop.",
+    "plan": "Check the plans of your own tasks.",
     "profile": "Fit a fault profile to a run, or show one.",
     "suite": "Learn plans for the tasks of your own suite.",
 }

@@ -17,7 +17,7 @@ from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, with_instru
 from .clients import close_local_clients
 from .engine import lm_of
 from .errors import model_error
-from .model import DspyModel, Lm15Model, local_client
+from .model import DspyModel, Lm15Model, local_client, model_named
 from .names import open_lm
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "lm_of",
     "local_client",
     "model_error",
+    "model_named",
     "open_lm",
     "program_of",
     "request_of",

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+import dspy
 from dspy import lm15
 from dspy._vendor.lm15.result import StreamAccumulator
 from dspy.clients.costs import estimate_cost
@@ -170,3 +171,8 @@ class DspyModel(Lm15Model):
 def local_client(url: str, extensions: Extensions | None = None, model: str = "scripted") -> Lm15Model:
     """Return a model behind an OpenAI-compatible server on this machine: without retries, key, price and proxy. Cheap to make."""
     return Lm15Model(f"openai/{model}", LocalClient(url, model), Capabilities(response_schema=True), extensions)
+
+
+def model_named(name: str, settings: Mapping[str, Any]) -> DspyModel:
+    """Return the model that DSPy knows by a name. `settings`: of `dspy.LM`; without them nothing is cached or tried again."""
+    return DspyModel(dspy.LM(name, **{"cache": False, "num_retries": 0} | dict(settings)))

@@ -29,6 +29,7 @@ from .moves import (
     WireError,
 )
 from .plan import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
+from .plan_lines import plan_from_lines, plan_to_lines
 from .program import (
     Demo,
     Optimizable,
@@ -107,7 +108,9 @@ __all__ = [
     "in_own_format",
     "own_prompt",
     "plan_from_json",
+    "plan_from_lines",
     "plan_to_json",
+    "plan_to_lines",
     "program_digest",
     "prompted",
     "read_program",

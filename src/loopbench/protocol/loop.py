@@ -20,7 +20,7 @@ from .tools import Toolbox
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Query:
     """All that a loop may know of a task. Gold answers, plans and scorers live elsewhere."""
 
@@ -29,6 +29,18 @@ class Query:
     """Material that belongs to the question, a passage or a policy; empty if there is none."""
     schema: Mapping[str, Any] | None = None
     """JSON schema of the answer; None if it is text."""
+
+    def __init__(self, text: str, context: str = "", schema: Mapping[str, Any] | type | None = None) -> None:
+        """`schema`: a JSON schema, or a type that has one: a pydantic model, a dataclass, a TypedDict, `list[int]`.
+
+        The answer is a JSON value in any case. Raises TypeError for a type without a JSON schema.
+        """
+        if schema is not None and not isinstance(schema, Mapping):
+            from .schema import answer_schema  # loads pydantic: a typed answer may, the import of a loop must not
+
+            schema = answer_schema(schema)
+        for name, value in (("text", text), ("context", context), ("schema", schema)):
+            object.__setattr__(self, name, value)
 
     @property
     def full_text(self) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import GenericAlias, SimpleNamespace
 from typing import Any, Unpack, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
@@ -209,3 +209,11 @@ def _short(value: Any) -> str:
     except Exception:  # nested too deep, say
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def answer_schema(kind: Any) -> dict[str, Any]:
+    """Return the JSON schema of a pydantic model, a dataclass or any other type. Raises TypeError for a type that has none."""
+    try:
+        return TypeAdapter(kind).json_schema()
+    except PydanticUserError as error:
+        raise TypeError(f"schema: {kind!r} has no JSON schema ({str(error).splitlines()[0]})") from None

@@ -11,3 +11,8 @@ Name = TypeVar("Name", bound=str)
 def counts(found: Mapping[Name, int]) -> str:
     """Return counts as `finished 109, error_valve 8`, the largest first."""
     return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s unless the number is 1: `3 tasks`."""
+    return f"{number} {noun}{'s' * (number != 1)}"

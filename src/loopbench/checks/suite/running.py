@@ -28,14 +28,14 @@ async def _replays(subject: Subject) -> list[Problem]:
         finished_trial = await trial(ORACLE, task, setting)
         records.append(finished_trial.record)
         if finished_trial.record.status != "scored" or finished_trial.record.accuracy < 1:
-            problems.append(Problem(_failure(task, finished_trial)))
+            problems.append(Problem(why_it_failed(task, finished_trial)))
         else:
             subject.truths[task.id] = await replay(task, subject.suite)
     subject.baselines.append(passed(ORACLE, records))
     return problems
 
 
-def _failure(task: Task, finished_trial: FinishedTrial) -> str:
+def why_it_failed(task: Task, finished_trial: FinishedTrial) -> str:
     """Return why the oracle's trial did not score 1."""
     record = finished_trial.record
     if record.status != "scored":

@@ -7,15 +7,22 @@ own. A module without `TOOLS` offers its public functions that have type hints.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, get_type_hints
 
 from loopbench.protocol import Tool
 
 from ..task import Environment, StatelessEnvironment, Task
+
+logger = logging.getLogger(__name__)
 
 ALLOWED = "$tools"
 """Key of `Task.world`: the names of the only tools that the task's environment has; without it, all."""
@@ -54,11 +61,13 @@ class OwnTools:
     def _opened(self, opener: Callable[[Task], Any], task: Task) -> Environment:
         try:
             made = opener(task)
-            if isinstance(made, Environment):
-                return OwnEnvironment(_tools(made.tools), made)
-            return StatelessEnvironment(_tools(made))
+            environment = OwnEnvironment(_tools(made.tools), made) if isinstance(made, Environment) else None
+            tools = _tools(made) if environment is None else environment.tools
         except Exception as error:  # the boundary to the user's own code
             raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error}") from error
+        _check_threads(self.name, tools)
+        tell_gaps(self.name, tuple(gap for tool in tools for gap in gaps(tool)))
+        return environment or StatelessEnvironment(tools)
 
 
 NO_TOOLS = OwnTools()
@@ -85,7 +94,9 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
     """
     found: Any = getattr(module, attribute) if attribute else getattr(module, "TOOLS", None)
     if found is None:
-        found = _typed_functions(module)
+        found, untyped = _typed_functions(module), _untyped_functions(module)
+        if found and untyped:
+            logger.warning("tools %r: no tools, because they have no type hints: %s", name, ", ".join(untyped))
         if not found:
             file = getattr(module, "__file__", None) or module
             raise ValueError(
@@ -93,9 +104,12 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
                 f"a function of the task is named: {name}:FUNCTION"
             )
     try:
-        return own_tools(name, found)
+        own = own_tools(name, found)
     except TypeError as error:
         raise ValueError(f"tools {name!r}: {error}") from None
+    _check_threads(name, own.fixed)
+    tell_gaps(name, tuple(gap for tool in own.fixed for gap in gaps(tool)))
+    return own
 
 
 def own_tools(name: str, found: Any) -> OwnTools:
@@ -116,6 +130,73 @@ def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:
         and getattr(item, "__annotations__", None)
         and not _takes_a_task(item)
     ]
+
+
+def _untyped_functions(module: ModuleType) -> list[str]:
+    """Return the names of the module's own public functions without type hints."""
+    return [
+        name
+        for name, item in vars(module).items()
+        if not name.startswith("_")
+        and inspect.isfunction(item)
+        and item.__module__ == module.__name__
+        and not item.__annotations__
+        and not _takes_a_task(item)
+    ]
+
+
+def gaps(tool: Tool) -> Iterator[str]:
+    """Yield what a model is not told of a tool: what it is for, and the types of its arguments."""
+    if not tool.spec.description.strip():
+        yield f"{tool.name} has no docstring"
+    for name, rules in tool.spec.parameters.get("properties", {}).items():
+        if isinstance(rules, Mapping) and not rules.keys() - {"title", "default", "description"}:
+            yield f"argument {name} of {tool.name} has no type"
+
+
+@lru_cache(maxsize=256)  # a trial opens its environment anew, and one warning is enough
+def tell_gaps(name: str, found: tuple[str, ...]) -> None:
+    """Warn of what a model is not told of the tools. `name`: as typed."""
+    if found:
+        logger.warning("tools %r: a model knows only what they say: %s", name, "; ".join(found))
+
+
+def _check_threads(name: str, tools: Iterable[Tool]) -> None:
+    """Raise ValueError for a tool that holds a SQLite connection of this thread: tools run on threads of their own."""
+    for tool in tools:
+        for label, value in _held(tool.function) if tool.blocking else ():
+            if isinstance(value, sqlite3.Connection) and _is_bound_to_its_thread(value):
+                cure = "open it with sqlite3.connect(…, check_same_thread=False)"
+                raise ValueError(
+                    f"tools {name!r}: {tool.name} uses {label}, a SQLite connection that no other thread may use; {cure}"
+                )
+
+
+def _held(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what a function uses of its module, what it closes over, and what its object holds, with names."""
+    plain = inspect.unwrap(function.__func__ if inspect.ismethod(function) else function)
+    if inspect.iscoroutinefunction(plain):
+        return  # it runs on the event loop's thread
+    with contextlib.suppress(TypeError, ValueError):  # no function, or a name that it closes over has no value yet
+        found = inspect.getclosurevars(plain)
+        yield from {**found.globals, **found.nonlocals}.items()
+    yield from getattr(getattr(function, "__self__", None), "__dict__", {}).items()
+
+
+def _is_bound_to_its_thread(connection: sqlite3.Connection) -> bool:
+    """Ask for a cursor, which changes nothing, from another thread."""
+    refused = []
+
+    def ask() -> None:
+        try:
+            connection.cursor().close()
+        except sqlite3.ProgrammingError as error:
+            refused.append("thread" in str(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    asking.join()
+    return any(refused)
 
 
 def _takes_a_task(item: Any) -> bool:

@@ -7,13 +7,14 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 
-from loopbench.protocol import Plan, Query, plan_from_json
+from loopbench.protocol import Plan, Query, plan_from_json, plan_from_lines
 from loopbench.protocol.names import nearest
 
 from ..task import Task
 from .columns import NAMES, Columns, between_commas, column_named, listed, no_column
 from .json_files import json_value
 from .own_tools import ALLOWED, OwnTools
+from .plan_model import checked_plan
 from .table import MAX_EXACT_DIGITS, CellError, Cells, RowTable, kind, plain, read_value
 
 MAX_KINDS_OF_ROWS = 1_000
@@ -134,13 +135,13 @@ class RowReader:
             _check_schema(found["schema"], schema)
         scorer = self._text(found, "scorer", cells).strip() or self.columns.scorer
         expected = self._answer(found, cells, scorer)
-        plan = self._json(found, "plan", cells)
+        plan = self._plan(found, cells)
         return Task(
             id=self._id(found, index, cells),
             query=Query(text, self._text(found, "context", cells), schema),
             expected=expected,
             scorer=scorer or default_scorer(expected, schema),
-            plan=None if plan is None else read_plan(found["plan"], plan),
+            plan=None if plan is None else read_plan(found["plan"], plan, expected),
             no_plan=UNPLANNED if plan is None else "",
             labels=self._labels(found, cells),
             world=self._world(found, cells),
@@ -200,6 +201,11 @@ class RowReader:
             return json_value(value)
         except ValueError as error:
             raise CellError(column or "", str(error)) from None
+
+    def _plan(self, found: Found, cells: Cells) -> Any:
+        """Return a plan, as JSON, or as text or a list of its lines; None if there is none."""
+        value = self._cell(found.get("plan"), cells)
+        return self._json(found, "plan", cells) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
 
     def _object(self, found: Found, meaning: str, cells: Cells) -> dict[str, Any] | None:
         value = self._json(found, meaning, cells)
@@ -274,7 +280,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "id": (str,),
     "query": (Mapping,),
     "scorer": (str,),
-    "plan": (Mapping, type(None)),
+    "plan": (Mapping, str, list, type(None)),
     "no_plan": (str,),
     "quarantined": (str,),
     "labels": (Mapping,),
@@ -307,22 +313,25 @@ def whole_task(row: Mapping[str, Any]) -> Task:
     made = {name: value for name, value in row.items() if name not in ("query", "plan", "id")}
     if plan is None and not row.get("no_plan"):
         made["no_plan"] = UNPLANNED
-    return Task(id=_checked_id("id", row["id"]), query=query, plan=None if plan is None else read_plan("plan", plan), **made)
+    return Task(
+        id=_checked_id("id", row["id"]),
+        query=query,
+        plan=None if plan is None else read_plan("plan", plan, row["expected"]),
+        **made,
+    )
 
 
-def read_plan(column: str, value: Any) -> Plan:
-    """Read a plan as `plan_to_json` writes it. Raises ValueError that says what is wrong."""
+def read_plan(column: str, value: Any, expected: Any) -> Plan:
+    """Read a plan: in JSON as `plan_to_json` writes it, or a line per call, as text or a list of lines.
+
+    `expected`: the answer of a plan whose lines give none. Raises ValueError that says what is wrong.
+    """
     try:
-        plan = plan_from_json(value)
-        for call in plan.calls:
-            for one in (call, *call.alternatives):
-                texts = (one.id, one.tool, one.goal, *one.after)
-                if not all(isinstance(text, str) for text in texts) or not isinstance(one.arguments, Mapping):
-                    raise TypeError("id, tool and goal of a call are text, its arguments an object")
-        return plan
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise CellError(column, f"not a plan ({said})") from None
+        if isinstance(value, str) or (isinstance(value, list) and all(isinstance(line, str) for line in value)):
+            return plan_from_lines(value, expected)
+        return plan_from_json(checked_plan(value))
+    except (TypeError, ValueError) as error:
+        raise CellError(column, f"not a plan ({str(error).removeprefix('plan: ').removeprefix('plan, ')})") from None
 
 
 def _checked_id(column: str, text: str) -> str:

@@ -73,8 +73,6 @@ def resolve_model(given: Any) -> Model:
 
 
 def _named(name: str, settings: dict[str, Any]) -> Model:
-    import dspy  # takes a second, and only a model by name needs it
+    from loopbench.dspy_seam import model_named  # imports DSPy, which takes a second: only a model by name needs it
 
-    from loopbench.dspy_seam import DspyModel
-
-    return DspyModel(dspy.LM(name, **{"cache": False, "num_retries": 0} | settings))
+    return model_named(name, settings)

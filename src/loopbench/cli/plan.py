@@ -1,0 +1,102 @@
+"""`loopbench plan check` and `loopbench plan schema`: the plans of your own tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from loopbench.checks.plans import PlanFindings, plan_findings
+from loopbench.datasets.importing.plan_model import plan_schema
+from loopbench.protocol import Plan, plan_to_json, plan_to_lines
+from loopbench.runs.registry import tools_named
+from loopbench.text.counts import counted
+from loopbench.text.plain_text import plain
+
+from .codes import DONE, FAILED
+from .console import out
+from .options import JsonOption, OptionGroup, with_options
+from .own_prints import own_prints_aside
+
+MAX_SHOWN = 20
+"""Problems that are printed; --json has all of them."""
+
+
+class PlanOptions(OptionGroup):
+    file: Annotated[Path, typer.Argument()]
+    """Tasks with plans (.csv, .jsonl, .parquet), or a file with one plan, in JSON or a call per line."""
+    tools: str | None = None
+    """Your own tools, `my.module` or `my.module:NAME`: names and arguments of the calls are checked against them."""
+    run_tools: bool = False
+    """Make the calls of every plan with your own tools, whatever they do to the real world, and judge what comes out."""
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
+    """Print every plan, a call per line, where lines can say it."""
+
+
+@with_options()
+def check(options: PlanOptions, output: JsonOption) -> None:
+    """Say what is wrong with the plans in a file, and whether they lead to the right answers.
+
+    The exit code is 1 if something is wrong.
+    """
+    if options.run_tools and options.tools is None:
+        raise ValueError("--run-tools needs the tools: name their module with --tools")
+    with own_prints_aside():
+        tools = None if options.tools is None else tools_named(options.tools)
+        found = plan_findings(options.file, tools, run_tools=options.run_tools)
+    if output.as_json:
+        print(json.dumps(_as_dict(found), ensure_ascii=True, allow_nan=False))
+    else:
+        _print(options, found)
+    raise typer.Exit(FAILED if found.problems else DONE)
+
+
+@with_options()
+def schema() -> None:
+    """Print the JSON schema of a plan."""
+    print(json.dumps(plan_schema(), indent=2))
+
+
+def _print(options: PlanOptions, found: PlanFindings) -> None:
+    console = out()
+    for task in found.tasks if options.verbose else ():
+        if task.plan is not None:
+            console.print(Text(f"{plain(task.id)}:", style="bold"), soft_wrap=True)
+            console.print(Text(plain(_written(task.plan)) + "\n"), soft_wrap=True)
+    for problem in found.problems[:MAX_SHOWN]:
+        console.print(Text(plain(problem)), soft_wrap=True)
+    if len(found.problems) > MAX_SHOWN:
+        console.print(Text(f"and {len(found.problems) - MAX_SHOWN} more, which --json has"))
+    console.print(Text(_sum(options, found), style="bold red" if found.problems else "bold green"), soft_wrap=True)
+
+
+def _written(plan: Plan) -> str:
+    try:
+        return plan_to_lines(plan)
+    except ValueError:
+        return json.dumps(plan_to_json(plan), ensure_ascii=False)
+
+
+def _sum(options: PlanOptions, found: PlanFindings) -> str:
+    if found.problems:
+        return f"{plain(str(options.file))}: {counted(len(found.problems), 'problem')}"
+    what = f"{plain(str(options.file))}: {found.planned} of {counted(len(found.tasks), 'task')} with a plan, "
+    what += counted(found.calls, "call")
+    if found.carried_out:
+        return f"{what}; every plan leads to the right answer"
+    if options.tools is None:
+        return f"{what}; whether such tools exist is not known: --tools MODULE"
+    return f"{what}, which fit their tools; no call was made: --run-tools"
+
+
+def _as_dict(found: PlanFindings) -> dict[str, object]:
+    return {
+        "tasks": len(found.tasks),
+        "planned": found.planned,
+        "calls": found.calls,
+        "carried_out": found.carried_out,
+        "problems": list(found.problems),
+    }

@@ -1,0 +1,231 @@
+"""A plan as people write it, a line per call: `left = stock(item="chair")`.
+
+A line is a call with named arguments, in Python's notation for literals; `NAME = ` in front gives its result a name, by which later
+lines refer to it, or to a part of it: `price["euros"]`, `rows[0]`. What follows `#` is the call's goal, by default the call itself.
+A line `answer = VALUE` gives the answer. The text is parsed, and never run. Alternatives, planned errors and calls that must follow
+one another without a reference need the form in JSON.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import keyword
+import math
+import textwrap
+import tokenize
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .names import nearest
+from .plan import Plan, PlannedCall, Ref
+
+ANSWER = "answer"
+"""The name that is assigned the plan's answer, and no call's."""
+MAX_PLAN_CHARS = 1_000_000
+"""Longest text of one plan."""
+_JSON_WORDS = {"true": True, "false": False, "null": None}
+
+
+def plan_from_lines(lines: str | Sequence[str], answer: Any = None) -> Plan:
+    """Read a plan from its lines. `answer`: the right answer, where no line gives it.
+
+    Raises ValueError that names the line, and says what would be right.
+    """
+    text = textwrap.dedent(lines if isinstance(lines, str) else "\n".join(lines))
+    if len(text) > MAX_PLAN_CHARS:
+        raise ValueError(f"plan: longer than {MAX_PLAN_CHARS} characters")
+    try:
+        statements = _statements(text)
+        return _plan(statements, _comments(text), answer)
+    except (RecursionError, MemoryError):
+        raise ValueError("plan: it is nested too deep") from None
+
+
+def plan_to_lines(plan: Plan) -> str:
+    """Write a plan a line per call. Raises ValueError for one that only JSON can hold."""
+    lines = []
+    for call in plan.calls:
+        if call.alternatives or call.fails or call.after:
+            raise ValueError(f"plan: call {call.id!r} has alternatives, a planned error or an order, which lines cannot say")
+        if not _is_name(call.id) or call.id == ANSWER or not all(map(_is_name, call.tool.split("."))):
+            raise ValueError(f"plan: call {call.id!r} of {call.tool!r}: a line needs names of letters, digits and underscores")
+        if "\n" in call.goal or call.goal != call.goal.strip() or not call.goal.isprintable():
+            raise ValueError(f"plan: the goal of call {call.id!r} is not one line of text")
+        written = f"{call.tool}({', '.join(_arguments_as_text(call.arguments))})"
+        lines.append(f"{call.id} = {written}" + ("" if call.goal == ast.unparse(ast.parse(written)) else f"  # {call.goal}"))
+    return "\n".join([*lines, f"{ANSWER} = {_as_text(plan.answer)}"])
+
+
+# --- reading ---
+
+
+def _statements(text: str) -> list[ast.stmt]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of backslashes that mean nothing
+            return ast.parse(text).body
+    except SyntaxError as error:
+        raise ValueError(f"plan, line {error.lineno or 1}: {error.msg}; a line is a call, such as price(item='lamp')") from None
+    except ValueError as error:
+        raise ValueError(f"plan: it cannot be parsed ({error})") from None
+
+
+def _plan(statements: Sequence[ast.stmt], goals: Mapping[int, str], answer: Any) -> Plan:
+    """`goals`: the comments, by line."""
+    calls: dict[str, PlannedCall] = {}
+    for number, statement in enumerate(statements, 1):
+        name, value = _assigned(statement)
+        if name == ANSWER:
+            if statement is not statements[-1]:
+                raise _wrong(statement, "the answer comes after the last call")
+            answer = _value(value, calls)
+            break
+        call = _call(value, name or f"call{number}", calls)
+        said = [goals[line] for line in range(statement.lineno, _end(statement) + 1) if goals.get(line)]
+        call = replace(call, goal=" ".join(said) or ast.unparse(value))
+        if call.id in calls:
+            raise _wrong(statement, f"two lines are named {call.id!r}")
+        if any(call.goal == other.goal for other in calls.values()):
+            raise _wrong(statement, f"two lines are for {call.goal!r}; say after a # what each is for")
+        calls[call.id] = call
+    return Plan(tuple(calls.values()), answer)
+
+
+def _comments(text: str) -> dict[int, str]:
+    """Return the comments by line, which ast leaves out."""
+    tokens = tokenize.generate_tokens(io.StringIO(text, newline=None).readline)
+    return {token.start[0]: token.string.lstrip("#").strip() for token in tokens if token.type == tokenize.COMMENT}
+
+
+def _assigned(statement: ast.stmt) -> tuple[str, ast.expr]:
+    """Return the name that a line assigns to, empty if none, and the value."""
+    if isinstance(statement, ast.Expr):
+        return "", statement.value
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
+        return statement.targets[0].id, statement.value
+    raise _wrong(statement, "a line is a call, such as price(item='lamp') or left = stock(item='lamp')")
+
+
+def _call(value: ast.expr, name: str, names: Collection[str]) -> PlannedCall:
+    if not isinstance(value, ast.Call):
+        raise _wrong(value, f"{_shown(value)} is no call; a line is a call, such as price(item='lamp')")
+    tool = _tool(value.func)
+    if value.args:
+        raise _wrong(value, f"name the argument {_shown(value.args[0])} of {tool}: {tool}(NAME={_shown(value.args[0])})")
+    arguments: dict[str, Any] = {}
+    for word in value.keywords:
+        given = {word.arg: _value(word.value, names)} if word.arg is not None else _mapping(word.value, names)
+        if twice := arguments.keys() & given.keys():
+            raise _wrong(value, f"{tool} gets the argument {sorted(twice)[0]!r} twice")
+        arguments |= given
+    return PlannedCall(name, tool, arguments, "")
+
+
+def _tool(function: ast.expr) -> str:
+    if isinstance(function, ast.Name):
+        return function.id
+    if isinstance(function, ast.Attribute):
+        return f"{_tool(function.value)}.{function.attr}"
+    raise _wrong(function, f"{_shown(function)} is no tool's name")
+
+
+def _mapping(value: ast.expr, names: Collection[str]) -> dict[str, Any]:
+    found = _value(value, names)
+    if not isinstance(found, dict):
+        raise _wrong(value, "after ** stands an object of arguments, such as **{'max-price': 40}")
+    return found
+
+
+def _value(value: ast.expr, names: Collection[str]) -> Any:
+    """Return a literal, or a reference to an earlier call."""
+    if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, str | int | float)):
+        if isinstance(value.value, float) and not math.isfinite(value.value):
+            raise _wrong(value, "a number is too large")
+        return value.value
+    if isinstance(value, ast.List | ast.Tuple):
+        return [_value(item, names) for item in value.elts]
+    if isinstance(value, ast.Dict):
+        made = {_key(key, value): _value(item, names) for key, item in zip(value.keys, value.values, strict=True)}
+        if len(made) < len(value.keys):
+            raise _wrong(value, f"{_shown(value)} has a key twice")
+        return made
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub | ast.UAdd):
+        number = _value(value.operand, names)
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            return -number if isinstance(value.op, ast.USub) else number
+    if isinstance(value, ast.Name | ast.Subscript):
+        return _reference(value, names)
+    raise _wrong(value, f"{_shown(value)} is neither a literal nor the name of an earlier call")
+
+
+def _key(key: ast.expr | None, owner: ast.expr) -> str:
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        if key.value == "$ref":
+            raise _wrong(owner, "a literal holds the key '$ref', which marks a reference")
+        return key.value
+    raise _wrong(owner, f"the key {_shown(key) if key is not None else '**'} of an object is not text")
+
+
+def _reference(value: ast.expr, names: Collection[str]) -> Any:
+    path: list[str | int] = []
+    while isinstance(value, ast.Subscript):
+        part = _value(value.slice, ())
+        if isinstance(part, bool) or not isinstance(part, str | int):
+            raise _wrong(value, f"{_shown(value.slice)} is neither a key nor an index")
+        path.insert(0, part)
+        value = value.value
+    if not isinstance(value, ast.Name):
+        raise _wrong(value, f"{_shown(value)} is no name of an earlier call")
+    if value.id in names:
+        return Ref(value.id, tuple(path))
+    if value.id in _JSON_WORDS and not path:
+        return _JSON_WORDS[value.id]
+    raise _wrong(value, f"no earlier line is named {value.id!r}; {nearest(value.id, sorted(names))}")
+
+
+def _wrong(where: ast.AST, said: str) -> ValueError:
+    return ValueError(f"plan, line {getattr(where, 'lineno', 1)}: {said}")
+
+
+def _shown(value: ast.expr) -> str:
+    text = ast.unparse(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _end(statement: ast.stmt) -> int:
+    return statement.end_lineno or statement.lineno
+
+
+# --- writing ---
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text) and text.isascii()
+
+
+def _arguments_as_text(arguments: Mapping[str, Any]) -> Iterator[str]:
+    named = {name: value for name, value in arguments.items() if _is_name(name)}
+    for name, value in named.items():
+        yield f"{name}={_as_text(value)}"
+    if others := {name: value for name, value in arguments.items() if name not in named}:
+        yield f"**{_as_text(others)}"
+
+
+def _as_text(value: Any) -> str:
+    """Return a value in Python's notation. Raises ValueError for what JSON cannot hold."""
+    if isinstance(value, Ref):
+        return value.call + "".join(f"[{part!r}]" for part in value.path)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {_as_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_listed(value)) + "]"
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return repr(value)
+    raise ValueError(f"plan: {value!r} is no literal")
+
+
+def _listed(values: Iterable[Any]) -> Iterator[str]:
+    return map(_as_text, values)

@@ -1,0 +1,115 @@
+"""`loopbench plan check` and `plan schema`, end to end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loopbench.checks.plans import plan_findings
+
+SHOP = '''
+"""The order desk's tools."""
+from pathlib import Path
+
+PRICES = {"lamp": 39.9, "chair": 120.0}
+
+
+def price(item: str) -> float:
+    """Price of one item, in euros."""
+    Path("asked").touch()
+    return PRICES[item]
+'''
+GOOD = {"question": "What does a lamp cost?", "answer": 39.9, "plan": ["lamp = price(item='lamp')", "answer = lamp"]}
+
+
+@pytest.fixture
+def plan(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+
+    def run(*words, code=0):
+        done = subprocess.run(
+            [sys.executable, "-m", "loopbench", "plan", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+def tasks(folder, *rows):
+    (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "t.jsonl"
+
+
+def test_right_plans_are_counted(plan, tmp_path):
+    file = tasks(tmp_path, GOOD, {"question": "And today?", "answer": "Monday"})
+    assert "1 of 2 tasks with a plan, 1 call; whether such tools exist is not known" in plan("check", file).stdout
+    assert "which fit their tools; no call was made" in plan("check", file, "--tools", "shop").stdout
+    assert not (tmp_path / "asked").exists()
+    assert "every plan leads to the right answer" in plan("check", file, "--tools", "shop", "--run-tools").stdout
+    assert (tmp_path / "asked").exists()
+    assert "lamp = price(item='lamp')\nanswer = lamp\n" in plan("check", file, "-v").stdout
+
+
+def test_every_mistake_is_told_with_its_line(plan, tmp_path):
+    file = tasks(
+        tmp_path,
+        GOOD | {"plan": ["price(itm='lamp')"]},
+        GOOD | {"plan": ["prize(item='lamp')"]},
+        GOOD | {"plan": ["price('lamp')"]},
+        GOOD | {"plan": {"calls": [], "answr": 1}},
+        GOOD,
+        GOOD | {"plan": ["sofa = price(item='sofa')", "answer = sofa"]},
+        GOOD | {"answer": 40},
+    )
+    told = plan("check", file, "--tools", "shop", "--run-tools", code=1).stdout.splitlines()
+    assert [line.partition(": ")[0] for line in told[:-1]] == [f"t.jsonl, line {n}" for n in (1, 1, 2, 3, 4, 6, 7)]
+    assert told[-1] == "t.jsonl: 7 problems"
+    listed = json.loads(plan("check", file, "--tools", "shop", "--run-tools", "--json", code=1).stdout)
+    assert listed["problems"] == told[:-1]
+    assert (listed["planned"], listed["calls"], listed["carried_out"]) == (4, 4, True)
+
+
+@pytest.mark.parametrize("text", ["price(item='lamp')\n", '{"calls": [], "answer": 1}', '["price(item=1)"]', ""])
+def test_a_file_may_hold_a_single_plan(plan, tmp_path, text):
+    (tmp_path / "one.plan").write_text(text)
+    plan("check", "one.plan", code=0 if "price" in text else 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("check", "none.csv"), "error: none.csv: no such file"),
+        (("check", "t.jsonl", "--run-tools"), "error: --run-tools needs the tools: name their module with --tools"),
+        (("check", "t.jsonl", "--tools", "no_shop"), "error: "),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_line(plan, tmp_path, words, told):
+    tasks(tmp_path, GOOD)
+    done = plan(*words, code=2)
+    assert done.stderr.startswith(told)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_schema_is_one(plan):
+    schema = json.loads(plan("schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(GOOD["plan"], schema)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode), st.sampled_from(["t.jsonl", "t.csv", "t.plan", "t.json"]))
+def test_any_file_is_read_or_refused_in_lines(tmp_path, data, name):
+    (tmp_path / name).write_bytes(data)
+    try:
+        told = plan_findings(tmp_path / name).problems
+    except ValueError as error:
+        told = (str(error),)
+    assert not [line for line in told if "\n" in line]
