@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ._extras import needed_by
-
 
 def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package whose names live in other modules. `homes`: module → names."""
@@ -17,8 +15,12 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
     def load(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with needed_by(f"{package}.{name}"):
+        try:
             return getattr(importlib.import_module(module_of[name]), name)
+        except ModuleNotFoundError:
+            extras = importlib.import_module("loopbench._extras")  # only now: `import loopbench` loads as little as possible
+            with extras.needed_by(f"{package}.{name}"):
+                raise
 
     def listing() -> list[str]:
         return sorted({*vars(sys.modules[package]), *module_of})

@@ -62,6 +62,7 @@ def price(item: str) -> float:
     return 1.5
 
 
+TOOLS = [price]
 reach("import")
 '''
 COMPARE = ["compare", "--no-mlflow", "-q", "--suite", "arithmetic(size=1)", "--loop"]

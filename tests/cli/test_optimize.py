@@ -239,7 +239,7 @@ def test_optimizers_are_listed(loopbench):
         (["--optimizer", "GEPA", "--optimizer", "COPRO"], "--optimizer: give one, not 2"),
         (["--profile", "nothing"], "nothing"),
         (["--config", "missing.toml"], "missing.toml: no such file"),
-        (["--optimizer", "MIPROv2"], "optimizer MIPROv2 needs optuna: pip install optuna"),
+        (["--optimizer", "MIPROv2"], "optimizer MIPROv2 needs optuna, which is not installed: pip install "),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(loopbench, here, monkeypatch, arguments, said):

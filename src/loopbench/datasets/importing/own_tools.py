@@ -94,9 +94,9 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
     """
     found: Any = getattr(module, attribute) if attribute else getattr(module, "TOOLS", None)
     if found is None:
-        found, untyped = _typed_functions(module), _untyped_functions(module)
-        if found and untyped:
-            logger.warning("tools %r: no tools, because they have no type hints: %s", name, ", ".join(untyped))
+        found = _typed_functions(module)
+        if found:
+            _tell_untyped(name, tuple(_untyped_functions(module)))
         if not found:
             file = getattr(module, "__file__", None) or module
             raise ValueError(
@@ -159,6 +159,13 @@ def tell_gaps(name: str, found: tuple[str, ...]) -> None:
     """Warn of what a model is not told of the tools. `name`: as typed."""
     if found:
         logger.warning("tools %r: a model knows only what they say: %s", name, "; ".join(found))
+
+
+@lru_cache(maxsize=256)  # one warning is enough however often a command looks its tools up
+def _tell_untyped(name: str, found: tuple[str, ...]) -> None:
+    """Warn of functions that are not offered. `name`: as typed."""
+    if found:
+        logger.warning("tools %r: no tools, because they have no type hints: %s", name, ", ".join(found))
 
 
 def _check_threads(name: str, tools: Iterable[Tool]) -> None:

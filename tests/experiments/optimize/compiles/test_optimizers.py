@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said_in_a_line(spec: str, message: str) -> None:
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ValueError, match=r"MIPROv2 needs optuna: pip install optuna"):
+    with pytest.raises(ValueError, match=r"MIPROv2 needs optuna, which is not installed: pip install .*\[optimize\]"):
         optimizer_named(Spec("MIPROv2", {}))
 
 
