@@ -36,9 +36,9 @@ _HOMES = {
         "StopReason",
         "Tool",
         "Toolbox",
-        "plan_from_lines",
         "with_program",
     ),
+    "loopbench.protocol.plan_lines": ("plan_from_lines",),
     "loopbench.reports.dataframes": ("Loaded", "load"),
     "loopbench.runs.config": ("CompareConfig",),
 }

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+
+@contextmanager
+def explained_imports(what: str) -> Iterator[None]:
+    """Let a failed import within the block name the extra that is missing. `what`: the beginning of that sentence."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        extras = importlib.import_module("loopbench._extras")  # only now: `import loopbench` and help load as little as possible
+        with extras.needed_by(what):
+            raise
 
 
 def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -15,12 +27,8 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
     def load(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        try:
+        with explained_imports(f"{package}.{name}"):
             return getattr(importlib.import_module(module_of[name]), name)
-        except ModuleNotFoundError:
-            extras = importlib.import_module("loopbench._extras")  # only now: `import loopbench` loads as little as possible
-            with extras.needed_by(f"{package}.{name}"):
-                raise
 
     def listing() -> list[str]:
         return sorted({*vars(sys.modules[package]), *module_of})

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol import Plan, PlannedCall, Ref, plan_from_lines, plan_to_lines
+from loopbench.protocol import Plan, PlannedCall, Ref
+from loopbench.protocol.plan_lines import plan_from_lines, plan_to_lines
 from tests.protocol.test_plan import keys, literals, paths
 
 names = st.from_regex(r"[a-z][a-z_0-9]{0,5}", fullmatch=True).filter(lambda text: not keyword.iskeyword(text) and text != "answer")

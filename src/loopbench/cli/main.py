@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group, get_install_completion_arguments
 
-from loopbench._extras import needed_by
+from loopbench._lazy import explained_imports
 from loopbench.protocol.redact import redact
 from loopbench.runs.silent_end import told_of_exit
 from loopbench.text.plain_text import plain
@@ -156,7 +156,7 @@ app = _all_commands()
 def main() -> None:
     """Run the command; a user's mistake is one line on stderr, without secrets, and exit code 2."""
     try:
-        with told_of_exit(), terminated_as_interrupted(), lasting_stdout(), needed_by("this command"):
+        with told_of_exit(), terminated_as_interrupted(), lasting_stdout(), explained_imports("this command"):
             app()
     except (ValueError, OSError) as error:
         print(f"error: {plain(' '.join(redact(_message(error)).split()))}", file=sys.stderr)

@@ -29,7 +29,6 @@ from .moves import (
     WireError,
 )
 from .plan import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
-from .plan_lines import plan_from_lines, plan_to_lines
 from .program import (
     Demo,
     Optimizable,
@@ -108,9 +107,7 @@ __all__ = [
     "in_own_format",
     "own_prompt",
     "plan_from_json",
-    "plan_from_lines",
     "plan_to_json",
-    "plan_to_lines",
     "program_digest",
     "prompted",
     "read_program",

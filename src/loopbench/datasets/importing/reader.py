@@ -7,8 +7,9 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 
-from loopbench.protocol import Plan, Query, plan_from_json, plan_from_lines
+from loopbench.protocol import Plan, Query, plan_from_json
 from loopbench.protocol.names import nearest
+from loopbench.protocol.plan_lines import plan_from_lines
 
 from ..task import Task
 from .columns import NAMES, Columns, between_commas, column_named, listed, no_column
