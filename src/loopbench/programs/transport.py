@@ -15,8 +15,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from loopbench.models.server.answers import JSON, WireAnswer
+from loopbench.models.server.bodies import json_bytes
 from loopbench.models.server.chatting import Chat
 from loopbench.models.server.refusals import Refusal, bad_request
+from loopbench.models.tokens import estimate_input
 from loopbench.models.wires.contract import ErrorAnswer, Incoming
 from loopbench.models.wires.fields import BadRequest
 from loopbench.models.wires.registry import segments, wire_for
@@ -60,7 +62,11 @@ class InProcessTrial(NamedTuple):
         try:
             if page is None or page.kind == "models" or request.method != page.method:
                 raise Refusal(404, f"Invalid URL ({request.method} {request.url.path})", code="unknown_url")
-            asked = wire.read(Incoming(_object(body), path, request.url.params))
+            recall = self.chat.memory.recall
+            asked = wire.read(Incoming(_object(body), path, request.url.params, request.headers, recall))
+            if page.kind == "count":
+                counted = json_bytes(wire.count(estimate_input(asked.request)))
+                return WireAnswer((counted,), {**JSON, "Content-Length": str(len(counted))})
             return await self.chat.answer(wire, asked, self.trial.served, None)
         except BadRequest as error:
             return bad_request(error).on(wire)

@@ -18,6 +18,7 @@ from ..wires.fields import BadRequest
 from .answers import DROPPED, Answering, WireAnswer
 from .foreign import ForeignCodec, foreign_codec
 from .limits import room_after, within_limits
+from .memory import Memory
 from .refusals import refusal_of
 from .trials import ServedTrial
 
@@ -32,14 +33,16 @@ class Chat:
         """`hold_s`: how long a time-out in real time keeps the line silent."""
         self.hold_s = hold_s
         self.started = int(time.time())
+        self.memory = Memory()
         self._served = 0
 
     async def answer(self, wire: Wire, asked: WireRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
         """Return the answer of a trial's model. Raises Refusal and BadRequest."""
         codec = _codec(asked, served)
         question = replace(asked.request, codec=codec)
-        stamp = Stamp(self._next_id(trial), int(time.time()))
-        answer = Answering(wire, asked, stamp, wire.room_headers(room_after(question)))
+        read, written = self.memory.cached(trial, asked.marks)
+        stamp = Stamp(self._next_id(trial), int(time.time()), read, written)
+        answer = Answering(wire, asked, stamp, wire.room_headers(room_after(question), stamp))
         exchange = await served.exchange(question)
         reply, failure, struck = exchange.reply, exchange.error, exchange.fault
         if failure is not None:
@@ -52,6 +55,7 @@ class Chat:
             if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:
                 served.recount(reply.usage, sent.usage)
             reply = sent
+        self.memory.keep(wire.kept(asked, reply, stamp))
         return answer.whole(reply)
 
     def _next_id(self, trial: str | None) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Self
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from ..tokens import estimate_input
 from ..wires.contract import Incoming, Path, Wire, WirePage
 from ..wires.fields import BadRequest
 from ..wires.registry import segments, wire_for
@@ -112,7 +113,7 @@ class Server:
                 raise wrong_method(request, page.method)
             if page.kind == "models":
                 return json_response(self._models(wire, page))
-            return await self._asked(request, wire, trial, path)
+            return await self._asked(request, wire, page, trial)
         if self.more is None or path[:1] in _VENDORS_ROOTS:
             raise no_page(request)
         return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
@@ -135,10 +136,13 @@ class Server:
             raise no_model(f"The model '{page.model[:MAX_SHOWN]}' does not exist.")
         return wire.model(page.model, created)
 
-    # --- replies ---
+    # --- replies and counts ---
 
-    async def _asked(self, request: BaseRequest, wire: Wire, trial: str | None, path: Path) -> web.StreamResponse:
-        asked = wire.read(Incoming(await read_json(request), path, request.query))
+    async def _asked(self, request: BaseRequest, wire: Wire, page: WirePage, trial: str | None) -> web.StreamResponse:
+        path = _place(request)[1]
+        asked = wire.read(Incoming(await read_json(request), path, request.query, request.headers, self._chats.memory.recall))
+        if page.kind == "count":
+            return json_response(wire.count(estimate_input(asked.request)))
         try:
             served = self.trials.find(trial, asked)
         except UnknownModel as error:

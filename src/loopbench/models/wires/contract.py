@@ -1,4 +1,4 @@
-"""What a wire is: one vendor's API, which reads a request into ours and writes a reply, a stream of it or an error.
+"""What a wire is: one vendor's API, which reads a request into ours and writes a reply, a stream of it, a count or an error.
 
 Pure: no wire knows a socket, a policy or a fault. `wires/registry.py` lists them.
 """
@@ -6,7 +6,7 @@ Pure: no wire knows a socket, a policy or a fault. `wires/registry.py` lists the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -14,17 +14,16 @@ from loopbench.protocol import Reply, Request
 
 Path = tuple[str, ...]
 """The segments of a path below the server's root or a trial's, decoded."""
+Recall = Callable[[str], Sequence[Any] | None]
+"""Returns what was kept of the answer with this id (see `Wire.kept`), None if nothing was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """A request for a reply as it comes from the network."""
+class CacheMark(NamedTuple):
+    """A beginning of a request that its client wants to be kept in the provider's prompt cache."""
 
-    body: Any
-    """The decoded JSON body."""
-    path: Path = ()
-    query: Mapping[str, str] = field(default_factory=dict)
-    """What follows the path's question mark, decoded; of a name that is given twice, the first value."""
+    digest: str
+    tokens: int
+    """Estimated tokens of this beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,26 @@ class WireRequest:
     include_usage: bool = False
     """Whether a stream of chat completions ends with a chunk that holds the usage."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    echo: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that the vendor's reply repeats of the request."""
+    items: tuple[Any, ...] = ()
+    """The conversation in the vendor's own form, where a later request may refer to it."""
+    marks: tuple[CacheMark, ...] = ()
+    """Beginnings to be cached, the shortest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request for a reply or for a count as it comes from the network."""
+
+    body: Any
+    """The decoded JSON body."""
+    path: Path = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+    """What follows the path's question mark, decoded; of a name that is given twice, the first value."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The case of a name does not count."""
+    recall: Recall = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +67,9 @@ class Stamp:
     """24 hexadecimal digits, to which a wire adds its prefix."""
     created: int
     """Seconds since 1970."""
+    cache_read: int = 0
+    cache_written: int = 0
+    """Tokens of the request that come from the prompt cache, and that were put there."""
 
 
 class StreamEvent(NamedTuple):
@@ -61,7 +83,7 @@ class StreamEvent(NamedTuple):
 class WirePage(NamedTuple):
     """What a path stands for."""
 
-    kind: Literal["reply", "models"]
+    kind: Literal["reply", "count", "models"]
     method: Literal["GET", "POST"] = "POST"
     model: str | None = None
     """The one model that a page of models is about; None for the list of all."""
@@ -111,7 +133,7 @@ class Wire(ABC):
 
     @abstractmethod
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
-        """Say whether a request is meant for this vendor's API, known page or not; `headers`: whatever their case."""
+        """Say whether a request is meant for this vendor's API, known page or not; `headers`: names in small letters."""
 
     @abstractmethod
     def page(self, path: Path) -> WirePage | None:
@@ -119,7 +141,7 @@ class Wire(ABC):
 
     @abstractmethod
     def read(self, incoming: Incoming) -> WireRequest:
-        """Read a request for a reply. Raises BadRequest in the vendor's words."""
+        """Read a request for a reply or for a count. Raises BadRequest in the vendor's words."""
 
     @abstractmethod
     def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
@@ -141,6 +163,14 @@ class Wire(ABC):
     def model(self, name: str, created: int) -> Any:
         """Write one entry of that list."""
 
-    def room_headers(self, room: Room) -> dict[str, str]:
+    def room_headers(self, room: Room, stamp: Stamp) -> dict[str, str]:
         """Write the headers of a reply."""
         return {}
+
+    def count(self, tokens: int) -> Any:
+        """Write the answer of a page of the kind `count`."""
+        raise NotImplementedError(f"{self.name} has no such page")
+
+    def kept(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
+        """Return the id of an answer and what a later request may recall by it; None for nothing."""
+        return None

@@ -11,7 +11,7 @@ from loopbench.protocol import Role, ToolSpec
 from loopbench.protocol.moves import Inexpressible
 from loopbench.protocol.wire import from_json, to_json
 
-from .contract import ErrorAnswer, Path, Room, Wire, WireFailure
+from .contract import ErrorAnswer, Path, Room, Stamp, Wire, WireFailure
 from .fields import (
     MAX_NAME_CHARS,
     BadRequest,
@@ -35,8 +35,10 @@ MAX_METADATA, MAX_KEY_CHARS, MAX_VALUE_CHARS = 16, 64, 512
 """Pairs, and characters of each key and value, as OpenAI has them."""
 MAX_SHOWN_NAMES = 4
 
-ReadTool = Callable[[Any, str], ToolSpec]
-"""Reads an item of `tools` that stands at a place."""
+ReadTool = Callable[[Any, str], ToolSpec | None]
+"""Reads an item of `tools` that stands at a place; None for a tool of the vendor's own, which the model here never calls."""
+
+
 NameOf = Callable[[Mapping[str, Any], str], str]
 """Reads the name of a function out of an object that stands at a place."""
 
@@ -50,7 +52,7 @@ class OpenAIWire(Wire):
             headers |= {"x-ratelimit-reset-requests": _duration(failure.wait_s), "Retry-After": f"{failure.wait_s:g}"}
         return ErrorAnswer(failure.status, error_body(failure.message, _type_of(failure), failure.param, failure.code), headers)
 
-    def room_headers(self, room: Room) -> dict[str, str]:
+    def room_headers(self, room: Room, stamp: Stamp) -> dict[str, str]:
         return _room_headers(room)
 
     def models(self, names: Sequence[str], created: int) -> Any:
@@ -149,6 +151,8 @@ def _read_tools(items: list[Any], read_tool: ReadTool, name_path: str) -> tuple[
     tools: dict[str, ToolSpec] = {}
     for place, item in enumerate(items):
         tool = read_tool(item, f"tools[{place}]")
+        if tool is None:
+            continue
         if tool.name in tools:
             where = f"tools[{place}].{name_path}"
             raise invalid_value(where, f"Invalid '{where}': tool names must be unique, and '{tool.name}' is given twice.")

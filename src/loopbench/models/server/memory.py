@@ -1,0 +1,51 @@
+"""What a server remembers between requests: answers that later requests refer to, and beginnings in the prompt cache."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from ..wires.contract import CacheMark
+
+MAX_ANSWERS = 4_096
+"""Answers that can be referred to; the one that was used least recently is forgotten first."""
+MAX_CACHED = 16_384
+"""Beginnings of requests in the prompt cache, forgotten in the same order."""
+
+
+class Memory:
+    """Answers by id, and the digests of cached beginnings."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[str, Sequence[Any]] = OrderedDict()
+        self._cached: OrderedDict[tuple[str | None, str], None] = OrderedDict()
+
+    def keep(self, answer: tuple[str, Sequence[Any]] | None) -> None:
+        """Keep what a later request may recall by an id."""
+        if answer is None:
+            return
+        self._answers[answer[0]] = answer[1]
+        if len(self._answers) > MAX_ANSWERS:
+            self._answers.popitem(last=False)
+
+    def recall(self, answer_id: str) -> Sequence[Any] | None:
+        """Return what was kept of an answer, None if nothing is."""
+        known = self._answers.get(answer_id)
+        if known is not None:
+            self._answers.move_to_end(answer_id)
+        return known
+
+    def cached(self, trial: str | None, marks: Sequence[CacheMark]) -> tuple[int, int]:
+        """Put the beginnings of a request into its trial's prompt cache. Return the tokens found there, and those put there.
+
+        A trial never meets what another one has cached: its result would depend on which of them came first.
+        """
+        found = max((mark.tokens for mark in marks if (trial, mark.digest) in self._cached), default=0)
+        for mark in marks:
+            self._cached[trial, mark.digest] = None
+            self._cached.move_to_end((trial, mark.digest))
+        while len(self._cached) > MAX_CACHED:
+            self._cached.popitem(last=False)
+        longest = max((mark.tokens for mark in marks), default=0)
+        return found, longest - found
