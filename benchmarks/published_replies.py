@@ -221,9 +221,8 @@ def _native_arguments(name: str, arguments: Any) -> tuple[str, Any]:
     except ValueError:
         read = None
     unreadable = not isinstance(read, dict)
-    return wire_damage(
-        Reply("", (NativeCall(id="call", name=name, arguments=arguments),)), unreadable
-    ), arguments if unreadable else read
+    damage = wire_damage(Reply("", (NativeCall("call", name, arguments),)), unreadable)
+    return damage, arguments if unreadable else read
 
 
 def _text_kinds(text: str, question: Question) -> set[str]:

@@ -248,9 +248,9 @@ def check_own_name(profile: Profile, source: str) -> None:
 
 
 def evidence_for(names: Iterable[str]) -> dict[str, str]:
-    """Return name → what is known of the rates, for those of the names that are built-in profiles."""
-    known = built_in_profiles()
-    return {name: _built_in(name).evidence for name in names if name in known}
+    """Return name → what is known of the rates, for those of the names that are built-in profiles with rates."""
+    known = [_built_in(name) for name in names if name in built_in_profiles()]
+    return {profile.name: profile.evidence for profile in known if profile.rates}
 
 
 @lru_cache(maxsize=64)
