@@ -170,7 +170,7 @@ def test_the_page_has_a_row_with_a_source_for_each_case() -> None:
     rows = [line.strip("| ").split(" | ") for line in table.splitlines()[1:]]
     shown = [(what, param.strip("`"), code.strip("`")) for what, param, code, _ in rows]
     assert shown == [(case.what, case.param or "null", case.code or "null") for case in CASES]
-    assert all(re.search(r"\w+/[\w.-]+#\d+|\w+/[\w.-]+, \w+", source) for _, _, _, source in rows)
+    assert all(re.search(r"\w+/[\w.-]+#\d+|\w+/[\w.-]+, `\w+`", source) for _, _, _, source in rows)
 
 
 # --- the official client ---
