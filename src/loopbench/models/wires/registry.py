@@ -7,8 +7,9 @@ from urllib.parse import unquote
 
 from .chat import CHAT
 from .contract import Path, Wire
+from .gemini import GEMINI
 
-WIRES: tuple[Wire, ...] = (CHAT,)
+WIRES: tuple[Wire, ...] = (GEMINI, CHAT)
 """The first to which a request is addressed answers it; the last takes what no other one does."""
 
 
