@@ -1,7 +1,7 @@
 """Google's Gemini API as JSON, the server's side: reads a request, and writes a reply whole or in chunks, a count or an error.
 
-It follows the API reference, "Generating content" (ai.google.dev/api/generate-content). Arguments of calls are objects there, so
-that a call whose arguments are none cannot be written: the reply then ends for the reason MALFORMED_FUNCTION_CALL, as Gemini's does.
+It follows the API reference, "Generating content" (ai.google.dev/api/generate-content). Arguments of calls are objects there: a
+call whose arguments are none cannot be written, and the reply then ends for the reason MALFORMED_FUNCTION_CALL, as Gemini's does.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ GEMINI = GeminiWire()
 
 def read_request(body: Any, model: str, verb: str = "generateContent", is_sse: bool = False) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in Google's words. `is_sse`: a stream as server-sent events."""
-    check_depth(body)
     where, data = "", message(body, "", COUNT_REQUEST if verb == "countTokens" else REQUEST)
+    check_depth(body)
     if verb == "countTokens" and "generateContentRequest" in data:
         where, data = "generate_content_request", inner_message(data, "generateContentRequest", "", REQUEST) or {}
     messages = read_contents(data, where)

@@ -15,6 +15,7 @@ from loopbench.protocol.wire import to_json
 
 from .fields import BadRequest
 from .gemini_fields import (
+    MAX_SHOWN,
     broken_rule,
     flag,
     inner_message,
@@ -39,11 +40,12 @@ ANSWER = message_type("FunctionResponse", "id name response parts willContinue s
 
 _DATA = ("text", "functionCall", "functionResponse")
 _OTHER_DATA = ("inlineData", "fileData", "executableCode", "codeExecutionResult", "toolCall", "toolResponse")
-_MODEL_ROLES, _USER_ROLES = ("model",), ("", "user", "function", "tool")
-"""The API takes the roles `function` and `tool` of the answers to calls, and a content without a role for the user's."""
+_ROLES = frozenset({"", "user", "model"})
+"""A content without a role is the user's."""
 _RESULT_KEYS = ("result", "output", "content")
 """Under one of these clients put a result that is no object: google-genai, Google's documentation, LiteLLM and the AI SDK."""
 
+VALID_ROLES = "Please use a valid role: SYSTEM, SYSTEM_1, USER, ASSISTANT, DEVELOPER, CONTEXT, USER_CONTEXT, MODEL, USER."
 MIXED = (
     "Please ensure that function call turn contains at least one function_call part which can not be mixed with function_response"
     " parts."
@@ -106,12 +108,12 @@ def _turn(item: Any, where: str, calls_before: int) -> _Turn:
     """Read a content. `calls_before`: how many calls the conversation has before it."""
     data = message(item, where, CONTENT)
     role = text(data, "role", where)
-    if role not in (*_MODEL_ROLES, *_USER_ROLES):
-        raise BadRequest("Please use a valid role: user, model.", inside(where, "role"))
+    if role not in _ROLES:
+        raise BadRequest(f"Role '{role[:MAX_SHOWN]}' is not supported. {VALID_ROLES}", inside(where, "role"))
     parts = items(data, "parts", where)
     if not parts:
         raise broken_rule(inside(where, "parts"), "contents.parts must not be empty.")
-    turn = _Turn(role in _MODEL_ROLES)
+    turn = _Turn(role == "model")
     for part, place in parts:
         _add_part(turn, message(part, place, PART), place, calls_before)
     if turn.calls and turn.answers:

@@ -98,7 +98,7 @@ def _function(item: Any, where: str) -> ToolSpec:
 
 
 def tool_choice(data: Mapping[str, Any], where: str, tools: tuple[ToolSpec, ...]) -> str | None:
-    """Return how the model is to call, as a Request has it. If several functions are allowed, that no other is called is not enforced."""
+    """Return how the model is to call, as a Request has it. Of several allowed functions any may be called, and others too."""
     outer, place = inner_message(data, "toolConfig", where, TOOL_CONFIG) or {}, inside(where, "toolConfig")
     config = inner_message(outer, "functionCallingConfig", place, CALLING)
     if config is None:
