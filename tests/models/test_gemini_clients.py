@@ -193,7 +193,7 @@ def test_a_malformed_call_is_told_by_the_reason_of_the_end():
     [
         (ProviderError("Too many.", "rate_limit"), errors.ClientError, "RESOURCE_EXHAUSTED", "Too many. Please retry in 1s."),
         (ProviderError("Broken.", "server"), errors.ServerError, "INTERNAL", "Broken."),
-        (ProviderError("Busy.", "server", status=503), errors.ServerError, "UNAVAILABLE", "Busy."),
+        (ProviderError("Busy.", "overloaded"), errors.ServerError, "UNAVAILABLE", "Busy."),
         (ProviderError("Slow.", "timeout"), errors.ServerError, "DEADLINE_EXCEEDED", "Slow."),
         (ProviderError("Forced.", "refused"), errors.ClientError, "INVALID_ARGUMENT", "Forced."),
         (ContextOverflow("9 of 8"), errors.ClientError, "INVALID_ARGUMENT", "exceeds the maximum number of tokens allowed"),
@@ -213,11 +213,12 @@ def test_failures_are_google_s(failed, kind, status, said, stream):
     assert said in raised.message
 
 
-async def consumed(answer: Any) -> None:
-    """Read an answer to its end, if it is a stream."""
+async def consumed(answer: Any, got: list[str] | None = None) -> None:
+    """Read an answer to its end, if it is a stream; `got`: takes the texts of its chunks."""
     if hasattr(answer, "__aiter__"):
-        async for _ in answer:
-            pass
+        async for chunk in answer:
+            if got is not None:
+                got.append(chunk.text)
 
 
 def test_what_the_server_itself_refuses_has_google_s_form():
@@ -247,34 +248,69 @@ def test_what_the_server_itself_refuses_has_google_s_form():
     assert "Call ListModels" in answers[0].json()["error"]["message"]
 
 
-def test_a_stream_that_breaks_off_reaches_the_client_as_an_error():
-    """In the list form too: what came is then no JSON."""
+def streams(struck: str) -> list[bytes]:
+    """Return what comes of a stream that is struck by a fault, as server-sent events and as one list."""
 
     async def work(server: Server, _: Any) -> list[bytes]:
         got = []
         async with httpx.AsyncClient() as client:
             for query in ("?alt=sse", ""):
-                url = f"{server.url}/v1beta/models/scripted:streamGenerateContent{query}"
-                pieces = b""
+                url, pieces = f"{server.url}/v1beta/models/scripted:streamGenerateContent{query}", b""
                 with contextlib.suppress(httpx.RemoteProtocolError):
                     async with client.stream("POST", url, json={"contents": [{"parts": [{"text": "?"}]}]}) as response:
                         async for piece in response.aiter_bytes():
                             pieces += piece
-                    raise AssertionError("the connection must break")
+                    pieces += b"<end>"
                 got.append(pieces)
         return got
 
-    served = ServedTrial(FakeModel(then=ProviderError("cut", "connection")), _CutTunnel())
-    events, listed = run(work, Book(any=served))
+    return list(run(work, Book(any=struck_by(struck))))
+
+
+def struck_by(fault: str) -> ServedTrial:
+    """A trial in which every request meets a fault."""
+
+    class Struck(Tunnel):
+        def struck(self, request: Any) -> str:
+            return fault
+
+    return ServedTrial(FakeModel(then=ProviderError("Broken.", "server")), Struck())
+
+
+def test_a_stream_that_is_cut_off_ends_the_connection_in_the_middle_of_a_chunk():
+    events, listed = streams("provider.cut")
     assert events.startswith(b"data: {")
     assert listed.startswith(b"[{")
     for pieces in (events.removeprefix(b"data: "), listed):
+        assert not pieces.endswith(b"<end>")
         with pytest.raises(json.JSONDecodeError):
             json.loads(pieces)
 
 
-class _CutTunnel(Tunnel):
-    """A tunnel in which every reply is cut off."""
+def test_a_garbled_stream_ends_well_but_cannot_be_read():
+    for pieces in streams("provider.garbled"):
+        assert pieces.endswith(b"<end>")
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(pieces.removesuffix(b"<end>").removeprefix(b"data: "))
 
-    def struck(self, request: Any) -> str:
-        return "provider.cut"
+
+def test_an_error_in_the_middle_of_a_stream_is_a_chunk_of_it():
+    events, listed = streams("provider.interrupted")
+    chunks = [json.loads(line) for line in events.removesuffix(b"<end>").split(b"data: ")[1:]]
+    assert [chunk | {"responseId": ""} for chunk in chunks] == [
+        chunk | {"responseId": ""} for chunk in json.loads(listed.removesuffix(b"<end>"))
+    ]
+    assert chunks[-1] == {"error": {"code": 500, "message": "Broken.", "status": "INTERNAL"}}
+    assert all("finishReason" not in chunk["candidates"][0] for chunk in chunks[:-1])
+
+
+def test_google_s_client_raises_an_error_in_the_middle_of_a_stream():
+    async def work(client: Any) -> tuple[list[str], Any]:
+        got: list[str] = []
+        with pytest.raises(errors.ServerError) as caught:
+            await consumed(await client.models.generate_content_stream(model="scripted", contents="?"), got)
+        return got, caught.value
+
+    got, raised = asking(work, Book(any=struck_by("provider.interrupted")))
+    assert got
+    assert (raised.code, raised.status, raised.message) == (500, "INTERNAL", "Broken.")

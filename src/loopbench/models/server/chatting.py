@@ -70,6 +70,8 @@ class Chat:
                 return answer.cut()
             if struck == "provider.garbled":
                 return answer.garbled()
+            if struck == "provider.interrupted" and answer.asked.stream:
+                return answer.interrupted(refusal_of(error).failure)
             if error.kind == "connection":
                 return DROPPED
             if error.kind == "timeout" and tunnel.real_time:

@@ -154,6 +154,10 @@ class Wire(ABC):
         """Write the events of a streamed reply, without `stream_end`."""
 
     @abstractmethod
+    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+        """Write the events of a stream that begins with `begun`, does not end it, and reports an error; nothing follows them."""
+
+    @abstractmethod
     def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:
         """Write an error. `room`: what is left of the limits, where one of them is the reason."""
 

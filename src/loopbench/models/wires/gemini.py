@@ -7,6 +7,7 @@ call whose arguments are none cannot be written, and the reply then ends for the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, Usage, WireError
@@ -17,7 +18,7 @@ from .contract import ErrorAnswer, Incoming, Path, Room, Stamp, StreamEvent, Wir
 from .fields import BadRequest, check_depth
 from .gemini_fields import (
     FIELD_VIOLATION,
-    Bounds,
+    NumberRange,
     broken_rule,
     inner_message,
     inside,
@@ -85,6 +86,11 @@ class GeminiWire(Wire):
         for part in parts[:-1]:
             yield StreamEvent("", _response(asked, reply, stamp, [part], ended=False))
         yield StreamEvent("", _response(asked, reply, stamp, parts[-1:], ended=True))
+
+    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+        """Gemini's own clients raise for a chunk with the field `error` (diegosouzapw/OmniRoute#4177 shows one)."""
+        yield from islice(self.events(asked, begun, stamp), 2)
+        yield StreamEvent("", self.failure(failure).body)
 
     def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:
         said, details = failure.message, list[dict[str, Any]]()
@@ -166,13 +172,13 @@ def _response_schema(config: Mapping[str, Any], where: str) -> Mapping[str, Any]
     return struct(config, "responseJsonSchema", where)
 
 
-_BOUNDS: Mapping[str, Bounds] = {
-    "temperature": Bounds(0, 2),
-    "topP": Bounds(0, 1),
-    "topK": Bounds(1, MAX_TOKENS),
-    "seed": Bounds(-(2**31), 2**31 - 1, whole=True),
-    "maxOutputTokens": Bounds(1, MAX_TOKENS, whole=True),
-    "candidateCount": Bounds(1, 8, whole=True),
+_BOUNDS: Mapping[str, NumberRange] = {
+    "temperature": NumberRange(0, 2),
+    "topP": NumberRange(0, 1),
+    "topK": NumberRange(1, MAX_TOKENS),
+    "seed": NumberRange(-(2**31), 2**31 - 1, whole=True),
+    "maxOutputTokens": NumberRange(1, MAX_TOKENS, whole=True),
+    "candidateCount": NumberRange(1, 8, whole=True),
 }
 
 

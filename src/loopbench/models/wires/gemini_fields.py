@@ -151,7 +151,7 @@ def one_of(data: Mapping[str, Any], name: str, where: str, kind: str, known: Col
     return said
 
 
-class Bounds(NamedTuple):
+class NumberRange(NamedTuple):
     """The numbers that a field takes."""
 
     low: float
@@ -159,7 +159,7 @@ class Bounds(NamedTuple):
     whole: bool = False
 
 
-def number(data: Mapping[str, Any], name: str, where: str, bounds: Bounds) -> Any:
+def number(data: Mapping[str, Any], name: str, where: str, bounds: NumberRange) -> Any:
     """Return a number, None if the field is not set; 5.0 is the whole number 5."""
     value = data.get(name)
     if value is None:
