@@ -24,6 +24,8 @@ class CacheMark(NamedTuple):
     digest: str
     tokens: int
     """Estimated tokens of this beginning."""
+    written: bool = True
+    """False: it is only looked for, because an earlier request may have wanted it to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Stamp:
     cache_read: int = 0
     cache_written: int = 0
     """Tokens of the request that come from the prompt cache, and that were put there."""
+    stopped_at: str = ""
+    """The stop sequence at which the reply ends; empty if it ends for another reason."""
 
 
 class StreamEvent(NamedTuple):

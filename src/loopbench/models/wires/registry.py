@@ -8,8 +8,9 @@ from urllib.parse import unquote
 from .chat import CHAT
 from .contract import Path, Wire
 from .gemini import GEMINI
+from .messages import MESSAGES
 
-WIRES: tuple[Wire, ...] = (GEMINI, CHAT)
+WIRES: tuple[Wire, ...] = (MESSAGES, GEMINI, CHAT)
 """The first to which a request is addressed answers it; the last takes what no other one does."""
 
 
