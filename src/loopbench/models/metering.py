@@ -126,6 +126,8 @@ class MeteredExchange(NamedTuple):
     """Kind of the fault that the reply suffered, if any."""
     illegible: tuple[str, ...] = ()
     """Receipts, CALL.CONTENT, that the request showed a scripted model without the values that its plan uses."""
+    shown: tuple[str, ...] = ()
+    """Planned calls whose results the request showed a scripted model."""
 
 
 class Listener(Protocol):
@@ -217,7 +219,10 @@ class MeteredModel(WrappedModel):
         self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
         exchange = MeteredExchange(request, reply, error, time.perf_counter() - started)
         if self.tunnel is not None:
-            exchange = exchange._replace(fault=self.tunnel.struck(request), illegible=self.tunnel.illegible(request))
+            tunnel = self.tunnel
+            exchange = exchange._replace(
+                fault=tunnel.struck(request), illegible=tunnel.illegible(request), shown=tunnel.shown(request.scope)
+            )
         self.listener.exchange(exchange)
         return exchange
 
