@@ -44,6 +44,8 @@ FAULT_KINDS: dict[str, str] = {
     "decision.no_tool": "the model answers without having called any tool",
     "provider.rate_limit": "the provider answers 429",
     "provider.server": "the provider answers 500",
+    "provider.overloaded": "the provider answers that its model is overloaded",
+    "provider.interrupted": "the provider reports an error in the middle of the reply",
     "provider.timeout": "the provider does not answer in time",
     "provider.slow": "the reply comes late",
     "provider.dropped": "the connection breaks before the reply",

@@ -42,10 +42,11 @@ class Memory:
         A trial never meets what another one has cached: its result would depend on which of them came first.
         """
         found = max((mark.tokens for mark in marks if (trial, mark.digest) in self._cached), default=0)
-        for mark in marks:
+        written = [mark for mark in marks if mark.written]
+        for mark in written:
             self._cached[trial, mark.digest] = None
             self._cached.move_to_end((trial, mark.digest))
         while len(self._cached) > MAX_CACHED:
             self._cached.popitem(last=False)
-        longest = max((mark.tokens for mark in marks), default=0)
+        longest = max((mark.tokens for mark in written), default=0)
         return found, longest - found

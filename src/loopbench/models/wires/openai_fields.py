@@ -50,7 +50,7 @@ class OpenAIWire(Wire):
         headers = {} if room is None else _room_headers(room)
         if failure.wait_s is not None:
             headers |= {"x-ratelimit-reset-requests": _duration(failure.wait_s), "Retry-After": f"{failure.wait_s:g}"}
-        return ErrorAnswer(failure.status, error_body(failure.message, _type_of(failure), failure.param, failure.code), headers)
+        return ErrorAnswer(failure.status, failure_body(failure), headers)
 
     def room_headers(self, room: Room, stamp: Stamp) -> dict[str, str]:
         return _room_headers(room)
@@ -70,6 +70,11 @@ def named_model(path: Path) -> str | None:
 def error_body(message: str, type: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:  # noqa: A002
     """Write an error in OpenAI's format."""
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
+
+
+def failure_body(failure: WireFailure) -> dict[str, Any]:
+    """Write a failure in OpenAI's format."""
+    return error_body(failure.message, _type_of(failure), failure.param, failure.code)
 
 
 _TYPES: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "requests"}

@@ -7,8 +7,9 @@ from urllib.parse import unquote
 
 from .chat import CHAT
 from .contract import Path, Wire
+from .messages import MESSAGES
 
-WIRES: tuple[Wire, ...] = (CHAT,)
+WIRES: tuple[Wire, ...] = (MESSAGES, CHAT)
 """The first to which a request is addressed answers it; the last takes what no other one does."""
 
 
