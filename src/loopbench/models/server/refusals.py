@@ -76,7 +76,7 @@ def refusal_of(error: ModelError) -> Refusal:
 
 def bad_request(error: BadRequest) -> Refusal:
     """Return the refusal of a request that breaks a rule of the API."""
-    return Refusal(400, str(error), param=error.param, code=error.code)
+    return Refusal(error.status, str(error), param=error.param, code=error.code)
 
 
 def line_of(error: Exception) -> str:
