@@ -51,6 +51,8 @@ from .weaknesses import PlanWithSlips, WorkingPlan, is_in_thousands, slips_of, s
 PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
     "provider.server": ("server", 500, "internal server error"),
+    "provider.overloaded": ("overloaded", 503, "the model is overloaded"),
+    "provider.interrupted": ("server", None, "the provider failed in the middle of the reply"),
     "provider.timeout": ("timeout", 504, "the provider did not answer in time"),
     "provider.dropped": ("connection", None, "the connection broke before the reply"),
     "provider.cut": ("connection", None, "the connection broke in the middle of the reply"),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from loopbench.protocol import Reply
 
-from ..wires.contract import Stamp, StreamEvent, Wire, WireRequest
+from ..wires.contract import Stamp, StreamEvent, Wire, WireFailure, WireRequest
 from .bodies import json_bytes
 
 JSON = {"Content-Type": "application/json"}
@@ -52,6 +52,11 @@ class Answering:
         whole = self._body(_BROKEN_OFF)
         headers = {**self.headers, **JSON, "Content-Length": str(len(whole))}
         return WireAnswer((whole[: len(whole) // 2],), headers, "cut")
+
+    def interrupted(self, failure: WireFailure) -> WireAnswer:
+        """Return a stream that begins and then reports an error."""
+        events = self.wire.failed_events(self.asked, _BROKEN_OFF, failure, self.stamp)
+        return self._stream(*(_event_bytes(event) for event in events))
 
     def garbled(self) -> WireAnswer:
         """Return a complete answer of status 200 that is not JSON."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage
 from loopbench.protocol.chat import FinishReason, MessageRole
 
 from ..streaming import pieces
-from .contract import Incoming, Path, Stamp, StreamEvent, WirePage, WireRequest
+from .contract import Incoming, Path, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
 from .fields import (
     BadRequest,
     bounded_text,
@@ -32,6 +33,7 @@ from .openai_fields import (
     OpenAIWire,
     check_type,
     examples_in,
+    failure_body,
     function_tool,
     named_model,
     normalized_arguments,
@@ -73,6 +75,11 @@ class ChatWire(OpenAIWire):
     def events(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
         for chunk in chunks(reply, asked.model, f"chatcmpl-{stamp.id}", stamp.created, asked.include_usage):
             yield StreamEvent("", chunk)
+
+    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+        """OpenAI's client raises APIError for an event with the field `error` (openai 2.54.0, `_streaming.py`)."""
+        yield from islice(self.events(asked, begun, stamp), 2)
+        yield StreamEvent("", failure_body(failure))
 
 
 CHAT = ChatWire()

@@ -7,8 +7,10 @@ from urllib.parse import unquote
 
 from .chat import CHAT
 from .contract import Path, Wire
+from .messages import MESSAGES
+from .responses import RESPONSES
 
-WIRES: tuple[Wire, ...] = (CHAT,)
+WIRES: tuple[Wire, ...] = (RESPONSES, MESSAGES, CHAT)
 """The first to which a request is addressed answers it; the last takes what no other one does."""
 
 
