@@ -93,7 +93,8 @@ class ChatClient(WireClient):
     def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
         function = {"name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}
         made: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}], "stream": stream}
-        return made | {"tools": [{"type": "function", "function": function}], "max_tokens": max_tokens}
+        made |= {"tools": [{"type": "function", "function": function}], "max_tokens": max_tokens}
+        return made | ({"stream_options": {"include_usage": True}} if stream else {})
 
     def read(self, body: Any) -> Said:
         (choice,) = body["choices"]
@@ -108,6 +109,8 @@ class ChatClient(WireClient):
         for data in _data(events):
             if "error" in data:
                 error = self.error(data)
+                continue
+            if not data["choices"]:  # the usage
                 continue
             (choice,) = data["choices"]
             text += choice["delta"].get("content") or ""
