@@ -146,6 +146,10 @@ class Profile(_Section):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     description: str = ""
+    evidence: str = ""
+    """Whether the rates were measured or are a stress test, in one sentence."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Fault kind → what its rate is based on."""
     rates: dict[str, Rate] = Field(default_factory=dict)
     """Fault kind → chance per point that a trial reaches."""
     clears: Clears = Clears()
@@ -170,8 +174,9 @@ class Profile(_Section):
     def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out empty weaknesses: a profile without any keeps the digest that it had before there were any."""
         made: dict[str, Any] = dump(self)
-        if not made.get("weaknesses"):
-            made.pop("weaknesses", None)
+        for name in ("weaknesses", "evidence", "sources"):
+            if not made.get(name):
+                made.pop(name, None)
         return made
 
     @field_validator("weaknesses")
@@ -192,6 +197,13 @@ class Profile(_Section):
                 raise ValueError(f'put the fault kind in quotes: "{family}.{next(iter(inner), "…")}" = …')
         return rates
 
+    @model_validator(mode="after")
+    def _sources_of_rates(self) -> Self:
+        for kind in self.sources:
+            if kind not in self.rates:
+                raise ValueError(f"sources: {kind!r} has no rate")
+        return self
+
     @field_validator("rates")
     @classmethod
     def _known_kinds(cls, rates: dict[str, float]) -> dict[str, float]:
@@ -208,8 +220,8 @@ class Profile(_Section):
 
     @property
     def digest(self) -> str:
-        """sha256 of all that the profile says, its description aside."""
-        return digest(self.model_dump(exclude={"description"}))
+        """sha256 of all that the profile does; what it says of itself is left out."""
+        return digest(self.model_dump(exclude={"description", "evidence", "sources"}))
 
 
 def built_in_profiles() -> tuple[str, ...]:
@@ -235,6 +247,12 @@ def check_own_name(profile: Profile, source: str) -> None:
     """Raise ValueError for a profile of the user's that has the name of a built-in one and says something else."""
     if profile.name in built_in_profiles() and profile.digest != _built_in(profile.name).digest:
         raise ValueError(f"{source}: name: {profile.name!r} is a built-in profile, which says something else; choose another name")
+
+
+def evidence_for(names: Iterable[str]) -> dict[str, str]:
+    """Return name → what is known of the rates, for those of the names that are built-in profiles with rates."""
+    known = [_built_in(name) for name in names if name in built_in_profiles()]
+    return {profile.name: profile.evidence for profile in known if profile.rates}
 
 
 @lru_cache(maxsize=64)

@@ -13,6 +13,7 @@ from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
+from loopbench.models.profiles import evidence_for
 from loopbench.text.counts import counts
 from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, standing, verdict
 from loopbench.text.table import Table, csv_cell, markdown_page
@@ -83,7 +84,8 @@ def notes(comparison: Comparison) -> list[str]:
             "The model is scripted: intervals speak of tasks and fault draws, not of any real model; tokens are estimates "
             "(4 characters each), seconds the simulated time of slow and hanging faults."
         )
-    return lines
+    profiles = sorted({arm.info.profile for arm in comparison.arms})
+    return lines + [f"{name}: {evidence}" for name, evidence in evidence_for(profiles).items()]
 
 
 def crashes(arms: Sequence[ArmResult]) -> list[str]:
