@@ -63,6 +63,10 @@ class WireClient:
         """Return what an error is called."""
         raise NotImplementedError
 
+    def wait(self, body: Any) -> str:
+        """Return the part of an error that says how long to wait; empty if none does: most vendors say it in a header."""
+        return ""
+
 
 @dataclass(slots=True)
 class _Growing:
@@ -231,6 +235,10 @@ class GeminiClient(WireClient):
 
     def error(self, body: Any) -> str:
         return str(body["error"]["status"])
+
+    def wait(self, body: Any) -> str:
+        delays = [item["retryDelay"] for item in body["error"].get("details", ()) if "retryDelay" in item]
+        return f"retryDelay: {delays[0]}" if delays else ""
 
 
 CLIENTS: Mapping[str, WireClient] = {

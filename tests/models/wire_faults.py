@@ -41,6 +41,8 @@ class Met:
     said: Said | None
     """None if what came could not be read, or is an error."""
     error: str = ""
+    wait: str = ""
+    """What the body says of how long to wait."""
     whole: bool = True
     """Whether all came that the headers promised."""
 
@@ -98,7 +100,8 @@ def read(client: WireClient, raw: bytes, *, stream: bool) -> Met:
     body = _joined(rest) if "transfer-encoding" in headers else rest
     found = Met(int(status.split()[1]), headers, None, whole=whole)
     if found.status != 200:
-        return replace(found, error=client.error(json.loads(body)))
+        failure = json.loads(body)
+        return replace(found, error=client.error(failure), wait=client.wait(failure))
     try:
         return replace(found, said=client.read_stream(_events(body)) if stream else client.read(json.loads(body)))
     except (ValueError, KeyError):
@@ -150,6 +153,7 @@ def _told(fault: str, found: Met) -> str:
         return "reset before any byte"
     if found.status != 200:
         headers = [f"`{name}: {found.headers[name]}`" for name in SHOWN if name in found.headers]
+        headers += [f"`{found.wait}`"] if found.wait else []
         headers += [f"`{name}: 0`" for name, value in found.headers.items() if "remaining" in name and value == "0"][:1]
         return ", ".join([f"{found.status} `{found.error}`", *headers])
     if not found.whole:

@@ -1,7 +1,7 @@
 """The shapes of real replies, each with its date and source: keys and types only, nothing of what was said.
 
 A shape is a type ("str", "int", "number", "bool", "null", "object" for one with any keys, or several with "|"), a list of the shape
-of its elements, or a dict; a key that ends in "?" is not in every such object. `date`: when the reply was given, or its page made.
+of its elements, or a dict; a key that ends in "?" is not in every such object. `date`: when it was given or its page made.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def _chat_chunk(delta: Any) -> Any:
 
 
 _CASSETTES = "github.com/pydantic/pydantic-ai, tests/models/cassettes"
+_FIXTURES = "github.com/vercel/ai, packages"
 _DELTA = {"role?": "str", "content?": "str|null", "refusal?": "null"}
 _CALL_DELTA = {"index": "int", "id?": "str", "type?": "str", "function": {"name?": "str", "arguments": "str"}}
 
@@ -126,6 +127,59 @@ def _lifecycle(output: Any) -> dict[str, Any]:
 
 def _item(item: Any) -> Any:
     return {"type": "str", "sequence_number": "int", "output_index": "int", "item": item}
+
+
+# --- Messages ---
+
+_CACHE = {"cache_creation_input_tokens": "int", "cache_read_input_tokens": "int"}
+_MESSAGES_USAGE = {
+    "input_tokens": "int",
+    **_CACHE,
+    "cache_creation": {"ephemeral_5m_input_tokens": "int", "ephemeral_1h_input_tokens": "int"},
+    "output_tokens": "int",
+    "service_tier": "str",
+    "inference_geo": "str",
+}
+_TEXT_BLOCK = {"type": "str", "text": "str"}
+_TOOL_USE = {"type": "str", "id": "str", "name": "str", "input": "object", "caller": {"type": "str"}}
+_ENDING = {"container": "null", "stop_reason": "str|null", "stop_sequence": "null", "stop_details": "null"}
+
+
+def _anthropic(block: Any) -> Any:
+    head = {"model": "str", "id": "str", "type": "str", "role": "str", "content": [block]}
+    return {**head, **_ENDING, "usage": _MESSAGES_USAGE, "diagnostics": "null"}
+
+
+def _anthropic_stream(block: Any, delta: Any) -> dict[str, Any]:
+    return {
+        "message_start": {"type": "str", "message": _anthropic(block)},
+        "content_block_start": {"type": "str", "index": "int", "content_block": block},
+        "ping": {"type": "str"},
+        "content_block_delta": {"type": "str", "index": "int", "delta": {"type": "str", **delta}},
+        "content_block_stop": {"type": "str", "index": "int"},
+        "message_delta": {"type": "str", "delta": _ENDING, "usage": {"input_tokens": "int", **_CACHE, "output_tokens": "int"}},
+        "message_stop": {"type": "str"},
+    }
+
+
+# --- Gemini ---
+
+_GEMINI_USAGE = {
+    "promptTokenCount": "int",
+    "candidatesTokenCount?": "int",
+    "totalTokenCount": "int",
+    "promptTokensDetails": [{"modality": "str", "tokenCount": "int"}],
+    "thoughtsTokenCount": "int",
+    "serviceTier": "str",
+}
+_TEXT_OF_GEMINI = {"text": "str", "thoughtSignature?": "str"}
+_FUNCTION_CALL_OF_GEMINI = {"functionCall": {"name": "str", "args": "object", "id": "str"}, "thoughtSignature?": "str"}
+
+
+def _gemini(part: Any) -> Any:
+    ending = {"finishReason?": "str", "finishMessage?": "str", "index": "int"}
+    candidate = {"content": {"parts": [part], "role": "str"}, **ending}
+    return {"candidates": [candidate], "usageMetadata": _GEMINI_USAGE, "modelVersion": "str", "responseId": "str"}
 
 
 # --- all of them ---
@@ -208,6 +262,55 @@ REAL: tuple[RealShape, ...] = (
         "github.com/microsoft/vscode/issues/320060",
         {"error": {"message": "str", "type": "str", "param": "str|null", "code": "str|null"}},
     ),
+    RealShape(
+        "messages",
+        "call",
+        "before 2026-11-25",
+        f"{_FIXTURES}/anthropic/src/__fixtures__/anthropic-tool-call-root-union.1.json",
+        _anthropic(_TOOL_USE),
+    ),
+    RealShape(
+        "messages",
+        "call, streamed",
+        "before 2026-11-25",
+        f"{_FIXTURES}/anthropic/src/__fixtures__/anthropic-tool-call-root-union.1.chunks.txt",
+        _anthropic_stream(_TOOL_USE, {"partial_json": "str"}),
+    ),
+    RealShape(
+        "messages",
+        "text, streamed",
+        "before 2026-11-25",
+        f"{_FIXTURES}/anthropic/src/__fixtures__/anthropic-text.chunks.txt; keys that came later from the call that is streamed",
+        _anthropic_stream(_TEXT_BLOCK, {"text": "str"}),
+    ),
+    RealShape(
+        "messages",
+        "error",
+        "2025-11-27",
+        "github.com/anthropics/claude-code/issues/12526",
+        {"type": "str", "error": {"type": "str", "message": "str"}, "request_id": "str"},
+    ),
+    RealShape(
+        "gemini",
+        "call",
+        "2026-08-11",
+        f"{_FIXTURES}/google/src/__fixtures__/google-strict-forced-tool-choice-any.json",
+        _gemini(_FUNCTION_CALL_OF_GEMINI),
+    ),
+    RealShape(
+        "gemini",
+        "text, streamed",
+        "2026-09-16",
+        f"{_FIXTURES}/google/src/__fixtures__/google-stream-gemini-3.7-flash-2026-09-16.chunks.txt",
+        {"": _gemini(_TEXT_OF_GEMINI)},
+    ),
+    RealShape(
+        "gemini",
+        "error",
+        "2026-03-07",
+        "github.com/continuedev/continue/issues/11164",
+        {"error": {"code": "int", "message": "str", "status": "str"}},
+    ),
 )
 
 LACKS: Mapping[str, Mapping[str, str]] = {
@@ -218,10 +321,21 @@ LACKS: Mapping[str, Mapping[str, str]] = {
         "context": "how reasoning is carried on; there is none here",
         "mode": "how reasoning is done; there is none here",
     },
+    "messages": {
+        "container": "what code runs in; none is run here",
+        "diagnostics": "of the prompt cache, for those who ask",
+        "inference_geo": "where the model runs",
+    },
+    "gemini": {
+        "thoughtsTokenCount": "counts of zero are left out, and there are no thoughts here",
+        "serviceTier": "which of the vendor's queues the request was in",
+    },
 }
 """Keys of real replies that ours lack, by wire, and why."""
 HAS: Mapping[str, Mapping[str, str]] = {
     "chat": {},
     "responses": {"name": "ResponseFunctionCallArgumentsDoneEvent has it in the specification"},
+    "messages": {},
+    "gemini": {},
 }
 """Keys of ours that the real replies lack, by wire, and why."""
