@@ -45,7 +45,7 @@ class FaultRecord:
 
     @property
     def family(self) -> str:
-        """wire, decision, provider or tool."""
+        """wire, decision, provider, tool or mcp."""
         return self.kind.partition(".")[0]
 
     def to_json(self) -> dict[str, Any]:

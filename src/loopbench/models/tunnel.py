@@ -168,7 +168,7 @@ class Tunnel:
                 armed.setdefault(id(fault), []).append(call)
         states = []
         for number, fault in enumerate(self.faults):
-            landed = fault.landed and fault.family != "tool"  # a tool's lands where the tool runs
+            landed = fault.landed and not fault.strikes_tools  # a tool's lands where the tool runs
             state = FaultState(
                 number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
                 landed, fault.landed_at if landed else 0,
