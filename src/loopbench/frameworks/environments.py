@@ -14,7 +14,7 @@ from loopbench.protocol.digest import canonical_json, sha256
 from loopbench.protocol.modules import names_in
 
 HOME_VARIABLE = "LOOPBENCH_HOME"
-"""The environment variable that names the folder of everything that is installed for loopbench."""
+"""The environment variable that names the folder of what is kept for all runs: environments, and an empty MLflow store."""
 _RELEASE = re.compile(r"[a-z_]+@\d[\w.!+-]*")
 _PYTHON = re.compile(r"^version(?:_info)?\s*=\s*([\d.]+)", re.MULTILINE)
 
@@ -33,9 +33,14 @@ class FrameworkEnvironment:
 
 
 def home() -> Path:
-    """Return the folder of the environments that were installed."""
+    """Return the folder of what is kept for all runs of this user."""
     given = os.environ.get(HOME_VARIABLE)
-    return (Path(given) if given else Path.home() / ".local" / "share" / "loopbench") / "frameworks"
+    return Path(given) if given else Path.home() / ".local" / "share" / "loopbench"
+
+
+def environments() -> Path:
+    """Return the folder of the environments that were installed."""
+    return home() / "frameworks"
 
 
 def known_frameworks() -> list[str]:
@@ -66,7 +71,7 @@ def find_environment(name: str, requires: Sequence[str], venv: str = "") -> Fram
 
 def environment_folder(release: str) -> Path:
     """Return where `install` makes the environment of a framework, NAME or NAME@VERSION."""
-    return home() / release
+    return environments() / release
 
 
 def is_release(text: str) -> bool:
