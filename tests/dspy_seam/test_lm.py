@@ -150,7 +150,7 @@ def test_lm_of_caches_and_retries_nothing_and_a_deep_copy_asks_the_same_model() 
         (LMInvalidRequestError("what?", status=400), "bad_request"),
         (LMInvalidRequestError("LiteLLM knows no better", status=429), "rate_limit"),
         (LMInvalidRequestError("LiteLLM knows no better", status=401), "auth"),
-        (LMInvalidRequestError("LiteLLM knows no better", status=503), "server"),
+        (LMInvalidRequestError("LiteLLM knows no better", status=503), "overloaded"),
         (LMInvalidRequestError("LiteLLM knows no better", status=504), "timeout"),
         (LMUnsupportedFeatureError("no tools here"), "refused"),
         (LMStreamAssemblyError("it ended in the middle"), "connection"),

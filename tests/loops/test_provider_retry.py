@@ -14,7 +14,7 @@ from loopbench.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingM
 from loopbench.protocol import SILENT, Chunk, ContextOverflow, ModelError, ProviderError, Query, Reply, Request, Toolbox, run_sync
 from tests.loops.helpers import Notes
 
-PASSING = ("rate_limit", "server", "timeout", "connection")
+PASSING = ("rate_limit", "server", "overloaded", "timeout", "connection")
 LASTING = ("auth", "bad_request", "refused", "setup")
 ANSWER = '{"thought": "", "final_answer": "4"}'
 

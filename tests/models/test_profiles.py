@@ -27,13 +27,16 @@ BUILT_IN = (
     "bad-network",
     "clean",
     "flaky-format",
+    "flaky-mcp",
     "flaky-tools",
     "forgetful",
+    "native-2024",
     "provider-trouble",
     "stubborn",
     "teachable",
     "teachable-dates",
     "teachable-flaky",
+    "text-2024",
     "unreliable-tools",
 )
 LOOPS = ("bare", "react_extract")
@@ -50,6 +53,25 @@ def test_the_built_in_profiles_are_these() -> None:
         assert profile.name == name
         assert profile.description
         assert is_clean(profile) == (name == "clean")
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_profile_says_of_every_rate_whether_it_was_measured_or_is_a_stress_test(name: str) -> None:
+    profile = load_profile(name)
+    word = "measured" if name.endswith("-2024") else "stress"
+    assert profile.sources.keys() == profile.rates.keys()
+    assert {source.partition(";")[0].partition(":")[0] for source in profile.sources.values()} <= {word}
+    assert profile.evidence.lower().startswith(word) == bool(profile.rates)
+
+
+def test_what_a_profile_says_of_its_rates_leaves_its_digest_alone() -> None:
+    told = load_profile("flaky-format")
+    assert told.model_copy(update={"evidence": "", "sources": {}, "description": ""}).digest == told.digest
+
+
+def test_a_source_needs_its_rate() -> None:
+    with pytest.raises(ValueError, match=r"sources: 'wire\.empty' has no rate"):
+        Profile.model_validate({"name": "x", "sources": {"wire.empty": "a guess"}})
 
 
 def test_clean_disturbs_nothing() -> None:
@@ -86,10 +108,13 @@ def test_weaknesses_are_part_of_a_digest_where_there_are_any() -> None:
 
 
 def test_the_digests_of_the_built_in_profiles_move_only_with_their_version() -> None:
-    assert {name: load_profile(name).digest[:12] for name in BUILT_IN if not name.startswith("teachable")} == {
+    assert {
+        name: load_profile(name).digest[:12] for name in BUILT_IN if not name.startswith("teachable") and not name.endswith("-2024")
+    } == {
         "bad-network": "ba9bec36591f",
         "clean": "fbe7a7cfa0bb",
         "flaky-format": "c8c1f7f62e5f",
+        "flaky-mcp": "a0b4971065c2",
         "flaky-tools": "9683848ac4b7",
         "forgetful": "0093edff42eb",
         "provider-trouble": "9f908c2174a8",
@@ -162,7 +187,7 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         ("", "name", "required"),
         ('name = "Mine!"', "name", "pattern"),
         ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
-        ('name = "a"\nwhatever = 0.1', "whatever", "known: name, description, rates, clears, forget"),
+        ('name = "a"\nwhatever = 0.1', "whatever", "known: name, description, evidence, sources, rates, clears, forget"),
         ('name = "a"\n[clears]\nfeedbak = 0.1', "clears.feedbak", "did you mean 'feedback'?"),
         ('name = "a"\n[abilities]\nstreaming = true', "abilities.streaming", "known: context_tokens, tool_choice"),
         ('name = "a"\n[rates]\n"wire.emptee" = 0.1', "rates", "unknown fault kind 'wire.emptee'; did you mean 'wire.empty'?"),

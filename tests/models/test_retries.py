@@ -99,7 +99,7 @@ def complete(model: RealModel, request: Request = HELLO) -> Coroutine[Any, Any, 
 
 BOTH = pytest.mark.parametrize("ask", [complete, read], ids=["whole", "streamed"])
 Ask = Callable[..., Coroutine[Any, Any, Reply]]
-TRANSIENT = ("rate_limit", "server", "timeout", "connection")
+TRANSIENT = ("rate_limit", "server", "overloaded", "timeout", "connection")
 
 
 @BOTH
@@ -241,7 +241,7 @@ def test_refusals_bring_the_concurrency_down_and_it_recovers(ask: Ask) -> None:
 
 
 def test_overload_counts_as_a_refusal() -> None:
-    model = RealModel(Flaky([failing("server", status=529), "ok"]))
+    model = RealModel(Flaky([failing("overloaded"), "ok"]))
     virtually(model.complete(HELLO))
     assert model.pressure.smallest_in_flight == 32
 

@@ -30,8 +30,11 @@ async def raw(server: Server, body: dict[str, Any], path: str = "/v1/chat/comple
     return await exchange(server, head.encode() + data)
 
 
+STATUSES = {"rate_limit": 429, "server": 500, "overloaded": 503, "timeout": 504}
+
+
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("kind", "status"), [("provider.rate_limit", 429), ("provider.server", 500), ("provider.timeout", 504)])
+@pytest.mark.parametrize(("kind", "status"), [(f"provider.{kind}", status) for kind, status in STATUSES.items()])
 def test_failures_with_a_status(kind, status, stream):
     async def work(server, asking):
         async with httpx.AsyncClient() as plain:
@@ -85,6 +88,24 @@ def test_a_cut_stream_ends_after_some_chunks_and_without_its_end():
     assert b"[DONE]" not in got
     assert not got.endswith(b"0\r\n\r\n")
     assert came[0].choices[0].delta.role == "assistant"
+
+
+def test_an_interrupted_stream_begins_and_ends_in_an_error():
+    async def work(server, asking):
+        got = await raw(server, BODY | {"stream": True})
+        whole = await failure(asking)
+        stream = await asking.chat.completions.create(**BODY, stream=True)
+        came = [await anext(stream), await anext(stream)]
+        with pytest.raises(openai.APIError, match="in the middle of the reply"):
+            await anext(stream)
+        return got, whole, came
+
+    got, whole, came = run(work, Book(any=struck("provider.interrupted")))
+    assert b" 200 " in got.splitlines()[0]
+    assert got.endswith(b"0\r\n\r\n")  # the stream itself ends in order
+    assert b"[DONE]" not in got
+    assert (type(whole), whole.status_code) == (openai.InternalServerError, 500)  # a whole reply has no middle
+    assert came[1].choices[0].delta.content
 
 
 async def everything(asking: Any, stream: bool) -> Any:

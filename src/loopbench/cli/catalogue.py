@@ -149,7 +149,7 @@ def _profiles() -> list[CatalogueEntry]:
     for name in built_in_profiles():
         profile = load_profile(name)
         rates = tuple(OptionLine(kind, f"{rate:g}", "chance per point") for kind, rate in profile.rates.items())
-        made.append(CatalogueEntry(name, profile.description, rates))
+        made.append(CatalogueEntry(name, f"{profile.description} {profile.evidence}".strip(), rates))
     return made
 
 

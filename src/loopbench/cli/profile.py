@@ -88,7 +88,7 @@ def show(choice: ProfileChoice, output: JsonOption) -> None:
     """Print a profile: its kinds of fault, what they mean, and how often they occur."""
     found = load_profile(choice.name)
     text = Path(choice.name).read_text(encoding="utf-8") if choice.name.endswith(".toml") else ""
-    said, checked = remarks(text), check_lines(text)
+    said, checked = found.sources | remarks(text), check_lines(text)
     if output.as_json:
         about = {"digest": found.digest, "remarks": said, "checked": checked}
         print(json.dumps({**found.model_dump(mode="json"), **about}, ensure_ascii=True))
@@ -134,7 +134,7 @@ def _print_profile(found: Profile, said: dict[str, str]) -> None:
     kinds = [kind for kind in FAULT_KINDS if kind in found.rates or kind in said]
     rows = [(kind, FAULT_KINDS[kind], f"{found.rates.get(kind, 0):g}", said.get(kind, "")) for kind in kinds]
     if rows or not found.weaknesses:
-        _print_rows(f"{found.name}: {found.description}", ("kind", "meaning", "rate per point", "fitted from"), rows)
+        _print_rows(f"{found.name}: {found.description}", ("kind", "meaning", "rate per point", "source"), rows)
     weak = [(item.kind, WEAKNESS_KINDS[f"weakness.{item.kind}"], f"{item.rate:g}", item.tool or "any") for item in found.weaknesses]
     if weak:
         _print_rows(
@@ -143,11 +143,15 @@ def _print_profile(found: Profile, said: dict[str, str]) -> None:
             weak,
         )
     _print_rest(found, {})
+    if found.evidence:
+        print(found.evidence)
 
 
 def _print_rest(found: Profile, notes: Mapping[str, str]) -> None:
     """Print everything that a profile says beside its rates."""
-    values = found.model_dump(mode="json", exclude={"name", "description", "rates", "abilities", "weaknesses"})
+    values = found.model_dump(
+        mode="json", exclude={"name", "description", "evidence", "sources", "rates", "abilities", "weaknesses"}
+    )
     clears = values.pop("clears")
     values = {"clears": ", ".join(f"{name} {value:g}" for name, value in clears.items()), **values}
     values |= found.abilities.model_dump(mode="json")

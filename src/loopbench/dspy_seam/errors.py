@@ -32,6 +32,9 @@ _KINDS: tuple[tuple[tuple[type[LMError], ...], ProviderTrouble], ...] = (
     ((LMInvalidRequestError,), "bad_request"),
 )
 
+OVERLOADED = frozenset({503, 529})
+"""Statuses by which OpenAI, Gemini (503) and Anthropic (529) say that a model has more requests than it can take."""
+
 
 def model_error(error: LMError) -> ModelError | BudgetExceeded:
     """Return DSPy's error as ours; an error that our own Model raised inside a DSPy engine comes back unchanged."""
@@ -48,6 +51,8 @@ def model_error(error: LMError) -> ModelError | BudgetExceeded:
         kind = _by_status(error.status)
     if kind in ("bad_request", "server"):
         kind = _invalid(message) or ("refused" if _is_refusal(error.status, message) else kind)
+    if kind == "server" and error.status in OVERLOADED:
+        kind = "overloaded"
     wait_s = error.retry_after
     if kind == "rate_limit" and wait_s is None:
         wait_s = _told_to_wait_s(message)

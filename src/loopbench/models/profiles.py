@@ -44,6 +44,8 @@ FAULT_KINDS: dict[str, str] = {
     "decision.no_tool": "the model answers without having called any tool",
     "provider.rate_limit": "the provider answers 429",
     "provider.server": "the provider answers 500",
+    "provider.overloaded": "the provider answers that its model is overloaded",
+    "provider.interrupted": "the provider reports an error in the middle of the reply",
     "provider.timeout": "the provider does not answer in time",
     "provider.slow": "the reply comes late",
     "provider.dropped": "the connection breaks before the reply",
@@ -59,6 +61,10 @@ FAULT_KINDS: dict[str, str] = {
     "tool.stale": "the tool returns the value that was right before",
     "tool.empty": "the tool returns nothing as if nothing had been found",
     "tool.partial": "the tool returns a part of its result as if it were all",
+    "mcp.error": "the tool's server answers with a JSON-RPC error",
+    "mcp.list_changed": "the tool is gone from its server's list, and comes back",
+    "mcp.drifted": "the tool's schema requires an argument that it did not have",
+    "mcp.cut": "the text of the tool's result ends in the middle",
 }
 
 WEAKNESS_KINDS: dict[str, str] = {
@@ -144,6 +150,10 @@ class Profile(_Section):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     description: str = ""
+    evidence: str = ""
+    """Whether the rates were measured or are a stress test, in one sentence."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Fault kind → what its rate is based on."""
     rates: dict[str, Rate] = Field(default_factory=dict)
     """Fault kind → chance per point that a trial reaches."""
     clears: Clears = Clears()
@@ -168,8 +178,9 @@ class Profile(_Section):
     def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out empty weaknesses: a profile without any keeps the digest that it had before there were any."""
         made: dict[str, Any] = dump(self)
-        if not made.get("weaknesses"):
-            made.pop("weaknesses", None)
+        for name in ("weaknesses", "evidence", "sources"):
+            if not made.get(name):
+                made.pop(name, None)
         return made
 
     @field_validator("weaknesses")
@@ -190,6 +201,13 @@ class Profile(_Section):
                 raise ValueError(f'put the fault kind in quotes: "{family}.{next(iter(inner), "…")}" = …')
         return rates
 
+    @model_validator(mode="after")
+    def _sources_of_rates(self) -> Self:
+        for kind in self.sources:
+            if kind not in self.rates:
+                raise ValueError(f"sources: {kind!r} has no rate")
+        return self
+
     @field_validator("rates")
     @classmethod
     def _known_kinds(cls, rates: dict[str, float]) -> dict[str, float]:
@@ -206,8 +224,8 @@ class Profile(_Section):
 
     @property
     def digest(self) -> str:
-        """sha256 of all that the profile says, its description aside."""
-        return digest(self.model_dump(exclude={"description"}))
+        """sha256 of all that the profile does; what it says of itself is left out."""
+        return digest(self.model_dump(exclude={"description", "evidence", "sources"}))
 
 
 def built_in_profiles() -> tuple[str, ...]:
@@ -233,6 +251,12 @@ def check_own_name(profile: Profile, source: str) -> None:
     """Raise ValueError for a profile of the user's that has the name of a built-in one and says something else."""
     if profile.name in built_in_profiles() and profile.digest != _built_in(profile.name).digest:
         raise ValueError(f"{source}: name: {profile.name!r} is a built-in profile, which says something else; choose another name")
+
+
+def evidence_for(names: Iterable[str]) -> dict[str, str]:
+    """Return name → what is known of the rates, for those of the names that are built-in profiles with rates."""
+    known = [_built_in(name) for name in names if name in built_in_profiles()]
+    return {profile.name: profile.evidence for profile in known if profile.rates}
 
 
 @lru_cache(maxsize=64)

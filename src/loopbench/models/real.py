@@ -37,7 +37,6 @@ ABILITIES = frozenset({"tool_choice", "response_schema", "streaming"})
 """Capabilities that can be taken away: those that designs have another way for."""
 TYPICAL_OUTPUT = 256
 """Tokens expected of the first reply; later ones are expected to be as long as those before."""
-OVERLOADED = 529
 
 Value = TypeVar("Value")
 Attempt = Callable[[Permit, float], Awaitable[Value]]
@@ -282,7 +281,7 @@ def _reduced(capabilities: Capabilities, options: RealOptions) -> Capabilities:
 
 def _settle(permit: Permit, error: BaseException) -> None:
     """Give a permit back after a failure; a refusal of too many requests lowers the concurrency."""
-    if isinstance(error, ProviderError) and (error.kind == "rate_limit" or error.status == OVERLOADED):
+    if isinstance(error, ProviderError) and error.kind in ("rate_limit", "overloaded"):
         permit.refused()
     else:
         permit.failed()

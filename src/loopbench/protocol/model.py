@@ -118,8 +118,11 @@ class ModelError(Exception):
     """A request that got no reply."""
 
 
-ProviderTrouble = Literal["rate_limit", "server", "timeout", "connection", "auth", "setup", "refused", "bad_request"]
-"""`setup`: the client on this machine lacks something, and no provider was asked."""
+ProviderTrouble = Literal["rate_limit", "server", "overloaded", "timeout", "connection", "auth", "setup", "refused", "bad_request"]
+"""`overloaded`: the provider has too many requests, of everyone (OpenAI and Gemini: 503, Anthropic: 529).
+
+`setup`: the client on this machine lacks something, and no provider was asked.
+"""
 
 
 class ProviderError(ModelError):
@@ -154,7 +157,7 @@ class ProviderError(ModelError):
     @property
     def is_transient(self) -> bool:
         """Whether another attempt may succeed."""
-        return self.kind in ("rate_limit", "server", "timeout", "connection")
+        return self.kind in ("rate_limit", "server", "overloaded", "timeout", "connection")
 
 
 class ContextOverflow(ModelError):

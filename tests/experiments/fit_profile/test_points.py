@@ -34,6 +34,12 @@ from tests.experiments.fit_profile.helpers import (
 )
 
 
+def test_every_failure_of_a_provider_that_the_scripted_model_plays_is_told_by_its_words():
+    for kind, (trouble, _, text) in PROVIDER_FAULTS.items():
+        failed = refused(f"provider.{trouble}", text)
+        assert counts(trace(failed, calling(a=1), ran(a=1), answer())) == {kind: (1, 2)}
+
+
 def test_an_attempt_after_a_failure_is_no_new_point():
     again = (refused("provider.rate_limit"), calling(a=1), ran(a=1), answer())
     assert counts(trace(*again)) == {"provider.rate_limit": (1, 2)}

@@ -48,7 +48,7 @@ def test_whatever_a_server_answers_is_a_reply_or_a_model_error(shared, status, b
         (failure(429, "you exceeded your quota", "insufficient_quota"), "auth", 429, None),
         (failure(500, "oops"), "server", 500, None),
         (CannedAnswer("<html>bad gateway</html>", 502), "server", 502, None),
-        (failure(503, "overloaded", **{"Retry-After": "2"}), "server", 503, 2.0),
+        (failure(503, "overloaded", **{"Retry-After": "2"}), "overloaded", 503, 2.0),
         (failure(504, "too long"), "timeout", 504, None),
         (failure(401, "Incorrect API key", "invalid_api_key"), "auth", 401, None),
         (failure(403, "not yours"), "auth", 403, None),
@@ -166,7 +166,7 @@ LIMITS = {
     "groq": (failure(429, "Please try again in 1h2m3s. Need more?", "rate_limit_exceeded"), "rate_limit", 3723.0),
     "gemini": (google(429, "You exceeded your current quota. Please retry in 34.07s.", "RESOURCE_EXHAUSTED"), "rate_limit", 34.07),
     "anthropic": (claude(429, "This request would exceed your rate limit", "rate_limit_error"), "rate_limit", None),
-    "overloaded": (claude(529, "Overloaded", "overloaded_error"), "server", None),
+    "overloaded": (claude(529, "Overloaded", "overloaded_error"), "overloaded", None),
     "quota": (failure(429, "You exceeded your current quota", "insufficient_quota"), "auth", None),
     "billing": (failure(402, "Insufficient Balance"), "auth", None),
 }

@@ -85,6 +85,7 @@ def is_cut(text: str) -> bool:
 _PROVIDER = {
     "rate_limit": "provider.rate_limit",
     "server": "provider.server",
+    "overloaded": "provider.overloaded",
     "timeout": "provider.timeout",
     "connection": "provider.dropped",
 }
@@ -99,6 +100,8 @@ def provider_fault(kind: str, text: str = "") -> str:
         return "provider.cut"
     if fault == "provider.server" and re.search(r"\bno JSON|not valid JSON|JSONDecode|Expecting value", text):
         return "provider.garbled"
+    if fault == "provider.server" and "in the middle of the reply" in text:
+        return "provider.interrupted"
     return fault
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from loopbench.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply, Request
+from loopbench.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply
 
 from ..scripted import Scripted
 from ..tokens import estimate_usage
@@ -17,7 +17,7 @@ from ..wires.contract import Stamp, Wire, WireRequest
 from ..wires.fields import BadRequest
 from .answers import DROPPED, Answering, WireAnswer
 from .foreign import ForeignCodec, foreign_codec
-from .limits import room_after, within_limits
+from .limits import room_after, stopped_at, within_limits
 from .memory import Memory
 from .refusals import refusal_of
 from .trials import ServedTrial
@@ -51,7 +51,10 @@ class Chat:
             return await self._failed(answer, served.tunnel, struck, failure)
         assert reply is not None
         if isinstance(codec, ForeignCodec):
-            sent = _as_asked(codec, question, reply, spoiled=(struck or "").startswith("wire."))
+            made = _as_asked(codec, reply, spoiled=(struck or "").startswith("wire."))
+            sent = within_limits(made, question.sampling)
+            stamp = replace(stamp, stopped_at=stopped_at(made, sent, question.sampling.stop))
+            answer = replace(answer, stamp=stamp)
             if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:
                 served.recount(reply.usage, sent.usage)
             reply = sent
@@ -70,6 +73,8 @@ class Chat:
                 return answer.cut()
             if struck == "provider.garbled":
                 return answer.garbled()
+            if struck == "provider.interrupted" and answer.asked.stream:
+                return answer.interrupted(refusal_of(error).failure)
             if error.kind == "connection":
                 return DROPPED
             if error.kind == "timeout" and tunnel.real_time:
@@ -93,9 +98,9 @@ def _task_tools(served: ServedTrial) -> Collection[str]:
     return tuple(served.model.script.tools) if isinstance(served.model, Scripted) else ()
 
 
-def _as_asked(codec: ForeignCodec, question: Request, reply: Reply, *, spoiled: bool) -> Reply:
-    """Return the reply as constrained decoding and the request's limits leave it; what the wire has spoiled is not repaired."""
+def _as_asked(codec: ForeignCodec, reply: Reply, *, spoiled: bool) -> Reply:
+    """Return the reply as constrained decoding leaves it; what the wire has spoiled is not repaired."""
     made = reply if spoiled else codec.constrained(reply)
     if made is not reply and reply.usage is not None:
         made = replace(made, usage=estimate_usage(reply.usage.input_tokens, made))
-    return within_limits(made, question.sampling)
+    return made

@@ -25,9 +25,20 @@ def within_limits(reply: Reply, sampling: Sampling) -> Reply:
     return replace(kept, usage=estimate_usage(reply.usage.input_tokens, kept))
 
 
+def stopped_at(reply: Reply, kept: Reply, stops: tuple[str, ...]) -> str:
+    """Return the stop sequence at which `within_limits` has ended a reply, of which it kept a part; empty if at none."""
+    first = _first_stop(reply.text, stops)
+    return first[1] if first is not None and kept.finish_reason == "stop" else ""
+
+
+def _first_stop(text: str, stops: tuple[str, ...]) -> tuple[int, str] | None:
+    """Return where the first stop sequence in a text begins, and which it is; None if there is none."""
+    return min(((place, stop) for stop in stops if stop and (place := text.find(stop)) >= 0), default=None)
+
+
 def _up_to_stop(reply: Reply, stops: tuple[str, ...]) -> Reply:
-    places = [place for stop in stops if stop and (place := reply.text.find(stop)) >= 0]
-    return replace(reply, text=reply.text[: min(places)], calls=(), finish_reason="stop") if places else reply
+    first = _first_stop(reply.text, stops)
+    return reply if first is None else replace(reply, text=reply.text[: first[0]], calls=(), finish_reason="stop")
 
 
 def _up_to_tokens(reply: Reply, limit: int | None) -> Reply:

@@ -6,10 +6,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from loopbench.protocol.wire import from_json
+
 from ..wires.contract import CacheMark
+from .bodies import json_bytes
 
 MAX_ANSWERS = 4_096
-"""Answers that can be referred to; the one that was used least recently is forgotten first."""
+MAX_ANSWERS_BYTES = 64 * 1024 * 1024
+"""Answers that can be referred to, and what is kept of them; the one that was used least recently is forgotten first."""
 MAX_CACHED = 16_384
 """Beginnings of requests in the prompt cache, forgotten in the same order."""
 
@@ -18,23 +22,28 @@ class Memory:
     """Answers by id, and the digests of cached beginnings."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[str, Sequence[Any]] = OrderedDict()
+        self._answers: OrderedDict[str, bytes] = OrderedDict()
+        """As JSON, which takes less room than the objects."""
+        self._bytes = 0
         self._cached: OrderedDict[tuple[str | None, str], None] = OrderedDict()
 
     def keep(self, answer: tuple[str, Sequence[Any]] | None) -> None:
         """Keep what a later request may recall by an id."""
         if answer is None:
             return
-        self._answers[answer[0]] = answer[1]
-        if len(self._answers) > MAX_ANSWERS:
-            self._answers.popitem(last=False)
+        kept = self._answers[answer[0]] = json_bytes(answer[1])
+        self._bytes += len(kept)
+        while len(self._answers) > MAX_ANSWERS or self._bytes > MAX_ANSWERS_BYTES:
+            self._bytes -= len(self._answers.popitem(last=False)[1])
 
     def recall(self, answer_id: str) -> Sequence[Any] | None:
         """Return what was kept of an answer, None if nothing is."""
         known = self._answers.get(answer_id)
-        if known is not None:
-            self._answers.move_to_end(answer_id)
-        return known
+        if known is None:
+            return None
+        self._answers.move_to_end(answer_id)
+        items: list[Any] = from_json(known.decode())
+        return items
 
     def cached(self, trial: str | None, marks: Sequence[CacheMark]) -> tuple[int, int]:
         """Put the beginnings of a request into its trial's prompt cache. Return the tokens found there, and those put there.
@@ -42,10 +51,11 @@ class Memory:
         A trial never meets what another one has cached: its result would depend on which of them came first.
         """
         found = max((mark.tokens for mark in marks if (trial, mark.digest) in self._cached), default=0)
-        for mark in marks:
+        written = [mark for mark in marks if mark.written]
+        for mark in written:
             self._cached[trial, mark.digest] = None
             self._cached.move_to_end((trial, mark.digest))
         while len(self._cached) > MAX_CACHED:
             self._cached.popitem(last=False)
-        longest = max((mark.tokens for mark in marks), default=0)
+        longest = max((mark.tokens for mark in written), default=0)
         return found, longest - found

@@ -16,8 +16,6 @@ from .bodies import json_response
 from .limits import no_room
 
 RETRY_AFTER_S = 1
-OVERLOADED = 503
-"""Status of a model that is overloaded, whatever the vendor calls it."""
 MAX_SHOWN = 200
 """Longest part of a path or name that a message repeats, in characters."""
 
@@ -71,12 +69,14 @@ def refusal_of(error: ModelError) -> Refusal:
             return Refusal(401, message, code="invalid_api_key")
         case "timeout":
             return Refusal(504, message, code="timeout")
-    return Refusal(503 if error.status == OVERLOADED else 500, message)
+        case "overloaded":
+            return Refusal(503, message)
+    return Refusal(500, message)
 
 
 def bad_request(error: BadRequest) -> Refusal:
     """Return the refusal of a request that breaks a rule of the API."""
-    return Refusal(400, str(error), param=error.param, code=error.code)
+    return Refusal(error.status, str(error), param=error.param, code=error.code)
 
 
 def line_of(error: Exception) -> str:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage
 from loopbench.protocol.chat import FinishReason, MessageRole
 
 from ..streaming import pieces
-from .contract import Incoming, Path, Stamp, StreamEvent, WirePage, WireRequest
+from .contract import Incoming, Path, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
 from .fields import (
     BadRequest,
     bounded_text,
@@ -32,6 +33,7 @@ from .openai_fields import (
     OpenAIWire,
     check_type,
     examples_in,
+    failure_body,
     function_tool,
     named_model,
     normalized_arguments,
@@ -73,6 +75,11 @@ class ChatWire(OpenAIWire):
     def events(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
         for chunk in chunks(reply, asked.model, f"chatcmpl-{stamp.id}", stamp.created, asked.include_usage):
             yield StreamEvent("", chunk)
+
+    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+        """OpenAI's client raises APIError for an event with the field `error` (openai 2.54.0, `_streaming.py`)."""
+        yield from islice(self.events(asked, begun, stamp), 2)
+        yield StreamEvent("", failure_body(failure))
 
 
 CHAT = ChatWire()
@@ -269,19 +276,24 @@ _FINISH: Mapping[FinishReason, str] = {
 }
 
 
+_SERVED = {"service_tier": "default", "system_fingerprint": "fp_loopbench"}
+"""What real replies say of who has served them."""
+_KINDS_OF_TOKENS = ("reasoning_tokens", "audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens")
+
+
 def completion(reply: Reply, model: str, id: str, created: int) -> dict[str, Any]:  # noqa: A002  # OpenAI's word
     """Write the body of a whole reply. `created`: seconds since 1970. A reply without usage has none here either."""
-    message = Message("assistant", reply.text, reply.calls).as_dict() | {"refusal": None}
+    message = Message("assistant", reply.text, reply.calls).as_dict() | {"refusal": None, "annotations": []}
     if reply.calls and not reply.text:
         message["content"] = None
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _FINISH[reply.finish_reason]}
-    made = {"id": id, "object": "chat.completion", "created": created, "model": model, "choices": [choice]}
+    made = {"id": id, "object": "chat.completion", "created": created, "model": model, "choices": [choice], **_SERVED}
     return made if reply.usage is None else made | {"usage": _usage(reply.usage)}
 
 
 def chunks(reply: Reply, model: str, id: str, created: int, include_usage: bool = False) -> Iterator[dict[str, Any]]:  # noqa: A002
     """Write the payloads of a reply's server-sent events, without the closing `[DONE]`; the first holds the role alone."""
-    head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
+    head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model, **_SERVED}
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         made = head | {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
@@ -305,5 +317,6 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": dict.fromkeys(_KINDS_OF_TOKENS, 0),
     }

@@ -24,6 +24,8 @@ class CacheMark(NamedTuple):
     digest: str
     tokens: int
     """Estimated tokens of this beginning."""
+    written: bool = True
+    """False: it is only looked for, because an earlier request may have wanted it to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class WireRequest:
     """The conversation in the vendor's own form, where a later request may refer to it."""
     marks: tuple[CacheMark, ...] = ()
     """Beginnings to be cached, the shortest first."""
+    listed: bool = False
+    """Whether a stream is the items of one JSON list instead of server-sent events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class Stamp:
     cache_read: int = 0
     cache_written: int = 0
     """Tokens of the request that come from the prompt cache, and that were put there."""
+    stopped_at: str = ""
+    """The stop sequence at which the reply ends; empty if it ends for another reason."""
 
 
 class StreamEvent(NamedTuple):
@@ -150,6 +156,10 @@ class Wire(ABC):
     @abstractmethod
     def events(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
         """Write the events of a streamed reply, without `stream_end`."""
+
+    @abstractmethod
+    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+        """Write the events of a stream that begins with `begun`, does not end it, and reports an error; nothing follows them."""
 
     @abstractmethod
     def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:

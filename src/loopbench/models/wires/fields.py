@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 Value = TypeVar("Value")
 
@@ -19,12 +19,13 @@ MAX_DEPTH = 100
 
 
 class BadRequest(Exception):
-    """A request that OpenAI's API would refuse with status 400."""
+    """A request that a vendor's API would refuse, with status 400 unless it says another."""
 
-    def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
+    def __init__(self, message: str, param: str | None = None, code: str | None = None, *, status: Literal[400, 404] = 400) -> None:
         super().__init__(message)
         self.param = param
         self.code = code
+        self.status = status
 
 
 def check_depth(body: Any) -> None:

@@ -50,7 +50,7 @@ class OpenAIWire(Wire):
         headers = {} if room is None else _room_headers(room)
         if failure.wait_s is not None:
             headers |= {"x-ratelimit-reset-requests": _duration(failure.wait_s), "Retry-After": f"{failure.wait_s:g}"}
-        return ErrorAnswer(failure.status, error_body(failure.message, _type_of(failure), failure.param, failure.code), headers)
+        return ErrorAnswer(failure.status, failure_body(failure), headers)
 
     def room_headers(self, room: Room, stamp: Stamp) -> dict[str, str]:
         return _room_headers(room)
@@ -70,6 +70,11 @@ def named_model(path: Path) -> str | None:
 def error_body(message: str, type: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:  # noqa: A002
     """Write an error in OpenAI's format."""
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
+
+
+def failure_body(failure: WireFailure) -> dict[str, Any]:
+    """Write a failure in OpenAI's format."""
+    return error_body(failure.message, _type_of(failure), failure.param, failure.code)
 
 
 _TYPES: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "requests"}
@@ -102,17 +107,23 @@ def _duration(seconds: float) -> str:
 # --- fields of a request ---
 
 
-def request_object(body: Any, known: frozenset[str]) -> dict[str, Any]:
-    """Return a request's body. Raises BadRequest if it is no object, nested too deep, or has a field that the API lacks."""
+def json_object(body: Any) -> dict[str, Any]:
+    """Return a request's body. Raises BadRequest if it is no object, or nested too deep."""
     if not isinstance(body, dict):
         raise BadRequest("We could not parse the JSON body of your request: expected a JSON object.")
     check_depth(body)
-    unknown = sorted(body.keys() - known)
+    return body
+
+
+def request_object(body: Any, known: frozenset[str]) -> dict[str, Any]:
+    """Return a request's body. Raises BadRequest as `json_object` does, and if it has a field that the API lacks."""
+    data = json_object(body)
+    unknown = sorted(data.keys() - known)
     if unknown:
         plural = "s" if len(unknown) > 1 else ""
         shown = ", ".join(name[:MAX_NAME_CHARS] for name in unknown[:MAX_SHOWN_NAMES])
         raise BadRequest(f"Unrecognized request argument{plural} supplied: {shown}")
-    return body
+    return data
 
 
 def normalized_arguments(arguments: str) -> str:
@@ -223,12 +234,15 @@ def offered(name: str, tools: tuple[ToolSpec, ...]) -> str:
     return name
 
 
-def reply_schema(data: Mapping[str, Any], where: str, param: str) -> Mapping[str, Any]:
-    """Return the schema of a reply. `where`: the path of its name, schema and `strict`; `param`: what a bad schema is blamed on."""
+def reply_schema(data: Mapping[str, Any], where: str, param: str, code: str | None = None) -> Mapping[str, Any]:
+    """Return the schema of a reply.
+
+    `where`: the path of its name, schema and `strict`. `param`, `code`: what a bad schema is blamed on, and as what.
+    """
     name = name_field(data, f"{where}.name")
     schema = optional(data, "schema", dict, f"{where}.schema")
     if optional(data, "strict", bool, f"{where}.strict") and schema is not None and (problem := reply_problem(schema)):
-        raise BadRequest(f"Invalid schema for response_format '{name}': {problem}.", param)
+        raise BadRequest(f"Invalid schema for response_format '{name}': {problem}.", param, code)
     return schema or {}
 
 

@@ -1,0 +1,157 @@
+"""What benchmarks/sources.py counts in published replies, and that docs/sources.md and the profiles hold what it wrote."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.models.profiles import built_in_profiles, load_profile
+
+ROOT = Path(__file__).parents[2]
+CATEGORIES = ("simple", "multiple_function", "parallel_function", "parallel_multiple_function")
+ADD = {
+    "name": "math.add",
+    "parameters": {"type": "dict", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
+}
+PRINT = {"name": "print_it", "parameters": {"type": "dict", "properties": {"text": {"type": "string"}}, "required": ["text"]}}
+WANTED = [{"math.add": {"a": [1], "b": [2]}}]
+
+
+class Benchmark(NamedTuple):
+    replies: Any
+    sources: Any
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Benchmark:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        modules: list[ModuleType] = [importlib.import_module(name) for name in ("published_replies", "sources")]
+    return Benchmark(*modules)
+
+
+@pytest.fixture(scope="module")
+def question(benchmark: Benchmark) -> Any:
+    return benchmark.replies.Question((ADD, PRINT), WANTED)
+
+
+NATIVE = {
+    '{"a": 1, "b": 2}': set(),
+    '{"a": 1, "b": 2': {"wire.truncated"},
+    '{"a": 1, "b": 2}{"a": 1, "b": 2}': {"wire.duplicated"},
+    "a: 1, b: 2}": {"wire.malformed"},
+    '{"a": 1}': {"decision.missing_argument"},
+    '{"a": 1, "b": 2, "c": 3}': {"decision.extra_argument"},
+    '{"a": 1, "b": "two"}': {"decision.wrong_type"},
+    '{"a": 1, "b": 3}': {"decision.wrong_value"},
+}
+
+
+@pytest.mark.parametrize(("arguments", "kinds"), NATIVE.items())
+def test_what_is_wrong_with_a_native_call(benchmark: Benchmark, question: Any, arguments: str, kinds: set[str]) -> None:
+    assert benchmark.replies.kinds_of([{"math_add": arguments}], question, "native") == kinds
+
+
+TEXT = {
+    "[math.add(a=1, b=2)]": set(),
+    "  math.add(a=1, b=2)": set(),
+    "": {"wire.empty"},
+    "I cannot do that.": {"decision.no_tool"},
+    "[]": {"decision.no_tool"},
+    "```python\n[math.add(a=1, b=2)]\n```": {"wire.fenced"},
+    "Here: [math.add(a=1, b=2)] is it.": {"prose round a call"},
+    "```json\n[{'name': 'math.add', 'arguments': {'a': 1}}]\n```": {"wire.malformed"},
+    "[math.add(a=1, b=2": {"wire.truncated"},
+    "[math.subtract(a=1, b=2)]": {"decision.unknown_tool"},
+    "[print_it(text='3')]": {"another tool"},
+    "[math.add(a=1, b=2), print_it(text='3')]": {"too many calls"},
+}
+
+
+@pytest.mark.parametrize(("text", "kinds"), TEXT.items())
+def test_what_is_wrong_with_calls_in_text(benchmark: Benchmark, question: Any, text: str, kinds: set[str]) -> None:
+    assert benchmark.replies.kinds_of(text, question, "text") == kinds
+
+
+@given(text=st.text(alphabet="[]{}()'\"=,:.` \nmath.add1ab", max_size=60))
+def test_any_text_has_some_kinds_and_never_a_crash(benchmark: Benchmark, question: Any, text: str) -> None:
+    replies = benchmark.replies
+    known = {*replies.UNREADABLE, "wire.fenced", *replies.UNCOVERED, *replies._BFCL_DECISIONS}
+    assert replies.kinds_of(text, question, "text") <= known
+
+
+def write_bfcl(folder: Path, results: list[Any]) -> tuple[Path, Path]:
+    """Write one question for each result in a category, and a model's folder of them. Return questions and folder."""
+    questions, model = folder / "questions", folder / "2024-08-11" / "result" / "gpt-x-FC"
+    (questions / "possible_answer").mkdir(parents=True)
+    model.mkdir(parents=True)
+    for category in CATEGORIES:
+        name = f"gorilla_openfunctions_v1_test_{category}"
+        rows = [{"id": f"{category}_{n}", "result": result} for n, result in enumerate(results)]
+        put = {
+            questions / f"{name}.json": [{"id": row["id"], "question": "1 + 2?", "function": ADD} for row in rows],
+            questions / "possible_answer" / f"{name}.json": [{"id": row["id"], "ground_truth": WANTED[0]} for row in rows],
+            model / f"{name}_result.json": rows,
+        }
+        for path, lines in put.items():
+            path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return questions, model
+
+
+def test_a_models_folder_is_counted_and_its_failed_requests_are_left_out(benchmark: Benchmark, tmp_path: Path) -> None:
+    good, cut = [{"math_add": '{"a": 1, "b": 2}'}], [{"math_add": '{"a": 1'}]
+    questions, model = write_bfcl(tmp_path, [good, cut, "Error occurred: 500", "No tool fits."])
+    found = benchmark.replies.read_bfcl(model, benchmark.replies.read_questions(questions))
+    assert (found.source, found.model, found.form, found.replies, found.failed) == ("BFCL 2024-08-11", "gpt-x-FC", "native", 12, 4)
+    assert {kind: count for kind, count in found.counts.items() if count} == {"wire.truncated": 4, "decision.no_tool": 4}
+    assert found.accuracy == (0.25, None)
+
+
+def test_trajectories_are_counted_reply_by_reply(benchmark: Benchmark, tmp_path: Path) -> None:
+    def turn(*arguments: str) -> dict[str, Any]:
+        return {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": text}} for text in arguments]}
+
+    trajectory = [{"role": "user", "content": "Hi"}, turn('{"a": 1}'), turn('{"a": 1}'), turn('{"a": '), {"role": "assistant"}]
+    path = tmp_path / "gpt-y.json"
+    path.write_text(json.dumps([{"traj": trajectory}, {"traj": [turn('{"a": 1}')]}]), encoding="utf-8")
+    found = benchmark.replies.read_tau_bench(path)
+    assert found.replies == 4
+    assert {kind: count for kind, count in found.counts.items() if count} == {"wire.truncated": 1, "decision.repeated_call": 1}
+
+
+@pytest.mark.parametrize("content", ["[1]", "{}", "no JSON", '[{"traj": 3}]'])
+def test_a_file_of_another_format_is_refused_in_one_line(benchmark: Benchmark, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content, encoding="utf-8")
+    questions, _ = write_bfcl(tmp_path, [])
+    with pytest.raises(SystemExit, match=r"^sources.py: .*x.json: no trajectories of tau-bench"):
+        benchmark.sources.main(["--questions", str(questions), str(path)])
+
+
+def test_the_page_and_the_profiles_agree(benchmark: Benchmark) -> None:
+    block = benchmark.sources.BLOCK.search(benchmark.sources.PAGE.read_text(encoding="utf-8"))
+    for name in built_in_profiles():
+        if name not in benchmark.sources.FITTED.values():
+            assert f"| `{name}` |" in block[0]
+            assert load_profile(name).evidence in block[0]
+    for form, name in benchmark.sources.FITTED.items():
+        rows = [row.split("|")[1:-1] for row in _table_of(block[0], form)]
+        heads = [cell.strip().strip("`") for cell in rows[0]]
+        for kind, rate in load_profile(name).rates.items():
+            cells = [row[heads.index(kind)] for row in rows[2:]]
+            shares = [float(cell.split()[0]) / 100 for cell in cells if cell.strip() != "–"]
+            assert rate == pytest.approx(sum(shares) / len(shares), abs=0.0006)  # the page rounds to a tenth of a percent
+
+
+def _table_of(text: str, form: str) -> list[str]:
+    section = text.partition("### Replies with native calls" if form == "native" else "### Replies with calls in text")[2]
+    lines = section.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("|"))
+    return lines[first : next(place for place in range(first, len(lines)) if not lines[place].startswith("|"))]
