@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from loopbench.protocol.digest import canonical_json, sha256
+from loopbench.protocol.home import home
 from loopbench.protocol.modules import names_in
 
-HOME_VARIABLE = "LOOPBENCH_HOME"
-"""The environment variable that names the folder of what is kept for all runs: environments, and an empty MLflow store."""
 _RELEASE = re.compile(r"[a-z_]+@\d[\w.!+-]*")
 _PYTHON = re.compile(r"^version(?:_info)?\s*=\s*([\d.]+)", re.MULTILINE)
 
@@ -30,12 +28,6 @@ class FrameworkEnvironment:
     """Versions of the packages that the wiring needs, by name, and of Python."""
     digest: str
     """Digest of the versions of all packages in it, and of Python's."""
-
-
-def home() -> Path:
-    """Return the folder of what is kept for all runs of this user."""
-    given = os.environ.get(HOME_VARIABLE)
-    return Path(given) if given else Path.home() / ".local" / "share" / "loopbench"
 
 
 def environments() -> Path:

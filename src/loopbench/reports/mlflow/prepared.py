@@ -18,7 +18,7 @@ import mlflow
 import sqlalchemy.event
 from mlflow.store.db.utils import _initialize_tables, create_sqlalchemy_engine
 
-from loopbench.frameworks.environments import home
+from loopbench.protocol.home import home
 
 
 def prepare_store(path: Path) -> None:
