@@ -107,7 +107,7 @@ def test_a_design_with_native_calls_solves_a_trial() -> None:
 
     async def run(model: RealModel) -> Any:
         metered = MeteredModel(model, trial.meter, trial.ear)
-        return await Finish().run(Query(QUESTION), trial.toolbox, metered)
+        return await Finish().with_step_limit(9).run(Query(QUESTION), trial.toolbox, metered)
 
     outcome, _ = asking(of(trial), run)
     assert str(outcome.answer) == trial.expected
