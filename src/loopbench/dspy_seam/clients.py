@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -53,16 +54,13 @@ class Client(Protocol):
 
 def client_of(lm: Any) -> Client:
     """Return the client that DSPy would use: lm15's own, LiteLLM, or the LM itself if it is not one of DSPy's."""
-    if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type != "chat":
+    if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type == "text":
         return WholeClient(lm)
     selection = select_backend(lm)
     if selection.native:
         return NativeClient(selection)
-    return (
-        WholeClient(lm)
-        if selection.resolution is not None and selection.resolution.declared
-        else LiteLLMClient(lm, selection.clients)
-    )
+    is_declared = selection.resolution is not None and selection.resolution.declared
+    return WholeClient(lm) if is_declared or lm.model_type != "chat" else LiteLLMClient(lm, selection.clients)
 
 
 class WholeClient:
@@ -136,11 +134,32 @@ class NativeClient:
         # Reads credentials, for a cloud over the network.
         provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
         door.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
+        if isinstance(provider, lm15.AsyncOpenAILM):
+            provider._inner = _ReadsIncomplete(provider._inner)
         door.provider = replace(provider, compat=_OLDER_LIMIT) if door.is_own and self._takes_older_limit() else provider
 
     def _takes_older_limit(self) -> bool:
         """Return whether the model takes the older name: all but OpenAI's reasoning models do, and lm15 knows other providers."""
         return self.provider == "openai-chat" and not model_info(self.provider, self.model).get("supports_reasoning")
+
+
+class _ReadsIncomplete:
+    """lm15's reader of OpenAI's Responses, for streams that end incomplete too.
+
+    It knows no end of a stream but `response.completed`, and takes one that was cut for its length for a broken connection. Why a
+    response is incomplete stands in the event itself, from which `wire.py` reads it.
+    """
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def parse_stream_events(self, request: Any, event: Any) -> Any:
+        if event.event == "response.incomplete":
+            event = replace(event, data=json.dumps(json.loads(event.data) | {"type": "response.completed"}))
+        return self._reader.parse_stream_events(request, event)
 
 
 @dataclass(slots=True)
