@@ -24,6 +24,8 @@ from dspy.clients.engines import AsyncLiteLLMEngine
 from dspy.clients.engines.stream_guard import achecked_stream
 from dspy.clients.model_metadata import model_info
 
+from .gemini import PROVIDERS as GEMINI
+from .gemini import with_calls_apart, with_json_schemas
 from .transport import Transport
 
 MAX_CONNECTIONS = 1024
@@ -101,7 +103,8 @@ class NativeClient:
 
     async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
         door = await self._door()
-        async with aclosing(_checked(door.provider, door.worded(request))) as events:
+        checked = _checked(door.provider, door.worded(request))
+        async with aclosing(with_calls_apart(checked) if door.is_gemini else checked) as events:
             async for event in events:
                 yield event
 
@@ -115,7 +118,7 @@ class NativeClient:
         door = self._doors.get(loop)
         if door is None:
             _forget_closed(self._doors)
-            door = self._doors[loop] = _Door(_transport(self._url))
+            door = self._doors[loop] = _Door(_transport(self._url), is_gemini=self.provider in GEMINI)
         if door.provider is None:
             async with door.opening:  # hundreds of trials begin at the same time
                 if door.provider is None:
@@ -167,10 +170,13 @@ class _Door:
     provider: Any = None
     is_own: bool = False
     """The service is not a provider's but some server that speaks OpenAI's format."""
+    is_gemini: bool = False
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def worded(self, request: Any) -> Any:
         """Return the request as this server takes it."""
+        if self.is_gemini:
+            return with_json_schemas(request)
         return _with_texts(request) if self.is_own else request
 
 
