@@ -46,6 +46,10 @@ UNTELLABLE: Mapping[str, str] = {
     "tool.huge": "what a tool returns is taken as it is",
     "tool.slow": "the trace does not time the tools",
     "tool.lies": "what a tool returns is taken as it is",
+    "mcp.error": "an error of the tool's server counts as tool.raises",
+    "mcp.list_changed": "an error of the tool's server counts as tool.raises",
+    "mcp.drifted": "arguments that are refused count as the model's mistake",
+    "mcp.cut": "what a tool returns is taken as it is",
 }
 """Kinds of fault that a trace cannot show, with the reason; they are not estimated."""
 

@@ -41,6 +41,8 @@ from loopbench.protocol.moves import MOVE_NAMES
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import own_copy
 
+from .context_use import ContextCount
+
 TRIAL_NAMES = ("arm", "task", "repeat")
 
 
@@ -62,6 +64,7 @@ class Recorder(Observer):
         """The last failure of a real provider in which the request had no part, whatever came after it."""
         self.tools: Toolbox | None = None
         """The tools that calls are checked against."""
+        self.context = ContextCount()
         self._digested: list[Any] = []
         self._gave: set[str] = set()
         """Keys of the calls that have given a result."""
@@ -73,6 +76,7 @@ class Recorder(Observer):
         self.calls[exchange.request.role.value] += 1
         event = self._asked(exchange)
         if exchange.reply is not None:
+            self.context.count(exchange.request, exchange.shown)
             event = self._replied(event, exchange.request, exchange.reply)
         elif exchange.error is not None:
             event = self._failed(event, exchange.request, exchange.error)
