@@ -114,8 +114,9 @@ class LearnedSuite:
 def learn_run(folder: Path, allow: Collection[str] = (), *, check: bool = False, any_order: bool = False) -> LearnedSuite:
     """Learn plans from a run, whose suite is opened again.
 
-    `allow`: names of user code that may be imported. `check`: replay each plan, which runs the tools; plans of loopbench's own suites,
-    and of imported traces, are always replayed. `any_order`: the tools only read, so that calls are ordered only by their results.
+    `allow`: names of user code that may be imported. `check`: replay each plan, which runs the tools; plans of loopbench's own
+    suites, and of imported traces, are always replayed. `any_order`: the tools only read, so that calls are ordered only by their
+    results.
     Raises RunError for a changed run or suite, ValueError or OSError for an unavailable suite.
     """
     config, suite, is_own = open_suite(folder, allow)
