@@ -36,7 +36,7 @@ class ValidateOptions(OptionGroup):
 
 @with_options()
 def validate(choice: RunChoice, options: ValidateOptions, code: AllowOption, output: JsonOption) -> None:
-    """Say how well the tunnel predicts a run.
+    """Say how well the tunnel predicts a run: fit to half of its tasks, held against the rest.
 
     It fits a profile to half of the run's tasks, runs the loops under it on the other half, and writes what they do there as the
     prediction. Only then it reads what the run's own model did.
