@@ -176,7 +176,7 @@ from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.profiles import FAULT_KINDS, Profile
 
 shared = runpy.run_path(sys.argv[1])
-profile = Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 0.03), forget=0.5)
+profile = Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 1 / len(FAULT_KINDS)), forget=0.5)
 trials = [shared["Bench"](shared["chain"](4), profile, repeat=repeat) for repeat in range(60)]
 
 async def main():
