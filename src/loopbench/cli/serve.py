@@ -1,4 +1,4 @@
-"""`loopbench serve`: the scripted model as an OpenAI-compatible server on loopback."""
+"""`loopbench serve`: the scripted model on loopback, in the vendors' protocols."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from loopbench.experiments.why.arms import arms_named, pairs_named, required_arm
 from loopbench.experiments.why.why import LostTrial, loss_of
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
+from loopbench.protocol.names import meant
 from loopbench.runs.folders import trials_folder
 
 from . import render_why
@@ -24,11 +25,11 @@ MIN = 3
 
 class WhyOptions(OptionGroup):
     a: Annotated[str | None, typer.Argument()] = None
-    """Arm, or a loop for all its arms, or a trial ARM/TASK/REPEAT."""
+    """Arm, or a loop for all its arms, or a trial ARM/TASK/REPEAT; or a part of the name that no other has."""
     b: Annotated[str | None, typer.Argument()] = None
     """Arm or loop to compare A with."""
     task: str | None = None
-    """Task to explain; others are left out."""
+    """Task to explain, or a part of its id that no other has; others are left out."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
     """Print each pair of arms and what is notable about the tasks, not only each arm's causes."""
     show_all: Annotated[bool, typer.Option("--all")] = False
@@ -44,7 +45,7 @@ def why(choice: RunChoice, options: WhyOptions, output: JsonOption) -> None:
     a, b = options.a, options.b
     found = results(trials_folder(choice.folder))
     if a is not None and b is None and not arms_named(found, a):
-        if not any(a in record.name for record in found.records):
+        if not meant(a, [record.name for record in found.records]):
             required_arms(found, a)
         _trial(found, find_record(found, a), as_json=output.as_json)
         return

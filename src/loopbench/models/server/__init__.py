@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server on loopback for the models of trials."""
+"""A server on loopback for the models of trials, in the protocols of their vendors."""
 
 from .bodies import MAX_BODY_BYTES
 from .mcp_pages import McpPages

@@ -109,9 +109,7 @@ class Recorder(Observer):
 
     def line(self, head: TraceHead) -> bytes:
         """Return the whole trace as one line of JSON, without secrets; what names the trial is kept as it is."""
-        rest = Trace(head, tuple(self.events)).to_json()
-        names = {name: rest.pop(name) for name in TRIAL_NAMES}
-        return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
+        return trace_line(Trace(head, tuple(self.events)))
 
     # --- the parts of an exchange ---
 
@@ -196,6 +194,13 @@ class Recorder(Observer):
 
     def _note_move(self, request: Request, what: Any) -> None:
         self._digested.append((_AT_ONCE if request.scope else _IN_TURN, str(request.role), request.scope, what))
+
+
+def trace_line(trace: Trace) -> bytes:
+    """Return a trace as one line of JSON, without secrets; what names the trial is kept as it is."""
+    rest = trace.to_json()
+    names = {name: rest.pop(name) for name in TRIAL_NAMES}
+    return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
 
 
 _AT_ONCE, _IN_TURN = "at once", "in turn"
