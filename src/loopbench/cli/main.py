@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "show-program": ("programs:show_program", "Print a program: the instructions and demonstrations of each predictor."),
     "diff": ("programs:diff", "Print how program B differs from program A."),
     "serve": ("serve:serve", "Serve the scripted model to any program that speaks OpenAI's protocol, until Ctrl-C."),
+    "validate": ("validate:validate", "Say how well the tunnel predicts a run: fit to half of its tasks, held against the rest."),
     "size": ("size:size", "Compute from a pilot run how many tasks and repeats a decision needs."),
     "gate": ("gate:gate", "Say whether a run is worse than a baseline."),
     "bless": ("gate:bless", "Write a run as the baseline that `loopbench gate` compares later runs with."),
