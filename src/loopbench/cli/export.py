@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from loopbench.experiments.export_runs.export import SUFFIXES, export_run
+from loopbench.experiments.export_runs.sending import send_run
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import trials_folder
 
@@ -20,12 +21,19 @@ class ExportOptions(OptionGroup):
     """atif: trajectories of Harbor and others, a file per trial. otlp: spans of OpenTelemetry, a line per trial."""
     out: Annotated[Path | None, typer.Option("--out", "-o"), IfAbsent("RUN-FORMAT, here")] = None
     """Folder of atif, or file of otlp, to write; it must not exist."""
+    otlp: str | None = None
+    """Address of an OTLP endpoint, such as http://localhost:4318, to send the spans to instead of writing them."""
 
 
 @with_options()
 def export(choice: RunChoice, options: ExportOptions) -> None:
     """Write each kept trial of a run in a format that other tools read."""
     folder = trials_folder(choice.folder)
+    if options.otlp is not None:
+        if options.out is not None:
+            raise ValueError("--otlp and --out exclude each other: one sends, the other writes")
+        say(f"sent the spans of {send_run(folder, options.otlp)} trials")
+        return
     name = options.format_
     out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES[name]}")
     made = export_run(folder, name, out)
