@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ def main() -> None:
         code = left.code
         raise
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left that Ctrl-C could end sooner
         threading.Thread(target=_leave, args=(code,), name="leave", daemon=True).start()
 
 

@@ -123,6 +123,9 @@ def test_one_task(compared):
         (("bare/flaky-format", "react_extract/forgetful"), "are not two arms with the same tasks and profile"),
         (("bare", "bare"), "are not two arms with the same tasks and profile"),
         (("--task", "nope"), "no trial of a task 'nope'"),
+        (("--task", "arith"), "'arith' matches "),
+        (("flaky",), "'flaky' matches "),
+        (("bare/arith",), "'bare/arith' matches "),
     ],
 )
 def test_what_is_not_there_is_said_in_a_line(compared, words, says):

@@ -15,6 +15,7 @@ import pytest
 
 from loopbench.models.cassette import (
     Cassette,
+    CassetteMode,
     Lane,
     Recording,
 )
@@ -34,7 +35,7 @@ from loopbench.protocol import (
 )
 from tests.sealing import reseal
 
-from .cassettes import EITHER, RECORD, REPLAY, ask, heard, lines_of, use
+from .cassettes import EITHER, RECORD, REFRESH, REPLAY, ask, heard, lines_of, use
 
 # --- secrets ---
 
@@ -231,3 +232,31 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="file"):
         Cassette.open(tmp_path / "file", RECORD)
+
+
+# --- lines that are missing, added or moved ---
+
+EDITS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "a line is missing": lambda lines: [*lines[:3], *lines[4:]],
+    "the last line is missing": lambda lines: lines[:-1],
+    "two lines have changed places": lambda lines: [lines[0], lines[2], lines[1], *lines[3:]],
+    "a line stands twice": lambda lines: [*lines[:2], lines[1], *lines[2:]],
+}
+
+
+@pytest.mark.parametrize("mode", [REPLAY, EITHER, REFRESH])
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_recording_with_other_lines_than_were_written_is_refused(tmp_path: Path, edit: str, mode: CassetteMode) -> None:
+    use(tmp_path, RECORD, [ask("a"), ask("b")], FakeModel("A", "B"))
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b"".join(EDITS[edit](path.read_bytes().splitlines(keepends=True))))
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"m\.jsonl:1: tells of \d+ lines, and .*; restore it, or delete it and record anew$"):
+        use(tmp_path, mode, [ask("a"), ask("b")], FakeModel("A", "B"))
+    assert path.read_bytes() == before
+
+
+def test_lines_that_a_run_has_added_since_break_no_seal(tmp_path: Path) -> None:
+    use(tmp_path, RECORD, [ask("a")], FakeModel("A"))
+    use(tmp_path, EITHER, [ask("a"), ask("b")], FakeModel("B"), whole=False)
+    assert [reply.text for reply in use(tmp_path, REPLAY, [ask("a"), ask("b")])] == ["A", "B"]

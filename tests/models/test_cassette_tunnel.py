@@ -30,6 +30,7 @@ from loopbench.protocol.names import parse_spec
 from loopbench.protocol.receipts import MARK
 from loopbench.runs.registry import make_loop
 from loopbench.runs.trial.recorder import Recorder
+from tests.sealing import reseal
 
 from . import bench
 
@@ -112,6 +113,7 @@ def test_a_recording_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Pat
     lines = whole.splitlines(keepends=True)
     asked = [number for number, line in enumerate(lines, 1) if b'"request"' in line]
     path.write_bytes(b"".join(lines[: asked[0]]))
+    reseal(path)
     assert run(CassetteMode.REPLAY_OR_RECORD) == plain
     assert path.read_bytes() == whole
 

@@ -21,6 +21,7 @@ from loopbench.reports.html.page import report_html
 from loopbench.reports.progress.display import run_display
 from loopbench.reports.tracking import log_results
 from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.interruption import press_everywhere
 from loopbench.runs.permissions import own_code
 from loopbench.runs.run_state import read_state
 
@@ -107,7 +108,12 @@ def apart(work: Callable[[], Result]) -> Result:
 
     thread = threading.Thread(target=carry_out, name="loopbench", daemon=True)
     thread.start()
-    thread.join()
+    while thread.is_alive():
+        try:
+            thread.join()
+        except KeyboardInterrupt:  # a notebook's button to stop: it reaches this thread only
+            if not press_everywhere():
+                raise
     if isinstance(ended[0], BaseException):
         raise ended[0]
     return ended[0]

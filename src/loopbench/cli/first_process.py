@@ -23,7 +23,7 @@ from loopbench.runs.silent_end import die_with, go_on_here, leave
 from .codes import DONE, FAILED, INTERRUPTED, INVALID
 from .main import main as commands
 
-_HANDED_ON = frozenset({signal.SIGINT, signal.SIGTERM})
+_HANDED_ON = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _ONE_WISH_S = 1.0
 """Seconds within which several signals are one wish: `timeout` sends its own to a command, and then to the command's group."""
 _CHILD: dict[int, int] = {}

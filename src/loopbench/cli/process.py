@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, TextIO, cast
 
-from loopbench.runs.silent_end import leave
+from loopbench.runs.silent_end import ORDERLY_ENDS, leave
 
 from .codes import BAD_INPUT
 
@@ -89,7 +89,10 @@ def given_up_after(seconds: float, what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM, and SIGHUP of a terminal that closes, like Ctrl-C within the block: a run ends in order and can be resumed."""
+    """Let SIGTERM, and SIGHUP of a terminal that closes, end a run at once but in order within the block: it can be resumed.
+
+    What is not a run they end as Ctrl-C does.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -105,6 +108,11 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    ends = [*ORDERLY_ENDS]
+    for end in ends:
+        end()
+    if ends:
+        return
     if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):  # as a shell starts what it runs in the background
         raise KeyboardInterrupt
     signal.raise_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ from .options import JsonOption, OptionGroup, RunChoice, with_options
 
 class ShowOptions(OptionGroup):
     trial: Annotated[str | None, typer.Argument()] = None
-    """ARM/TASK/REPEAT, or a unique part of it; if absent, the trials that were not solved are counted."""
+    """ARM/TASK/REPEAT, or parts that no other trial has (ARM/0007); if absent, the trials that were not solved are counted."""
     full: bool = False
     """Print long texts in full."""
     show_all: Annotated[bool, typer.Option("--all")] = False

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -23,6 +25,8 @@ from dspy.clients.engines import AsyncLiteLLMEngine
 from dspy.clients.engines.stream_guard import achecked_stream
 from dspy.clients.model_metadata import model_info
 
+from .gemini import PROVIDERS as GEMINI
+from .gemini import with_calls_apart, with_json_schemas
 from .transport import Transport
 
 MAX_CONNECTIONS = 1024
@@ -51,16 +55,13 @@ class Client(Protocol):
 
 def client_of(lm: Any) -> Client:
     """Return the client that DSPy would use: lm15's own, LiteLLM, or the LM itself if it is not one of DSPy's."""
-    if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type != "chat":
+    if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type == "text":
         return WholeClient(lm)
     selection = select_backend(lm)
     if selection.native:
         return NativeClient(selection)
-    return (
-        WholeClient(lm)
-        if selection.resolution is not None and selection.resolution.declared
-        else LiteLLMClient(lm, selection.clients)
-    )
+    is_declared = selection.resolution is not None and selection.resolution.declared
+    return WholeClient(lm) if is_declared or lm.model_type != "chat" else LiteLLMClient(lm, selection.clients)
 
 
 class WholeClient:
@@ -84,10 +85,29 @@ class WholeClient:
         await self.lm.aclose()
 
 
-class NativeClient:
-    """lm15's client of a provider, with one pool of connections per event loop."""
+class _Lm15Client(ABC):
+    """One of lm15's clients, with what it needs on each event loop."""
 
     streams = True
+
+    @abstractmethod
+    async def _door(self) -> _Door:
+        """Return what the client holds for the running event loop."""
+
+    async def complete(self, request: Any) -> Any:
+        door = await self._door()
+        return await door.provider.complete(door.worded(request))
+
+    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+        door = await self._door()
+        checked = _checked(door.provider, door.worded(request))
+        async with aclosing(with_calls_apart(checked) if door.is_gemini else checked) as events:
+            async for event in events:
+                yield event
+
+
+class NativeClient(_Lm15Client):
+    """lm15's client of a provider, with one pool of connections per event loop."""
 
     def __init__(self, selection: Any) -> None:
         route, settings = selection.resolution, selection.clients
@@ -96,16 +116,6 @@ class NativeClient:
         self._key = settings.get("api_key")
         self._url = settings.get("api_base") or settings.get("base_url")
         self._doors: dict[asyncio.AbstractEventLoop, _Door] = {}
-
-    async def complete(self, request: Any) -> Any:
-        door = await self._door()
-        return await door.provider.complete(door.worded(request))
-
-    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
-        door = await self._door()
-        async with aclosing(_checked(door.provider, door.worded(request))) as events:
-            async for event in events:
-                yield event
 
     async def aclose(self) -> None:
         door = self._doors.pop(asyncio.get_running_loop(), None)
@@ -117,7 +127,7 @@ class NativeClient:
         door = self._doors.get(loop)
         if door is None:
             _forget_closed(self._doors)
-            door = self._doors[loop] = _Door(_transport(self._url))
+            door = self._doors[loop] = _Door(_transport(self._url), is_gemini=self.provider in GEMINI)
         if door.provider is None:
             async with door.opening:  # hundreds of trials begin at the same time
                 if door.provider is None:
@@ -133,11 +143,38 @@ class NativeClient:
         # Reads credentials, for a cloud over the network.
         provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
         door.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
+        provider = _reading_incomplete(provider)
         door.provider = replace(provider, compat=_OLDER_LIMIT) if door.is_own and self._takes_older_limit() else provider
 
     def _takes_older_limit(self) -> bool:
         """Return whether the model takes the older name: all but OpenAI's reasoning models do, and lm15 knows other providers."""
         return self.provider == "openai-chat" and not model_info(self.provider, self.model).get("supports_reasoning")
+
+
+class _ReadsIncomplete:
+    """lm15's reader of OpenAI's Responses, for streams that end incomplete too.
+
+    It knows no end of a stream but `response.completed`, and takes one that was cut for its length for a broken connection. Why a
+    response is incomplete stands in the event itself, from which `wire.py` reads it.
+    """
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def parse_stream_events(self, request: Any, event: Any) -> Any:
+        if event.event == "response.incomplete":
+            event = replace(event, data=json.dumps(json.loads(event.data) | {"type": "response.completed"}))
+        return self._reader.parse_stream_events(request, event)
+
+
+def _reading_incomplete(provider: Any) -> Any:
+    """Return lm15's client of a provider; that of OpenAI's Responses reads streams that end incomplete."""
+    if isinstance(provider, lm15.AsyncOpenAILM):
+        provider._inner = _ReadsIncomplete(provider._inner)
+    return provider
 
 
 @dataclass(slots=True)
@@ -148,10 +185,13 @@ class _Door:
     provider: Any = None
     is_own: bool = False
     """The service is not a provider's but some server that speaks OpenAI's format."""
+    is_gemini: bool = False
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def worded(self, request: Any) -> Any:
         """Return the request as this server takes it."""
+        if self.is_gemini:
+            return with_json_schemas(request)
         return _with_texts(request) if self.is_own else request
 
 
@@ -258,19 +298,28 @@ class LiteLLMClient:
         """LiteLLM's connections belong to the whole process."""
 
 
-class LocalClient:
-    """lm15's client for OpenAI's format. All clients of one event loop share their connections, so that each is cheap to make."""
+_LOCAL: Mapping[str, tuple[str, type[Any]]] = {
+    "chat": ("openai-chat", lm15.AsyncOpenAIChatLM),
+    "responses": ("openai", lm15.AsyncOpenAILM),
+    "messages": ("anthropic", lm15.AsyncAnthropicLM),
+    "gemini": ("gemini", lm15.AsyncGeminiLM),
+}
+"""Wire of our server → the provider that it is the API of, and lm15's client for that."""
 
-    provider: str | None = "openai-chat"
-    streams = True
+
+class LocalClient(_Lm15Client):
+    """lm15's client of a server that speaks one of our wires. Those of one event loop share their connections, so each is cheap."""
+
     transports: ClassVar[dict[asyncio.AbstractEventLoop, Any]] = {}
 
-    def __init__(self, url: str, model: str) -> None:
+    def __init__(self, url: str, model: str, wire: str = "chat") -> None:
         self.url = url
         self.model = model
-        self._doors: dict[asyncio.AbstractEventLoop, Any] = {}
+        self.provider: str | None
+        self.provider, self._speaks = _LOCAL[wire]
+        self._doors: dict[asyncio.AbstractEventLoop, _Door] = {}
 
-    def _door(self) -> Any:
+    async def _door(self) -> _Door:
         loop = asyncio.get_running_loop()
         door = self._doors.get(loop)
         if door is None:
@@ -278,16 +327,9 @@ class LocalClient:
             if transport is None:
                 _forget_closed(self.transports)
                 transport = self.transports[loop] = _transport(self.url)
-            door = self._doors[loop] = lm15.AsyncOpenAIChatLM(api_key=LOCAL_KEY, base_url=self.url, transport=transport)
+            speaks = self._speaks(api_key=LOCAL_KEY, base_url=self.url, transport=transport)
+            door = self._doors[loop] = _Door(transport, _reading_incomplete(speaks), is_gemini=self.provider in GEMINI)
         return door
-
-    async def complete(self, request: Any) -> Any:
-        return await self._door().complete(request)
-
-    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
-        async with aclosing(_checked(self._door(), request)) as events:
-            async for event in events:
-                yield event
 
     async def aclose(self) -> None:
         """The connections are shared: see `close_local_clients`."""

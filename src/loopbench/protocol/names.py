@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +148,25 @@ def nearest(name: str, known: Iterable[str]) -> str:
     listed = list(known)
     near = difflib.get_close_matches(name, listed, 1)
     return (f"did you mean {near[0]!r}? " if near else "") + f"known: {', '.join(listed) or 'none'}"
+
+
+def meant(typed: str, names: Collection[str]) -> list[str]:
+    """Return the names that may be meant by a part of one: that name; else those that have it as a whole part between slashes; else
+    those that contain what stands between its slashes, in that order: `bare/0001` means `bare/clean/arithmetic-0001/0`.
+    """
+    if typed in names:
+        return [typed]
+    whole = [name for name in names if f"/{typed}/" in f"/{name}/"]
+    parts = re.compile(".*".join(re.escape(part) for part in typed.split("/") if part), re.DOTALL)
+    return whole or [name for name in names if parts.search(name)]
+
+
+def several(names: Sequence[str]) -> str:
+    """Return the first of the names that may be meant, for a message that asks which."""
+    return ", ".join(names[:MAX_MEANT]) + (", …" if len(names) > MAX_MEANT else "")
+
+
+MAX_MEANT = 4
 
 
 # --- the user's code ---

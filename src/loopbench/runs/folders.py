@@ -7,6 +7,7 @@ import secrets
 from datetime import datetime
 from pathlib import Path
 
+from loopbench.protocol.names import meant, several
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 
 RUNS = Path("runs")
@@ -22,7 +23,8 @@ def run_name(folder: Path) -> str:
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     """Return a run's directory: `run` is that, its name under `runs`, or `latest`, the run that was begun, or imported, last.
 
-    A path below a run is taken too: `latest/test` is the test of the last optimization. Raises RunError if there is none.
+    A part of a name that no other run has will do, and so will a path below a run: `latest/test` is the last optimization's test.
+    Raises RunError if there is none, or several.
     """
     root = runs or RUNS
     try:
@@ -36,11 +38,14 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
     known = sorted(began, key=lambda name: (began[name], name))
     first, *below = Path(run).parts or ("",)
-    if first == "latest" and known:
-        folder = (root / known[-1]).joinpath(*below)
+    meaning = known[-1:] if first == "latest" else meant(first, known) if first else []
+    if len(meaning) > 1:
+        raise RunError(f"{str(run)!r} matches {len(meaning)} runs in {root}: {several(meaning)}")
+    if meaning:
+        folder = (root / meaning[0]).joinpath(*below)
         if folder.is_dir():
             return folder
-        raise RunError(f"no run {str(run)!r}: the last run, {root / known[-1]}, has no folder {'/'.join(below)!r}")
+        raise RunError(f"no run {str(run)!r}: {root / meaning[0]} has no folder {'/'.join(below)!r}")
     raise RunError(f"no run {str(run)!r}; in {root}: {', '.join(known[-5:]) or 'none yet'}")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from loopbench.metrics.sequential import Looks, looked
 from loopbench.models.metering import Meter
 from loopbench.runs.engine.engine import Engine, opened
+from loopbench.runs.engine.interruption import INTERRUPTED, Interruption
 from loopbench.runs.engine.job import Job, budget_of
 from loopbench.runs.engine.runner import Progress, run_trials
 from loopbench.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
@@ -30,17 +31,20 @@ from .results import results
 
 
 def run(experiment: Experiment, progress: Progress) -> str:
-    """Run the missing trials; return the reason for an early stop, or an empty text. KeyboardInterrupt leaves a resumable run.
+    """Run the missing trials; return the reason for an early stop, or an empty text.
 
-    Raises CutShort if the disk is full or a design has ended this process's event loop.
+    Raises KeyboardInterrupt, which leaves a run that can be resumed: after the first Ctrl-C once the trials under way have ended,
+    after another at once. Raises CutShort if the disk is full or a design has ended this process's event loop.
     """
-    folder = Path.cwd()
+    folder, interruption = Path.cwd(), Interruption()
     try:
-        with told_of_exit():
-            return asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress))
+        with told_of_exit(), interruption.listening():
+            stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption))
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
     except asyncio.CancelledError:
+        if interruption.asked:
+            raise KeyboardInterrupt from None
         raise _ended_by("cancelled all that runs", experiment) from None
     except RuntimeError as error:
         if "Event loop stopped" not in str(error):
@@ -48,6 +52,9 @@ def run(experiment: Experiment, progress: Progress) -> str:
         raise _ended_by("stopped the event loop", experiment) from None
     finally:
         os.chdir(folder)  # a design may have changed it
+    if interruption.asked and stopped:
+        raise KeyboardInterrupt
+    return stopped
 
 
 def run_apart(experiment: Experiment, progress: Progress) -> str:
@@ -60,13 +67,13 @@ def _ended_by(action: str, experiment: Experiment) -> CutShort:
     return CutShort(f"{experiment.folder}: {reason}; what had finished is kept, and the run can be resumed")
 
 
-async def _run(experiment: Experiment, progress: Progress) -> str:
-    stopped = "interrupted"
+async def _run(experiment: Experiment, progress: Progress, interruption: Interruption) -> str:
+    stopped = INTERRUPTED
     try:
-        with Journal(experiment.folder, _trace_policy(experiment)) as journal:
+        with interruption.of(asyncio.current_task()), Journal(experiment.folder, _trace_policy(experiment)) as journal:
             # Read again under the lock, because another process may have continued this run.
             current = _read_again(experiment)
-            stopped = await _session(current, journal, progress)
+            stopped = await _session(current, journal, progress, interruption)
     finally:
         experiment.trial_models.close(whole=not stopped)
     return stopped
@@ -93,19 +100,20 @@ def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
     return [arm.arm for arm in manifest.arms], manifest.suite, manifest.settings.repeats
 
 
-async def _session(experiment: Experiment, journal: Journal, progress: Progress) -> str:
+async def _session(experiment: Experiment, journal: Journal, progress: Progress, interruption: Interruption) -> str:
     """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
     if not experiment.missing() or (experiment.manifest.looks is not None and results(experiment.folder).is_complete):
         return ""
     job = job_of(experiment)
     if job.meter.exhausted:
         return job.meter.exhausted
-    start, stopped = time.monotonic(), "interrupted"
+    start, stopped = time.monotonic(), INTERRUPTED
     try:
         async with opened(job, progress) as engine:
             start = time.monotonic()
             experiment = _with_retries_noted(experiment)
-            stopped = await _run_to_a_decision(experiment, engine, journal, progress)
+            with interruption.gentle(engine.wind_down):
+                stopped = await _run_to_a_decision(experiment, engine, journal, progress)
     finally:
         if stopped:
             _note_cut_short(experiment, job.meter, time.monotonic() - start)

@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopbench.experiments.compare.results import Results
+from loopbench.protocol.names import meant, several
 from loopbench.runs.store.files import RunError
+from loopbench.text.numbers import short_name
 
 from .why import comparable
 
 
 def arms_named(run: Results, name: str) -> list[str]:
-    """Return the arm of that name, or the arms of that loop, with or without its version; empty if there are none."""
-    arms = [arm.info.arm for arm in run.comparison.arms]
-    return [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/") or _unversioned(run, arm) == name]
+    """Return the arm of that name, or the arms of that loop, with or without its version; empty if there are none.
+
+    A part of a name will do if only one loop, or only one arm, has it. Raises RunError, with their names, if several have it.
+    """
+    infos = [arm.info for arm in run.comparison.arms]
+    arms = [info.arm for info in infos]
+    found = [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/") or _unversioned(run, arm) == name]
+    if found:
+        return found
+    loops = meant(name, list(dict.fromkeys(map(short_name, infos))))
+    if len(loops) == 1:
+        return [info.arm for info in infos if short_name(info) == loops[0]]
+    found = meant(name, arms)
+    if len(found) > 1:
+        raise RunError(f"{run.folder}: {name!r} matches {len(found)} arms: {several(found)}")
+    return found
 
 
 def _unversioned(run: Results, arm: str) -> str | None:

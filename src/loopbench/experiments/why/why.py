@@ -18,6 +18,7 @@ from loopbench.metrics.trajectory.causes import Cause
 from loopbench.metrics.trajectory.divergence import Divergence, Loss, divergence, explain, read_trial
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.trajectory import TracedStep, course
+from loopbench.protocol.names import meant, several
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
@@ -133,13 +134,13 @@ def why(
     """Explain the losses of a run.
 
     `pairs`: pairs of arm names; None: all comparable ones. `arms`: arms whose losses are explained on their own; None: those of the
-    pairs, or all if there is no pair. `task`: only its trials. `most`: maximum examples per cause, pair and loser; None: all.
+    pairs, or all if there is no pair. `task`: only its trials; a part of its id will do if no other has it.
+    `most`: maximum examples per cause, pair and loser; None: all.
 
-    Raises RunError for an unknown task and for an invalid trace.
+    Raises RunError for a task that is unknown or not the only one, and for an invalid trace.
     """
-    records = [record for record in run.records if task is None or record.task == task]
-    if task is not None and not records:
-        raise RunError(f"{run.folder}: no trial of a task {task!r}")
+    only = None if task is None else _task_named(run, task)
+    records = [record for record in run.records if only is None or record.task == only]
     matched = comparable(run) if pairs is None else list(pairs)
     paired = {arm for pair in matched for arm in pair}
     infos = [arm.info for arm in run.comparison.arms]
@@ -152,6 +153,16 @@ def why(
     met = {info.arm: info for info in infos if (info.suite, info.profile) in groups}
     findings = task_findings([record for record in records if record.arm in met], list(met.values()), alpha=run.comparison.alpha)
     return Why(collected.parted(), collected.arm_losses(records), collected.untraced, findings)
+
+
+def _task_named(run: Results, task: str) -> str:
+    """Return the id of the task that is meant. Raises RunError."""
+    found = meant(task, list(dict.fromkeys(record.task for record in run.records)))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise RunError(f"{run.folder}: no trial of a task {task!r}")
+    raise RunError(f"{run.folder}: {task!r} matches {len(found)} tasks: {several(found)}")
 
 
 def comparable(run: Results) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """The lines of a recording: parts of requests, stored once each, and exchanges that refer to them.
 
-{"cassette": 1, "model": …, "capabilities": {…}}                 the first line
+{"cassette": 1, "model": …, "capabilities": {…}, "sealed": {…}}  the first line
 {"message": ID, "role": …, "content": …}                         ID: digits of the sha256 of what follows
 {"tool": ID, "name": …, "description": …, "parameters": …}
 {"schema": ID, "value": …}
@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Literal
 
 from loopbench.models.tunnel import ReplyEffects
@@ -33,6 +34,8 @@ MAX_LINE = 1 << 24
 SHORT_ID, FULL_ID = 12, 64
 """Hex digits of a part's id; all of them where the first twelve stand for another part."""
 SETTINGS = frozenset({"tool_choice", "parallel_calls", "temperature", "max_tokens", "top_p", "seed", "stop"})
+_SEAL_SIZE = 16
+"""Bytes of the checksum of all lines."""
 _ENVELOPE = 4
 """Levels that a line adds round a part of a request."""
 
@@ -176,25 +179,56 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Header:
+class LinesSeal:
+    """What followed the first line when the file was put in order; more lines may have been added since."""
+
+    lines: int
+    checksum: str
+    """BLAKE2b of these lines in their order, as they are in the file."""
+
+
+class LinesTally:
+    """Takes in the lines after the first one by one, and gives the seal of those so far."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._hash = blake2b(digest_size=_SEAL_SIZE)
+
+    def add(self, line: bytes) -> None:
+        self.lines += 1
+        self._hash.update(line)
+
+    def seal(self) -> LinesSeal:
+        return LinesSeal(self.lines, self._hash.hexdigest())
+
+
+NO_LINES = LinesTally().seal()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingHeader:
+    """The first line."""
+
     cassette: int
     model: str
     capabilities: Capabilities
+    sealed: LinesSeal = NO_LINES
 
 
-def header_line(model: str, capabilities: Capabilities) -> dict[str, Any]:
-    return {"cassette": VERSION, "model": model, "capabilities": dataclasses.asdict(capabilities)}
+def header_line(model: str, capabilities: Capabilities, sealed: LinesSeal) -> dict[str, Any]:
+    """Return the first line of a recording."""
+    seal = {"sealed": dataclasses.asdict(sealed)} if sealed.lines else {}
+    return {"cassette": VERSION, "model": model, "capabilities": dataclasses.asdict(capabilities), **seal}
 
 
-def read_header(line: Mapping[str, Any]) -> tuple[str, Capabilities]:
-    """Read model and capabilities from the first line. Raises ValueError."""
+def read_header(line: Mapping[str, Any]) -> RecordingHeader:
+    """Read the first line. Raises ValueError."""
     version = line.get("cassette")
     if version is None:
         raise ValueError("not the first line of a recording")
     if version != VERSION:
         raise ValueError(f"a recording of version {version}, this loopbench reads {VERSION}")
-    header = read_as(_Header, line)
-    return header.model, header.capabilities
+    return read_as(RecordingHeader, line)
 
 
 # --- parts ---

@@ -22,8 +22,11 @@ from loopbench.protocol.files import open_regular
 from .lines import (
     FULL_ID,
     MAX_LINE,
+    NO_LINES,
     Exchange,
     Lane,
+    LinesSeal,
+    LinesTally,
     Parts,
     RecordedRequest,
     decode,
@@ -45,6 +48,7 @@ MAX_RATIO = 200
 """A packed recording may expand to MIN_PACKED_BYTES, or to this many times its size; real ones expand to 20 times at most."""
 MAX_SLUG = 100
 MAX_REASON_CHARS = 200
+_EDITED = "the file was damaged or edited; restore it, or delete it and record anew"
 
 
 def slug(model: str) -> str:
@@ -202,8 +206,13 @@ class Recording:
         """Write the whole file anew, in order, or not at all."""
         scratch = self.path.with_name(f"{self.path.name}.part")
         try:
+            assert self.capabilities is not None
+            ordered, tally = sorted(exchanges, key=lambda exchange: exchange.asked.place), LinesTally()
+            for line in self._rendered(ordered):
+                tally.add(line)
             with scratch.open("wb") as file:
-                file.writelines(self._rendered(exchanges))
+                file.write(encode(header_line(self.model, self.capabilities, tally.seal())))
+                file.writelines(self._rendered(ordered))
                 self._whole, self._ends_open = file.tell(), False
                 file.flush()
                 os.fsync(file.fileno())
@@ -214,11 +223,9 @@ class Recording:
         _sync_folder(self.path.parent)
 
     def _rendered(self, exchanges: Iterable[Exchange]) -> Iterator[bytes]:
-        """Yield the lines; each part comes before the first exchange that needs it."""
-        assert self.capabilities is not None
-        yield encode(header_line(self.model, self.capabilities))
+        """Yield all lines but the first; each part comes before the first exchange that needs it."""
         written: set[str] = set()
-        for exchange in sorted(exchanges, key=lambda exchange: exchange.asked.place):
+        for exchange in exchanges:
             for name in _ids(exchange.parts):
                 if name not in written:
                     written.add(name)
@@ -232,17 +239,19 @@ class Recording:
 
     def _read(self, source: Path) -> None:
         exchanges: list[tuple[int, Exchange]] = []
+        sealed, tally = NO_LINES, LinesTally()
         for number, line in read_lines(source):
             ends_open = not line.endswith(b"\n")
+            ended = line + b"\n" if ends_open else line
             try:
-                value = decode(line + b"\n" if ends_open else line)
+                value = decode(ended)
             except ValueError as error:
                 if ends_open and not is_whole_but_for_its_end(line):
                     break  # torn by a kill
                 raise _bad(source, number, error) from None
             try:
                 if number == 1:
-                    self._read_header(value)
+                    sealed = self._read_header(value)
                 elif "request" in value:
                     exchanges.append((number, read_exchange(value)))
                 else:
@@ -251,16 +260,24 @@ class Recording:
                 raise _bad(source, number, error) from None
             self._whole += len(line)
             self._ends_open = ends_open
+            if number > 1:
+                tally.add(ended)
+            if tally.lines == sealed.lines and tally.seal() != sealed:
+                raise _bad(source, 1, f"tells of {sealed.lines} lines, and others follow, or in another order: {_EDITED}")
+        if tally.lines < sealed.lines:
+            raise _bad(source, 1, f"tells of {sealed.lines} lines, and {tally.lines} follow: {_EDITED}")
         for number, exchange in exchanges:
             lost = next((name for kind, name in _references(exchange.parts) if self._parts.get(name, ("",))[0] != kind), None)
             if lost is not None:
                 raise _bad(source, number, f"refers to {lost!r}, which is not recorded")
             self._put(exchange)
 
-    def _read_header(self, value: Mapping[str, Any]) -> None:
-        model, self.capabilities = read_header(value)
-        if model != self.model:
-            raise ValueError(f"records the model {model!r}, and {self.model!r} would have the same file: use another folder")
+    def _read_header(self, value: Mapping[str, Any]) -> LinesSeal:
+        header = read_header(value)
+        self.capabilities = header.capabilities
+        if header.model != self.model:
+            raise ValueError(f"records the model {header.model!r}, and {self.model!r} would have the same file: use another folder")
+        return header.sealed
 
     def _read_part(self, value: Mapping[str, Any]) -> None:
         kind, name, content = read_part(value)
@@ -309,7 +326,7 @@ def recorded_models(folder: Path) -> list[str]:
     for source in (*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")):
         try:
             for _, line in read_lines(source):
-                found.add(read_header(decode(line))[0])
+                found.add(read_header(decode(line)).model)
                 break
         except ValueError:
             continue

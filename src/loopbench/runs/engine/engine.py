@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.schedule import Trial
-from loopbench.runs.trial.setting import FinishedTrial, TrialContext
+from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
 
+from .interruption import INTERRUPTED
 from .job import Job, setting_of
 from .leftovers import Abandoned, Leftovers
 from .messages import Links
@@ -22,7 +23,7 @@ from .processes import ProcessLink
 from .runner import Execute, Progress
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Engine:
     """Carries out trials."""
 
@@ -30,10 +31,28 @@ class Engine:
     in_flight: int
     """Number of trials to request at once."""
     abandoned: Abandoned
+    progress: Progress
+    pool: Pool | None = None
+    """The workers, if the trials run on some."""
+    _under_way: int = field(default=0, init=False)
+    _is_winding_down: bool = field(default=False, init=False)
 
     async def __call__(self, trial: Trial) -> FinishedTrial:
-        """Run a trial. Raises NotRun if the run's budget is used up."""
-        return self.abandoned.count(await self.execute(trial))
+        """Run a trial. Raises NotRun if the run's budget is used up, and once the engine winds down."""
+        if self._is_winding_down:
+            raise NotRun(INTERRUPTED)
+        self._under_way += 1
+        try:
+            return self.abandoned.count(await self.execute(trial))
+        finally:
+            self._under_way -= 1
+
+    def wind_down(self) -> None:
+        """Begin no further trial, let those under way end, and say so."""
+        self._is_winding_down = True
+        left = self._under_way if self.pool is None else self.pool.wind_down(INTERRUPTED)
+        trials = "1 trial that is under way ends" if left == 1 else f"{left} trials that are under way end"
+        self.progress.noted(f"{trials} first; Ctrl-C again ends the run at once")
 
 
 @asynccontextmanager
@@ -43,11 +62,11 @@ async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
     try:
         if not job.config.is_spread:
             async with _here(job, progress) as setting:
-                yield Engine(partial(run_trial, setting=setting), job.config.in_flight, abandoned)
+                yield Engine(partial(run_trial, setting=setting), job.config.in_flight, abandoned, progress)
             return
         with _links(job.config) as links:
             async with Pool(job, links, progress).opened() as pool:
-                yield Engine(pool.run, pool.in_flight, abandoned)
+                yield Engine(pool.run, pool.in_flight, abandoned, progress, pool)
     finally:
         for line in abandoned.lines():
             progress.noted(line)

@@ -5,6 +5,7 @@ Messages are bytes: one line of JSON, after which a trace may follow as it is.
 To a worker:
     {"run": [job, arm, task, repeat, attempt]}: a trial; arm and task by their place in the run's arms and its suite's tasks.
     {"stop": reason}: the run's budget is used up, and trials end as not run.
+    {"last": reason}: the run is interrupted: trials under way go on, those that wait end as not run.
     {"end": true}: no trial will follow. It answers `ended`, and that is the last of it.
 
 From a worker:

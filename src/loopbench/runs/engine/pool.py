@@ -69,7 +69,9 @@ class Pool:
         self._barren = 0
         self._arm_deaths = ArmDeaths()
         self._stopped = ""
-        """Why no further trial may run; empty while trials may."""
+        """Why no further trial may begin; empty while trials may."""
+        self._is_exhausted = False
+        """Whether the run's budget is used up, so that trials under way may spend nothing more."""
         self._failed: Exception | None = None
         self._left = Left()
 
@@ -111,6 +113,14 @@ class Pool:
             self._give_up_arms()
         self._deal()
         return await order.done
+
+    def wind_down(self, reason: str) -> int:
+        """Give up the trials that no worker has begun, and return how many are under way; they may end."""
+        self._stopped = self._stopped or reason
+        for worker in self._workers:
+            worker.send(_line({"last": reason}))
+        self._refuse()
+        return sum(worker.running for worker in self._workers)
 
     # --- handing out ---
 
@@ -272,9 +282,9 @@ class Pool:
 
     def _check_budget(self) -> None:
         reason = self._job.meter.exhausted
-        if not reason or self._stopped or not self._opened.done():
+        if not reason or self._is_exhausted or not self._opened.done():
             return
-        self._stopped = reason
+        self._stopped, self._is_exhausted = reason, True
         for worker in self._workers:
             worker.send(_line({"stop": reason}))
         self._refuse()

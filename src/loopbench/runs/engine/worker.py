@@ -50,6 +50,8 @@ class WorkerLoop:
         self._meter = _Reported()
         self._queue: asyncio.Queue[_Order] = asyncio.Queue()
         self._running = 0
+        self._last = ""
+        """Why no further trial may begin; empty while trials may."""
 
     async def run(self, incoming: AsyncIterator[bytes], send: Send) -> None:
         """Run the trials that `incoming` orders until it announces that none will follow, or ends itself.
@@ -87,7 +89,9 @@ class WorkerLoop:
             if "run" in said:
                 self._queue.put_nowait(said["run"])
             elif "stop" in said:
-                self._meter.stopped = said["stop"]
+                self._last = self._meter.stopped = said["stop"]
+            elif "last" in said:
+                self._last = said["last"]
             else:
                 return
 
@@ -97,8 +101,8 @@ class WorkerLoop:
             job, arm, task, repeat, attempt = await self._queue.get()
             self._running += 1
             try:
-                if self._meter.stopped:
-                    raise NotRun(self._meter.stopped)
+                if self._last:
+                    raise NotRun(self._last)
                 trial = Trial(self._arms[arm], self._tasks[task], repeat, self._config.seed, attempt)
                 done = await run_trial(trial, setting)
             except NotRun as reason:

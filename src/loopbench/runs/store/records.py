@@ -9,6 +9,7 @@ from pathlib import Path
 
 from loopbench.metrics.record import Record, Shared
 from loopbench.protocol.file_json import load_json
+from loopbench.protocol.names import meant, several
 from loopbench.runs.store.files import TRIALS, RunError
 from loopbench.runs.store.seal import run_lines
 
@@ -56,19 +57,13 @@ def find_trial(folder: Path, trial: str) -> Record:
 
 
 def one_of(names: Collection[str], trial: str, folder: Path) -> str:
-    """Return the name `ARM/TASK/REPEAT` that is meant: the repeat may be left out, and so may all but a unique end or a task's id.
-
-    Raises RunError if none or several match.
-    """
-    if trial in names:
-        return trial
-    matching = [name for name in names if f"/{trial}/" in f"/{name}/"] or [name for name in names if trial in name]
+    """Return the name `ARM/TASK/REPEAT` that is typed whole or in part, see `meant`. Raises RunError if none or several match."""
+    matching = meant(trial, names)
     if len(matching) == 1:
         return matching[0]
     if not matching:
         raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
-    shown = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
-    raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {shown}")
+    raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}")
 
 
 def _name(line: bytes, where: str) -> str:
