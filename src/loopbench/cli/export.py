@@ -18,7 +18,7 @@ from .options import OptionGroup, RunChoice, with_options
 
 class ExportOptions(OptionGroup):
     format_: Annotated[Literal["atif", "otlp"], typer.Option("--format")] = "atif"
-    """atif: trajectories of Harbor and others, a file per trial. otlp: spans of OpenTelemetry, a line per trial."""
+    """Format to write: atif, trajectories as Harbor has them, a file per trial; or otlp, spans, a line per trial."""
     out: Annotated[Path | None, typer.Option("--out", "-o"), IfAbsent("RUN-FORMAT, here")] = None
     """Folder of atif, or file of otlp, to write; it must not exist."""
     otlp: str | None = None
