@@ -441,9 +441,9 @@ def test_without_events_the_messages_are_the_trace(kit):
 
 
 def test_the_transcripts_of_a_real_log(kit):
-    """Two requests in each sample that ran to its end, without the scorers' own; counted in the file."""
+    """Requests without the scorers' own, counted in the file: two in six samples, one in that with a limit, none after an error."""
     found = kit.imported(kit.files / "capitals.eval", scorer="letters")
     for record in found.records:
         events = read_trace(found.folder, record).events
         assert len([event for event in events if isinstance(event, ModelExchange)]) == record.lm_calls
-    assert {record.lm_calls for record in found.records if record.status == "scored"} == {2}
+    assert sorted(record.lm_calls for record in found.records) == [0, 1, 2, 2, 2, 2, 2, 2]
