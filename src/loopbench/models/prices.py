@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import tomllib
 from collections.abc import Mapping
@@ -81,7 +80,4 @@ def _price(where: str, table: object) -> Price:
 
 
 def _hint(key: str) -> str:
-    near = difflib.get_close_matches(key, KEYS, 1)
-    if near:
-        return f"did you mean {near[0]}?"
-    return 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]; a price has input, output, cached_input'
+    return near(key, KEYS) or 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]; a price has input, output, cached_input'

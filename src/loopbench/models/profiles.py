@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from functools import lru_cache
@@ -213,7 +212,7 @@ class Profile(_Section):
                     f"{kind!r} is a weakness; put it under [[weaknesses]]: kind = {kind.partition('.')[2]!r}, rate = …"
                 )
             if kind not in FAULT_KINDS:
-                raise ValueError(f"unknown fault kind {kind!r}; {_nearest(kind, FAULT_KINDS)}")
+                raise ValueError(f"unknown fault kind {kind!r}; {nearest(kind, FAULT_KINDS)}")
         if sum(rates.values()) > 1 + 1e-9:
             raise ValueError(f"the rates add up to {sum(rates.values()):g}; at most 1 fault fits a point")
         return rates
@@ -239,7 +238,7 @@ def load_profile(name: str) -> Profile:
         check_own_name(own, name)
         return own
     if name not in built_in_profiles():
-        raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {_nearest(name, built_in_profiles())}")
+        raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {nearest(name, built_in_profiles())}")
     return _built_in(name)
 
 
@@ -277,15 +276,8 @@ def _parse(raw: bytes, source: str) -> Profile:
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             section = _SECTIONS.get(str(first["loc"][0]), Profile)
-            message = f"unknown field; {_nearest(str(first['loc'][-1]), section.model_fields)}"
+            message = f"unknown field; {nearest(str(first['loc'][-1]), section.model_fields)}"
         raise ValueError(f"{source}: {where}: {message}") from None
 
 
 _SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness}
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the nearest right name, else all of them."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
