@@ -147,6 +147,13 @@ def graded(scene: Scene, generator: Generator) -> bool:
     return holds(accuracy_interval(rates(scene, generator)[:, None].tolist(), scene.clusters), scene.mean)
 
 
+def retained(scene: Scene, generator: Generator) -> bool:
+    """Shares of events, each trial's of its own number of them, such as the results that its prompts needed and showed."""
+    needed = 1 + generator.poisson(5, (scene.tasks, scene.repeats))
+    shown = generator.binomial(needed, rates(scene, generator)[:, None])
+    return holds(accuracy_interval((shown / needed).tolist(), scene.clusters), scene.mean)
+
+
 def every_trial_counted(scene: Scene, generator: Generator) -> bool:
     """What not to do: Wilson as if every trial were a task of its own."""
     scores = solved(rates(scene, generator), scene.repeats, generator)
@@ -406,6 +413,7 @@ SECTIONS = (
             Row("accuracy", accuracy, COVERS),
             Row("*Wilson on all trials*", every_trial_counted, ANY),
             Row("graded scores", graded, COVERS),
+            Row("retention", retained, COVERS),
             Row("pass^2", repeats(lambda r: r.pass_hat[1], lambda s: moment(s, 2)), COVERS, HALF, "repeats"),
             Row("pass@2", repeats(lambda r: r.pass_at[1], lambda s: 2 * s.mean - moment(s, 2)), COVERS, HALF, "repeats"),
             Row(

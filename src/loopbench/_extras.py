@@ -16,6 +16,8 @@ EXTRA_OF: Mapping[str, str] = {
     "datasets": "huggingface",
     "dspy": "dspy",
     "litellm": "dspy",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
     "mlflow": "mlflow",
     "optuna": "optimize",
     "pandas": "analysis",

@@ -7,8 +7,9 @@
 
     compare([my_agent, "finish"], profiles=["flaky-tools"])
 
-A function that makes its clients by itself gets them here: `OpenAI()` and `AsyncOpenAI()` take the options of those classes,
-`transport()` is for any other client of httpx or httpx2. All of them belong to the trial that the function is called for.
+A function that makes its clients by itself gets them here: `OpenAI()`, `AsyncOpenAI()`, `Anthropic()` and `AsyncAnthropic()` take
+the options of those classes, `transport()` is for any other client of httpx or httpx2. All of them belong to the trial that the
+function is called for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from loopbench.programs.function import (
     API_KEY,
     BASE_URL,
     FunctionLoop,
+    anthropic_client,
     current_trial,
     openai_client,
 )
@@ -27,15 +29,15 @@ from loopbench.programs.gateway import MODEL
 from loopbench.programs.outside.typed_functions import ToolError
 from loopbench.programs.transport import TunnelTransport
 
-__all__ = ["API_KEY", "BASE_URL", "MODEL", "AsyncOpenAI", "OpenAI", "ToolError", "loop", "transport"]
+__all__ = ["API_KEY", "BASE_URL", "MODEL", "Anthropic", "AsyncAnthropic", "AsyncOpenAI", "OpenAI", "ToolError", "loop", "transport"]
 
 
 def loop(function: Callable[..., Any]) -> FunctionLoop:
     """Return a loop whose runs are calls of `function(question, tools)`; what it returns is the answer.
 
     A coroutine function runs in the event loop and has tools that are awaited; a plain one runs on a thread. Its parameters
-    `client`, `model`, `base_url`, `api_key`, `http_client` and `max_steps`, if it has them, get what they are named for. What it
-    raises is a crash of it.
+    `client`, `model`, `base_url`, `url`, `api_key`, `http_client` and `max_steps`, if it has them, get what they are named for.
+    What it raises is a crash of it.
     """
     return FunctionLoop(function)
 
@@ -48,6 +50,19 @@ def OpenAI(**options: Any) -> Any:  # noqa: N802  # in the place of openai.OpenA
 def AsyncOpenAI(**options: Any) -> Any:  # noqa: N802  # in the place of openai.AsyncOpenAI
     """Return an `openai.AsyncOpenAI` whose model is the trial's. Raises RuntimeError outside of a trial."""
     return openai_client(current_trial(), is_async=True, **options)
+
+
+def Anthropic(**options: Any) -> Any:  # noqa: N802  # in the place of anthropic.Anthropic
+    """Return an `anthropic.Anthropic` whose model is the trial's; call it in a plain function.
+
+    Raises RuntimeError outside of a trial.
+    """
+    return anthropic_client(current_trial(), is_async=False, **options)
+
+
+def AsyncAnthropic(**options: Any) -> Any:  # noqa: N802  # in the place of anthropic.AsyncAnthropic
+    """Return an `anthropic.AsyncAnthropic` whose model is the trial's. Raises RuntimeError outside of a trial."""
+    return anthropic_client(current_trial(), is_async=True, **options)
 
 
 def transport(library: str = "httpx") -> TunnelTransport:

@@ -195,6 +195,7 @@ def test_the_pages_examples_run(loopbench, here):
     (here / "results.csv").write_text(table)
     for name in ("my_agent.json", "my_agent-2.json"):
         shutil.copy(FILES / "capitals.json", here / name)
+    shutil.copytree(FILES / "atif", here / "trajectories")
     for name, solved in {"react": 50, "plan": 20, "react-2": 50, "plan-2": 20}.items():
         write_eval(here / f"{name}.eval", inspect_log(name.removesuffix("-2"), solved))
     for program, *arguments in commands():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from mcp import Client, StdioServerParameters
 
 from loopbench.cli.main import main
 
@@ -66,6 +68,33 @@ def test_what_tools_of_the_users_own_print_does_not_come_before_the_address(tmp_
     with served("--suite", "jsonl", "--data", "q.jsonl", "--tools", "loud_tools") as (_, base, example):
         assert base.startswith("http://127.0.0.1:")
         assert base in example
+
+
+def test_it_offers_the_tools_over_mcp():
+    async def talk(address, command):
+        first, *rest = shlex.split(command)
+        answers = []
+        for server in (address, StdioServerParameters(command=first, args=rest)):
+            async with Client(server) as client:
+                names = {tool.name for tool in (await client.list_tools()).tools}
+                result: Any = await client.call_tool("add", {"a": 2, "b": 3})
+                answers.append((names, result.content[0].text))
+        return answers
+
+    with served("--mcp") as (child, base, _):
+        address, command = child.stdout.readline().strip(), child.stdout.readline().strip()
+        [task, *_] = httpx.get(base.replace("/v1", "/tasks")).json()["tasks"]
+        assert address == base.replace("/v1", f"/t/{task['trial']}/mcp")
+        over_http, over_stdio = asyncio.run(talk(address, command))
+        assert httpx.get(address.removesuffix("/mcp")).json()["tool_calls"] == 2
+    assert over_http == over_stdio
+    assert over_http[0] == {tool["function"]["name"] for tool in task["tools"]}
+    assert " 5 " in over_http[1]
+
+
+def test_without_the_flag_there_is_no_mcp():
+    with served() as (_, base, _):
+        assert httpx.post(base.replace("/v1", "/t/x/mcp"), json={}).status_code == 404
 
 
 def failed(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> str:

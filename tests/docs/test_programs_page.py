@@ -44,11 +44,11 @@ def said_by(folder: Path, *words: str) -> str:
 
 
 def test_the_page_has_the_agents_that_are_tested_here() -> None:
-    assert set(FILES) == {"my_agent.py", "my_agent.mjs", "my_function.py", "in_python.py"}
-    assert len(COMPARISONS) == 3
+    assert set(FILES) == {"my_agent.py", "my_agent.mjs", "my_function.py", "my_claude.py", "in_python.py"}
+    assert len(COMPARISONS) == 4
 
 
-@pytest.mark.parametrize("name", ["my_agent.py", "my_function.py"])
+@pytest.mark.parametrize("name", ["my_agent.py", "my_function.py", "my_claude.py"])
 def test_an_agent_is_short_and_imports_nothing_of_ours(name: str) -> None:
     assert len([line for line in FILES[name].splitlines() if line.strip()]) <= MAX_LINES
     nodes = list(ast.walk(ast.parse(FILES[name])))
@@ -74,13 +74,15 @@ def test_every_variable_and_option_is_on_the_page() -> None:
 def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
     if "node" in command and shutil.which("node") is None:
         pytest.skip("Node is not installed")
+    if "my_claude" in command:
+        pytest.importorskip("anthropic")
     _, *words = shlex.split(command)
     out = said_by(page, "-m", "loopbench", *words, "--suite", "arithmetic(size=6)", "--no-mlflow", "-q", "--json")
     arms = json.loads(out)["arms"]
     assert len(arms) == 2
     for arm in arms:
         assert arm["errored"] == 0
-        assert arm["accuracy"]["value"] > (0.3 if "my_function" in arm["arm"] else 0.7)
+        assert arm["accuracy"]["value"] > (0.3 if "solve" in arm["arm"] else 0.7)
 
 
 @pytest.mark.thorough

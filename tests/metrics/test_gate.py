@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.gate import MORE, GateLine, Held, check_level, check_margin, judge_lines, overall
-from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
+from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues
 
 ORDER = ("identical", "pass", "regression", "undecided")
 
@@ -43,7 +43,7 @@ AMOUNT = st.sampled_from([0.0, 0.001, 1.0, 2.0, 3.0, 1e6])
 @st.composite
 def sides(draw: st.DrawFn) -> tuple[str, TaskValues, TaskValues]:
     metric = draw(st.sampled_from(list(METRICS)))
-    one = SCORE if metric == PRIMARY else AMOUNT
+    one = SCORE if metric in SHARES else AMOUNT
     size = draw(st.integers(1, 12))
     clusters = dict(enumerate(draw(st.lists(st.sampled_from(["", "x", "y"]), min_size=size, max_size=size))))
     trials = st.lists(st.lists(one, min_size=1, max_size=3), min_size=size, max_size=size)
@@ -69,7 +69,7 @@ def test_swapping_the_sides_turns_the_effect_around(found, margin, alpha):
     metric, baseline, run = found
     (there,) = judge_lines([Held("a", metric, baseline, run, margin)], alpha)
     (back,) = judge_lines([Held("a", metric, run, TaskValues(baseline.values, run.clusters), margin)], alpha)
-    turn = (lambda x: -x) if metric == PRIMARY else (lambda x: 1 / x if x else math.inf)
+    turn = (lambda x: -x) if metric in SHARES else (lambda x: 1 / x if x else math.inf)
     for one, other in zip((back.effect.value, back.effect.low, back.effect.high), ["value", "high", "low"], strict=True):
         assert one == pytest.approx(turn(getattr(there.effect, other)), rel=1e-6, abs=1e-9)
 
@@ -103,8 +103,8 @@ def test_identical_comes_first(found, margin, alpha):
 def test_outcomes_follow_their_rules_in_their_order(found, margin, alpha):
     metric, baseline, run = found
     (made,) = judge_lines([Held("a", metric, baseline, run, margin)], alpha)
-    passes = made.effect.low > -margin if metric == PRIMARY else made.effect.high < 1 + margin
-    falls = made.effect.high < 0 if metric == PRIMARY else made.effect.low > 1
+    passes = made.effect.low > -margin if metric in SHARES else made.effect.high < 1 + margin
+    falls = made.effect.high < 0 if metric in SHARES else made.effect.low > 1
     if made.outcome == "regression":
         assert falls
         assert not passes
@@ -177,7 +177,7 @@ def test_ratios_are_of_the_run_to_the_baseline_and_their_margin_is_a_share():
     assert line([4.0] * 20, [3.0, 3.1] * 10, "steps", 0.0).outcome == "pass"
 
 
-@pytest.mark.parametrize("metric", [name for name in METRICS if name != PRIMARY])
+@pytest.mark.parametrize("metric", [name for name in METRICS if name not in SHARES])
 def test_amounts_of_zero_are_no_crash(metric):
     assert line([0.0] * 20, [0.0] * 20, metric, MORE).outcome == "pass"
     assert line([0.0] * 20, [0.0] * 20, metric, MORE).effect.value == 1.0

@@ -154,7 +154,7 @@ def test_what_a_response_repeats_of_its_request() -> None:
     given = {"instructions": "Add.", "metadata": {"a": "b"}, "store": False, "temperature": 0.5, "reasoning": {"effort": "low"}}
     made = RESPONSES.reply(read_request(BODY | given | {"tools": [ADD]}), Reply("4"), STAMP)
     assert {name: made[name] for name in given} == given | {"reasoning": {"effort": "low", "summary": None}}
-    assert made["tools"] == [ADD | {"strict": True}]
+    assert made["tools"] == [ADD | {"strict": True, "output_schema": None}]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.what for case in CASES])

@@ -268,8 +268,9 @@ LITELLM = """
 import json, sys
 import litellm
 
-base, broken = sys.argv[1:]
-ask = dict(model="openai/scripted", api_key="none", num_retries=0, max_retries=0)
+model, root, end, broken = sys.argv[1:]
+base = root + end
+ask = dict(model=model, api_key="none", num_retries=0, max_retries=0)
 ask["_skip_mcp_handler"] = True  # 1.106 looks for its extra `mcp` wherever tools are given
 
 
@@ -297,7 +298,7 @@ found["stream"] = whole.choices[0].message.tool_calls[0].function.arguments
 found["errors"] = []
 for trial in broken.split(","):
     try:
-        litellm.completion(messages=question, api_base=base.replace("/v1", f"/t/{trial}/v1"), **ask)
+        litellm.completion(messages=question, api_base=f"{root}/t/{trial}{end}", **ask)
     except Exception as error:
         found["errors"].append(type(error).__name__)
 print(json.dumps(found))
@@ -305,7 +306,8 @@ print(json.dumps(found))
 
 
 @pytest.mark.thorough
-def test_litellm_unmodified():
+@pytest.mark.parametrize(("model", "end"), [("openai/scripted", "/v1"), ("anthropic/scripted", "")])
+def test_litellm_unmodified(model, end):
     trial = bench.Bench(bench.chain(1))
     broken = {
         "limited": fixed(ProviderError("no", "rate_limit")),
@@ -316,7 +318,7 @@ def test_litellm_unmodified():
     book = Book(any=of(trial, task_tools=("add", "concat", "reject")), **broken)
 
     async def work(server, asking):
-        command = [sys.executable, "-c", LITELLM, f"{server.url}/v1", ",".join(broken)]
+        command = [sys.executable, "-c", LITELLM, model, server.url, end, ",".join(broken)]
         environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "127.0.0.1"}
         child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
         out, errors = await child.communicate()

@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import Any
 
-from mcp import Client, StdioServerParameters  # type: ignore[import-not-found]  # in an environment of its own
+from mcp import Client, StdioServerParameters
 from openai import AsyncOpenAI
 
 
@@ -20,6 +20,10 @@ def server():
 
 def _client() -> Any:
     return AsyncOpenAI()
+
+
+def _text(seen: Any) -> str:
+    return str(seen.content[0].text)
 
 
 async def main():
@@ -36,7 +40,7 @@ async def main():
                 return reply.content
             for call in reply.tool_calls:
                 seen = await tools.call_tool(call.function.name, json.loads(call.function.arguments))
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": seen.content[0].text})
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": _text(seen)})
 
 
 print(asyncio.run(main()))

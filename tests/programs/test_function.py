@@ -123,6 +123,24 @@ def test_a_stream_comes_in_pieces():
     assert run(tunnel.loop(solve)).answer == "42"
 
 
+def test_anthropics_clients_reach_the_same_model():
+    anthropic = pytest.importorskip("anthropic")
+    asked = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
+
+    async def solve(question, tools, *, url):
+        streamed = tunnel.AsyncAnthropic(base_url=url).messages.stream(**asked)
+        async with streamed as stream:
+            return [piece async for piece in stream.text_stream]
+
+    def solve_blocking(question, tools):
+        with pytest.raises(anthropic.OverloadedError):
+            tunnel.Anthropic(max_retries=0).messages.create(**asked)
+        return tunnel.Anthropic(max_retries=0).messages.create(**asked).content[0].text
+
+    assert run(tunnel.loop(solve)).answer == ["42"]
+    assert run(tunnel.loop(solve_blocking), FakeModel(ProviderError("busy", "overloaded"), then=Answer("", "42"))).answer == "42"
+
+
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
 def test_a_transport_is_for_any_client_of_its_library(library):
     if importlib.util.find_spec(library) is None:
@@ -174,7 +192,7 @@ def test_what_leaves_a_function_is_a_crash_of_it(error, said):
 
 
 def test_outside_of_a_trial_there_is_no_client():
-    for made in (tunnel.OpenAI, tunnel.AsyncOpenAI, tunnel.transport):
+    for made in (tunnel.OpenAI, tunnel.AsyncOpenAI, tunnel.Anthropic, tunnel.AsyncAnthropic, tunnel.transport):
         with pytest.raises(RuntimeError, match="no trial is under way"):
             made()
 

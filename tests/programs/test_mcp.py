@@ -1,20 +1,23 @@
-"""A trial's tools over MCP: each message by itself, the bridge to standard input and output, and the official SDK as a client."""
+"""A trial's tools over MCP: by HTTP, over the bridge to standard input and output, and with the official SDK as a client."""
 
 import asyncio
+import contextlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from mcp import Client, StdioServerParameters
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from loopbench.models.fake import FakeModel
-from loopbench.models.server.refusals import Refusal
-from loopbench.models.wires.fields import BadRequest
-from loopbench.programs import mcp
+from loopbench.models.faults import Fault, FaultPoint
+from loopbench.models.metering import MeteredToolbox
+from loopbench.models.receipts import call_digest
+from loopbench.models.server import mcp_sdk
+from loopbench.models.tunnel import Tunnel
 from loopbench.programs.environment import MCP_BRIDGE
 from loopbench.programs.gateway import served
 from loopbench.programs.program import Program
@@ -22,12 +25,7 @@ from loopbench.programs.trial import ProgramTrial
 from loopbench.protocol import Act, Answer, Query, Tool, Toolbox, ToolCall
 
 AGENT = Path(__file__).with_name("mcp_agent.py")
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-)
-METHODS = (
-    st.sampled_from(["initialize", "ping", "tools/list", "tools/call", "notifications/initialized", "resources/list"]) | VALUES
-)
+HEAD = {"Accept": "application/json, text/event-stream"}
 
 
 def double(n: int) -> int:
@@ -43,21 +41,71 @@ def fail() -> int:
 TOOLS = Toolbox((Tool.from_function(double), Tool.from_function(fail)))
 
 
-def ask(method, params=None, trial=None):
+class Quiet:
+    """A listener that keeps the calls."""
+
+    def __init__(self):
+        self.faults = []
+
+    def exchange(self, exchange):
+        raise AssertionError("no model is asked")
+
+    def tool_call(self, call, seen, fault):
+        self.faults.append(fault)
+
+
+def disturbed(kind, clearing="after", attempts=1):
+    """Tools one of whose calls, double(n=4), suffers a fault."""
+    tunnel = Tunnel()
+    fault = Fault(kind, FaultPoint("decide", "c1"), clearing, attempts)
+    tunnel.faults.append(fault)
+    tunnel.arm(call_digest("double", {"n": 4}), fault)
+    return MeteredToolbox(TOOLS, Quiet(), tunnel)
+
+
+def talked(talk, tools=TOOLS, model=None):
+    """Run a coroutine function of a trial and its address."""
+
+    async def run():
+        trial = ProgramTrial(model or FakeModel(), tools, None)
+        async with served(trial) as url:
+            return await talk(trial, f"{url}/mcp")
+
+    return asyncio.run(run())
+
+
+async def post(url, message, headers=HEAD):
+    async with aiohttp.ClientSession() as session, session.post(url, json=message, headers=headers) as response:
+        return response.status, response.content_type, await response.read()
+
+
+def ask(method, params=None, tools=TOOLS, **more):
     message = {"jsonrpc": "2.0", "id": 7, "method": method, **({} if params is None else {"params": params})}
-    return asyncio.run(mcp.answer(trial or ProgramTrial(FakeModel(), TOOLS, None), message))
+
+    async def once(trial, url):
+        return await post(url, message, **more)
+
+    status, kind, body = talked(once, tools)
+    assert kind == "application/json"
+    return status, json.loads(body)
 
 
-def test_it_introduces_itself_in_the_protocol_that_was_asked_for():
-    for asked in mcp.VERSIONS:
-        assert ask("initialize", {"protocolVersion": asked})["result"]["protocolVersion"] == asked
-    assert ask("initialize", {"protocolVersion": "2030-01-01"})["result"]["protocolVersion"] == mcp.VERSIONS[0]
+def introduction(version):
+    return {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
+
+
+@pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
+def test_it_introduces_itself_in_the_protocol_that_was_asked_for(version):
+    status, said = ask("initialize", introduction(version))
+    assert (status, said["id"], said["result"]["protocolVersion"]) == (200, 7, version)
+    assert said["result"]["serverInfo"]["name"] == "loopbench"
 
 
 def test_it_lists_the_tools_with_their_schemas():
-    listed = ask("tools/list")["result"]["tools"]
+    listed = ask("tools/list")[1]["result"]["tools"]
     assert [tool["name"] for tool in listed] == ["double", "fail"]
-    assert listed[0]["inputSchema"]["required"] == ["n"]
+    assert [tool["inputSchema"] for tool in listed] == [spec.parameters for spec in TOOLS.specs]
+    assert "outputSchema" not in listed[0]
 
 
 @pytest.mark.parametrize(
@@ -70,77 +118,178 @@ def test_it_lists_the_tools_with_their_schemas():
     ],
 )
 def test_a_tools_error_is_a_result_that_the_model_sees(name, arguments, text, is_error):
-    result = ask("tools/call", {"name": name, "arguments": arguments})["result"]
+    result = ask("tools/call", {"name": name, "arguments": arguments})[1]["result"]
     assert text in result["content"][0]["text"]
     assert result["isError"] is is_error
 
 
-@given(st.fixed_dictionaries({"jsonrpc": st.just("2.0"), "id": VALUES, "method": METHODS, "params": VALUES}))
-def test_each_request_has_one_answer_under_its_own_id(message):
-    answer = asyncio.run(mcp.answer(ProgramTrial(FakeModel(), TOOLS, None), message))
-    assert answer is not None
-    assert answer["id"] == message["id"]
-    assert ("result" in answer) != ("error" in answer)
+@pytest.mark.parametrize("accept", ["application/json", "*/*", "text/event-stream"])
+def test_plain_clients_are_answered_with_json(accept):
+    result = ask("tools/call", {"name": "double", "arguments": {"n": 4}}, headers={"Accept": accept})[1]["result"]
+    assert result["content"][0]["text"] == "8"
 
 
-@given(METHODS, VALUES)
-def test_a_notification_has_none(method, params):
-    message = {"jsonrpc": "2.0", "method": method, "params": params}
-    assert asyncio.run(mcp.answer(ProgramTrial(FakeModel(), TOOLS, None), message)) is None
+def test_what_is_wrong_with_a_request_is_a_json_rpc_error():
+    assert ask("tools/call", {"name": 3})[1]["error"]["code"] == -32602
+    assert ask("resources/list")[1]["error"]["code"] == -32601
 
 
-@pytest.mark.parametrize("message", [None, 3, [], {}, {"id": 1, "method": "ping"}, {"jsonrpc": "1.0", "id": 1, "method": "ping"}])
-def test_what_is_no_message_is_refused(message):
-    with pytest.raises(BadRequest):
-        asyncio.run(mcp.answer(ProgramTrial(FakeModel(), TOOLS, None), message))
+NO_MESSAGES: tuple[object, ...] = (None, 3, [], {}, {"jsonrpc": "1.0", "id": 1, "method": "ping"})
 
 
-def test_a_trial_that_is_over_runs_no_tool():
-    trial = ProgramTrial(FakeModel(), TOOLS, None)
-    trial.close()
-    with pytest.raises(Refusal, match="over"):
-        ask("tools/call", {"name": "double", "arguments": {"n": 1}}, trial)
+def test_what_is_no_message_and_what_is_no_page_is_refused():
+    async def talk(trial, url):
+        async with aiohttp.ClientSession() as session:
+            statuses = [(await post(url, message))[0] for message in NO_MESSAGES]
+            async with session.get(url, headers=HEAD) as got:
+                statuses.append(got.status)
+            for foreign in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
+                statuses.append((await post(url, {}, {**HEAD, **foreign}))[0])
+            statuses.append((await post(url.replace("/mcp", "x/mcp"), {}))[0])
+            trial.close()
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "double", "arguments": {"n": 1}}}
+            return [*statuses, (await post(url, message))[0]]
+
+    assert talked(talk) == [400] * 5 + [405, 403, 403, 404, 404]
+
+
+def test_a_client_that_goes_ends_its_call():
+    ended = []
+
+    async def wait() -> int:
+        """Waits."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+        return 0
+
+    async def talk(trial, url):
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(post(url, message), 0.3)
+        while not ended:
+            await asyncio.sleep(0.01)
+
+    talked(talk, Toolbox((Tool.from_function(wait),)))
+    assert ended == [True]
+
+
+# --- faults that only MCP has, as the official client sees them ---
+
+
+@contextlib.asynccontextmanager
+async def client_of(server, mode="auto", **more):
+    heard = []
+
+    async def hear(message):
+        heard.append(getattr(message, "method", type(message).__name__))
+
+    async with Client(server, mode=mode, message_handler=hear, **more) as client:
+        yield client, heard
+
+
+async def called(client, name, arguments):
+    """Text and kind of what a call gives."""
+    try:
+        result = await client.call_tool(name, arguments)
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return "error" if result.is_error else "result", result.content[0].text
+
+
+ENDS = {
+    "mcp.error": ("MCPError", "Internal error"),
+    "mcp.list_changed": ("MCPError", "Unknown tool: double"),
+    "mcp.drifted": ("error", "InvalidArguments: Input validation error: 'revision' is a required property"),
+}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("kind", ENDS)
+def test_a_fault_of_mcp_reaches_its_client_and_passes(kind, mode):
+    async def talk(trial, url):
+        async with client_of(url, mode) as (client, heard):
+            before = (await client.list_tools()).tools
+            first = await called(client, "double", {"n": 4})
+            during = (await client.list_tools(cache_mode="bypass")).tools
+            told = list(heard)
+            second = await called(client, "double", {"n": 4})
+            after = (await client.list_tools(cache_mode="bypass")).tools
+        return before, first, during, told, second, after
+
+    before, first, during, told, second, after = talked(talk, disturbed(kind, attempts=2))
+    assert first == ENDS[kind]
+    assert second == ENDS[kind]
+    assert after == before
+    assert told == ([] if kind == "mcp.error" else ["notifications/tools/list_changed"])
+    if kind == "mcp.list_changed":
+        assert [tool.name for tool in during] == ["fail"]
+    elif kind == "mcp.drifted":
+        assert during[0].input_schema["required"] == ["n", "revision"]
+    else:
+        assert during == before
+
+
+def test_content_cut_short_is_cut_in_text_and_structure():
+    async def talk(trial, url):
+        async with client_of(f"{url}?structured=1") as (client, _):
+            listed = (await client.list_tools()).tools
+            cut = await client.call_tool("double", {"n": 4})
+            whole = await client.call_tool("double", {"n": 44})
+        return listed, cut, whole
+
+    listed, cut, whole = talked(talk, disturbed("mcp.cut"))
+    assert listed[0].output_schema == mcp_sdk.TEXT_RESULT
+    assert (cut.content[0].text, cut.structured_content, cut.is_error) == ("", {"result": ""}, False)
+    assert whole.structured_content == {"result": whole.content[0].text}
+    assert " 88 " in whole.content[0].text
+
+
+# --- over standard input and output ---
 
 
 def through_the_bridge(lines):
-    async def talk():
-        async with served(ProgramTrial(FakeModel(), TOOLS, None)) as url:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, str(MCP_BRIDGE), f"{url}/mcp", stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            out, _ = await process.communicate("\n".join(lines).encode())
-            return [json.loads(line) for line in out.splitlines()]
+    async def talk(trial, url):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(MCP_BRIDGE), url, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        out, _ = await process.communicate("\n".join(lines).encode())
+        return [json.loads(line) for line in out.splitlines()]
 
-    return asyncio.run(talk())
+    return talked(talk)
 
 
-@pytest.mark.thorough
 def test_the_bridge_passes_each_message_on():
     messages = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": mcp.VERSIONS[0]}},
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction("2025-11-25")},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "double", "arguments": {"n": 4}}},
     ]
     answers = through_the_bridge([json.dumps(messages[0]), "", *map(json.dumps, messages[1:]), "no JSON", '{"id": 3}'])
+    answers.sort(key=lambda answer: answer["id"])
     assert [answer["id"] for answer in answers] == [1, 2, 3]
     assert answers[1]["result"]["content"][0]["text"] == "8"
     assert "400" in answers[2]["error"]["message"]
 
 
-def with_the_sdk():
-    """An environment that has the SDK and OpenAI's client; the one of a framework does."""
-    home = Path(os.environ.get("LOOPBENCH_HOME", "/nonexistent")) / "frameworks" / "openai_agents"
-    return home if list(home.glob("lib/python*/site-packages/mcp-2*")) else None
+def test_a_change_of_the_list_goes_over_the_bridge():
+    async def talk(trial, url):
+        async with client_of(StdioServerParameters(command=sys.executable, args=[str(MCP_BRIDGE), url])) as (client, heard):
+            first, second = [await called(client, "double", {"n": 4}) for _ in range(2)]
+            return first, heard, second
+
+    first, heard, second = talked(talk, disturbed("mcp.list_changed"))
+    assert first == ENDS["mcp.list_changed"]
+    assert heard == ["notifications/tools/list_changed"]
+    assert second[0] == "result"
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", ["http", "stdio"])
-def test_the_official_sdk_is_served(way):
-    venv = with_the_sdk()
-    if venv is None:
-        pytest.skip("no environment with the package mcp: loopbench frameworks install openai_agents makes one")
+def test_an_agent_with_the_official_sdk_is_served(way):
     model = FakeModel(Act("", (ToolCall("double", {"n": 4}),)), Act("", (ToolCall("fail", {}),)), then=Answer("", "42"))
-    outcome = asyncio.run(Program(f"python {AGENT} {way}", venv=str(venv)).run(Query("What is it?"), TOOLS, model))
+    outcome = asyncio.run(Program(f"python {AGENT} {way}").run(Query("What is it?"), TOOLS, model))
     assert outcome.answer == "42"
     assert [message.content for message in model.requests[-1].messages if message.role == "tool"] == [
         "8",

@@ -223,11 +223,12 @@ def served(tmp_path: Path) -> Iterator[str]:
             process.terminate()
 
 
-def test_a_real_arm_is_billed_once_and_replayed_for_nothing(tmp_path: Path, served: str) -> None:
+@pytest.mark.parametrize("model", ["openai/scripted", "anthropic/scripted"])
+def test_a_real_arm_is_billed_once_and_replayed_for_nothing(tmp_path: Path, served: str, model: str) -> None:
     prices = tmp_path / "prices.toml"
-    prices.write_text('["openai/scripted"]\ninput = 1.0\noutput = 4.0\n')
+    prices.write_text(f'["{model}"]\ninput = 1.0\noutput = 4.0\n')
     asked: dict[str, Any] = {
-        "loops": ('bare(decision_format="native")', "finish"), "suite": "arithmetic", "tasks": 8, "models": ("openai/scripted",),
+        "loops": ('bare(decision_format="native")', "finish"), "suite": "arithmetic", "tasks": 8, "models": (model,),
         "base_url": served, "cassette": tmp_path / "tape", "provider": {"prices": prices, "requests_per_minute": 5000},
     }  # fmt: skip
     paid = made(tmp_path, **asked, cassette_mode="record")

@@ -165,6 +165,7 @@ def _models() -> list[CatalogueEntry]:
             "PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"
         ),
         CatalogueEntry("openai/NAME --base-url URL", "any OpenAI-compatible server"),
+        CatalogueEntry("anthropic/NAME --base-url URL", "any server that speaks Anthropic's Messages"),
         CatalogueEntry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
     ]
 

@@ -27,7 +27,7 @@ class ModelOptions(OptionGroup):
     name: Annotated[str, typer.Argument()]
     """Model, such as openai/gpt-4o-mini."""
     base_url: str | None = None
-    """Address of an OpenAI-compatible server."""
+    """Address of a server that answers in the provider's protocol: OpenAI's for `openai/NAME`."""
     prices: Path | None = None
     """TOML file of prices in US dollars per million tokens."""
     call_timeout: float = 60.0

@@ -16,7 +16,6 @@ from rich.text import Text
 
 from loopbench.experiments.compare.run import run_apart
 from loopbench.experiments.gate import (
-    DEFAULT_METRICS,
     Baseline,
     GateResult,
     RerunSettings,
@@ -33,9 +32,9 @@ from loopbench.experiments.gate import (
 from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.baseline import changes, contents
 from loopbench.experiments.gate.outputs import headline, paragraphs, table, task_lines
-from loopbench.metrics.gate import MORE, check_margin
+from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
-from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.summary import PRIMARY, SHARES
 from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, flag_of
 from loopbench.runs.folders import RUNS, run_folder
@@ -89,8 +88,9 @@ class GateOptions(RunsOption):
     """Run directory, its name in the runs folder, or `latest`."""
     margin: Annotated[float | None, IfAbsent("0.02, which is 2 points")] = None
     """Loss of accuracy that is accepted."""
-    metric: Annotated[Texts, IfAbsent("0.1, which is 10 %")]
-    """Metric to judge as well, NAME=MARGIN or NAME; it may grow by the share MARGIN; repeat the option for more metrics."""
+    metric: Annotated[Texts, IfAbsent("0.1, which is 10 %; of a share 0.02")]
+    """Metric to judge as well, NAME=MARGIN or NAME; it may grow by the share MARGIN, or a share such as retention may fall by so
+    much; repeat the option for more metrics."""
     alpha: float = ALPHA
     """Maximum rate of false alarms, over draws of both the baseline and the run."""
 
@@ -180,7 +180,7 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
         if name in found:
             raise ValueError(f"--metric {text}: {name} has a margin already")
         try:
-            found[name] = float(value) if equals else DEFAULT_METRICS.get(name, MORE)
+            found[name] = float(value) if equals else MARGIN if name in SHARES else MORE
         except ValueError:
             raise ValueError(
                 f"--metric {text}: {value!r} is not a number; a metric is NAME or NAME=MARGIN, such as steps=0.1"

@@ -25,7 +25,7 @@ MAX_REASONS = 20
 
 class ImportOptions(OptionGroup):
     files: Annotated[list[Path], typer.Argument()]
-    """Inspect logs, pydantic-evals reports or tables; as many as are to be compared."""
+    """Inspect logs, pydantic-evals reports, tables, or trajectories, alone or in a folder; as many as are to be compared."""
     name: Annotated[Path | None, typer.Option("--name", "-o"), IfAbsent("generated")] = None
     """Name of the run in the runs folder, or a path."""
     format_: Annotated[str | None, typer.Option("--format"), IfAbsent("taken from each file")] = None
@@ -37,7 +37,7 @@ class ImportOptions(OptionGroup):
     scale: Annotated[str | None, IfAbsent("0,1")] = None
     """Scale of numeric scores, WORST,BEST such as 0,100."""
     map_: Annotated[Texts, typer.Option("--map")]
-    """Columns of a table by what they mean, such as task=question,arm=agent; status= leaves a column out."""
+    """Columns of a table, or places in a trajectory, by what they mean: task=question,arm=agent; status= leaves a column out."""
     cluster: str | None = None
     """Metadata key or column of what tasks share, such as a template."""
     errors_as_failures: bool = False
@@ -70,7 +70,7 @@ class ImportOptions(OptionGroup):
 def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth: VerboseOption) -> None:
     """Import and compare results of other tools.
 
-    It reads Inspect logs, pydantic-evals reports, and tables as CSV, TSV or JSON lines.
+    It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV or JSON lines, and trajectories in ATIF with their traces.
     """
     wanted, name = options.request, options.name
     below = place.runs or RUNS

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, TextIO, cast
 
-from loopbench.runs.engine.interruption import end_everywhere
-from loopbench.runs.silent_end import leave
+from loopbench.runs.silent_end import ORDERLY_ENDS, leave
 
 from .codes import BAD_INPUT
 
@@ -109,7 +108,10 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if end_everywhere():
+    ends = [*ORDERLY_ENDS]
+    for end in ends:
+        end()
+    if ends:
         return
     if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):  # as a shell starts what it runs in the background
         raise KeyboardInterrupt

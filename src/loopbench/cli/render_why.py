@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.import_runs.joining import PROFILE as IMPORTED
+from loopbench.experiments.import_runs.foreign_trials import IMPORTED
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.causes import Cause

@@ -1,4 +1,4 @@
-"""`loopbench serve`: the scripted model as an OpenAI-compatible server on loopback."""
+"""`loopbench serve`: the scripted model on loopback, in the vendors' protocols."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
+from loopbench._extras import is_installed, missing
 from loopbench.datasets.task import Suite
 from loopbench.experiments.serve.pages import SuiteTrials
 from loopbench.models.profiles import load_profile
-from loopbench.models.server import Server
+from loopbench.models.server import McpPages, Server
+from loopbench.programs.environment import mcp_command
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import load_config
 from loopbench.runs.registry import make_suite
@@ -34,18 +36,23 @@ class ServeOptions(OptionGroup):
     """Address to listen on: 127.0.0.1, localhost or ::1."""
     port: Annotated[int, typer.Option(min=0, max=65_535)] = 8377
     """Port to listen on; 0 takes any free port."""
+    mcp: bool = False
+    """Offer the tools of each trial over MCP, too: at /t/TRIAL/mcp, and by a command that is printed."""
 
 
 @with_options(CONFIG_FLAGS)
 def serve(flags: dict[str, Any], options: ServeOptions) -> None:
     """Serve the scripted model to any program that speaks OpenAI's protocol, until Ctrl-C."""
+    if options.mcp and not is_installed("mcp"):
+        raise missing("--mcp", "mcp")
     config = load_config(None, flags)
     with own_prints_aside():
         suite = make_suite(parse_spec(config.suite), config.data, config.tools)
         suite = replace(suite, tasks=suite.tasks[: config.tasks])
     trials = SuiteTrials(suite, load_profile(options.profile), config.seed, real_time=config.real_time)
+    mcp = McpPages(trials.open) if options.mcp else None
     try:
-        asyncio.run(_until_told(Server(trials, options.host, options.port, more=trials.more), suite))
+        asyncio.run(_until_told(Server(trials, options.host, options.port, more=trials.more, mcp=mcp), suite))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ValueError(f"port {options.port} is in use: give another with --port, or 0 for any free port") from None
@@ -61,6 +68,10 @@ async def _until_told(server: Server, suite: Suite) -> None:
     async with server:
         print(f"{server.url}/v1")
         print(_example(server.url, suite), flush=True)
+        if server.mcp is not None:
+            trial = f"{server.url}/t/{suite.tasks[0].id}"
+            print(f"{trial}/mcp")
+            print(mcp_command(trial), flush=True)
         print(f"serving {suite.name}, {len(suite.tasks)} tasks; Ctrl-C ends", file=sys.stderr, flush=True)
         await told.wait()
     print("closed", file=sys.stderr)

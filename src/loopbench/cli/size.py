@@ -36,13 +36,13 @@ class SizeOptions(OptionGroup):
     purpose: Annotated[Purpose | None, typer.Option("--for"), IfAbsent("both")] = None
     """What the run is planned for."""
     margin: Annotated[float | None, IfAbsent("0.02; 0.1 for a gate on another metric")] = None
-    """Difference that matters: for accuracy in points from 0 to 1, for any other metric as a share."""
+    """Difference that matters: for a share such as accuracy in points from 0 to 1, for any other metric as a share of it."""
     power: float = 0.8
     """Probability of reaching the decision that is planned for."""
     alpha: Annotated[float | None, IfAbsent("the pilot's")] = None
     """Significance level of the tests."""
     metric: str = "accuracy"
-    """accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd or seconds."""
+    """accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd, seconds, retention, prefix_stability or tokens_with_cache."""
 
     @property
     def request(self) -> sizing.SizeRequest:

@@ -16,13 +16,14 @@ from .clients import LOCAL_KEY
 def open_lm(name: str, base_url: str | None = None) -> Any:
     """Return a `dspy.LM` by DSPy's name for it, `provider/model`; its key comes from the environment. Opens no connection.
 
-    `base_url`: an OpenAI-compatible server or gateway; by default what `PROVIDER_BASE_URL` names, or the provider's own.
+    `base_url`: a server or gateway that speaks the provider's protocol, OpenAI's if the provider is `openai`; by default what
+    `PROVIDER_BASE_URL` names, or the provider's own.
     Raises ValueError, in one line, for an unknown provider, a provider without its key, and a text that is not an address.
     """
     provider, _, model = name.partition("/")
     if not provider or not model:
         raise ValueError(f"model {name!r}: write provider/model, such as openai/gpt-4o-mini, or scripted")
-    url = _checked_address(base_url or _address_in_environment(provider))
+    url = _with_version(provider, _checked_address(base_url or _address_in_environment(provider)))
     settings = {} if url is None else {"api_base": url}
     try:
         route = lm15.LMRouter().resolve_openai_chat(name)
@@ -57,6 +58,13 @@ def _checked_address(url: str | None) -> str | None:
     if "@" in parts.netloc:
         raise ValueError("base URL: user and password do not go into the address; set the provider's key in the environment")
     return url
+
+
+def _with_version(provider: str, url: str | None) -> str | None:
+    """Return an address as DSPy takes it. That of Anthropic's own clients, and so `ANTHROPIC_BASE_URL`, ends before `/v1`."""
+    if provider != "anthropic" or url is None or urlsplit(url).path.rstrip("/").endswith("/v1"):
+        return url
+    return f"{url.rstrip('/')}/v1"
 
 
 def _native_settings(name: str, route: lm15.Resolution, url: str | None) -> dict[str, str]:

@@ -25,10 +25,10 @@ from .power import spread
 from .record import RECORDING, UNREPLAYABLE, Record
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
-from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, dollars, summarize, task_values
+from .summary import METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
-"""Differences up to this do not matter: points of accuracy; of any other metric, this share of the mean of both arms."""
+"""Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
 AT_BUDGET = "accuracy_at_budget"
 """Accuracy where trials beyond a budget score nothing: see `views`."""
 MAX_ERRORED = 0.02
@@ -43,8 +43,7 @@ MAX_RIGHT_UNSEEN = 0.05
 One such trial says nothing. Honest loops give hardly any: see docs/tunnel.md.
 """
 
-_SCORES = (PRIMARY, AT_BUDGET)
-"""Metrics in [0, 1] of which more is better."""
+_IN_POINTS = SHARES | {AT_BUDGET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +89,7 @@ class ArmResult:
             "retries": dict(summary.retries),
             "faults": asdict(summary.faults),
             "recovery": _interval(summary.recovery),
+            "retention_at": {distance: share.as_dict() for distance, share in summary.retention_at.items()},
             "false_success": {"count": summary.false_success, "rate": _interval(summary.false_success_rate)},
             "right_unseen": summary.right_unseen,
             "exclusions": dict(summary.exclusions),
@@ -256,7 +256,7 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, rea
         return None
     d = [means_a[task] - means_b[task] for task in tasks]
     clusters = [a.clusters[task] for task in tasks]
-    if metric in _SCORES:
+    if metric in _IN_POINTS:
         agree = all(a.templates.get(task) == b.templates.get(task) for task in tasks)
         templates = a.shared_templates(tasks) if metric == PRIMARY and agree else None
         over = None if templates is None else PairedFlip(d, templates, reach=reach)
@@ -275,7 +275,7 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
     judgements = judge_family([(test.flip, test.margin) for _, test in tests], alpha, look)
     pairs = []
     for (names, test), own in zip(tests, judgements, strict=True):
-        advantage = own.difference.value if metric in _SCORES else -own.difference.value
+        advantage = own.difference.value if metric in _IN_POINTS else -own.difference.value
         found = verdict(advantage, own.p_holm, own.p_within_holm, alpha)
         over = (
             None if test.over_templates is None else replace(test.over_templates.interval(own.level), n=test.over_templates.units)

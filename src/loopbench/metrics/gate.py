@@ -1,9 +1,9 @@
 """The gate's decision: is a new run worse than a baseline? Per arm and metric one line, one outcome over all of them.
 
-An effect is paired per task: of accuracy the difference run - baseline, of any other metric the ratio of what all tasks together
-took, since that is what is paid. In this order: `identical` where every trial's outcome is that of the baseline; `pass` where the
-one-sided bound toward worse lies within the margin; `regression` where the sign-flip test, adjusted over all lines (Holm), shows
-the run worse, and so the other bound lies beyond no change; else `undecided`. All lines must pass for the whole to pass
+An effect is paired per task: of a share, such as accuracy, the difference run - baseline, of any other metric the ratio of what all
+tasks together took, since that is what is paid. In this order: `identical` where every trial's outcome is that of the baseline;
+`pass` where the one-sided bound toward worse lies within the margin; `regression` where the sign-flip test, adjusted over all lines
+(Holm), shows the run worse, and so the other bound lies beyond no change; else `undecided`. All lines must pass for all to pass
 (intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole gate is no more frequent than
 alpha, and neither is a pass that hides a worsening beyond a margin. Both rates are over draws of the baseline and of the run; given
 one baseline they depend on how lucky it was.
@@ -23,13 +23,13 @@ from .outlook import Outlook, gate_outlook
 from .paired import PairedFlip
 from .power import Levels, Spread, spread
 from .statistics import ALPHA, log_ratios
-from .summary import METRICS, PRIMARY, TaskValues
+from .summary import METRICS, SHARES, TaskValues
 from .sums import MAX_LOG, PairedSums
 
 LineOutcome = Literal["identical", "pass", "regression", "undecided"]
 
 MARGIN = 0.02
-"""Accuracy may fall by so much: 2 points."""
+"""A share, such as accuracy, may fall by so much: 2 points."""
 MORE = 0.10
 """Any other metric may grow by so much: 10 %."""
 
@@ -57,7 +57,7 @@ class Held:
     baseline: TaskValues
     run: TaskValues
     margin: float
-    """For accuracy in points from 0 to 1, for any other metric the share that it may grow by; never negative."""
+    """For a share, such as accuracy, in points from 0 to 1, for any other metric the share that it may grow by; never negative."""
     identical: bool = False
     """Every trial of the arm gave what it gave in the baseline."""
     cost_usd: float | None = None
@@ -74,7 +74,7 @@ class GateLine:
     """Mean over tasks."""
     run: float
     effect: Bounds
-    """For accuracy run - baseline; for any other metric run / baseline, of the sums over tasks."""
+    """For a share run - baseline; for any other metric run / baseline, of the sums over tasks."""
     margin: float
     tasks: int
     units: int
@@ -91,12 +91,12 @@ class GateLine:
     outlook: Outlook | None = None
     """What more tasks are likely to decide; None where it is decided, or too many would be needed."""
     typical: float | None = None
-    """How many times as much a typical task takes: the geometric mean over tasks of run / baseline. None for accuracy."""
+    """How many times as much a typical task takes: the geometric mean over tasks of run / baseline. None for a share."""
 
     @property
     def is_ratio(self) -> bool:
         """Whether effect and margin are ratios."""
-        return self.metric != PRIMARY
+        return self.metric not in SHARES
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -166,8 +166,8 @@ def check_margin(metric: str, margin: float) -> None:
     """Raises ValueError for an unknown metric, or a margin that is negative, no number, or more than all of a score."""
     if metric not in METRICS:
         raise ValueError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
-    if not 0 <= margin < (1 if metric == PRIMARY else math.inf):
-        raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric == PRIMARY)}, got {margin!r}")
+    if not 0 <= margin < (1 if metric in SHARES else math.inf):
+        raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric in SHARES)}, got {margin!r}")
 
 
 class _Change(NamedTuple):
@@ -186,7 +186,7 @@ def _change(held: Held) -> _Change:
     tasks = _tasks(held)
     before, after = (np.array([side.means[task] for task in tasks]) for side in (held.baseline, held.run))
     means, clusters = (float(before.mean()), float(after.mean())), [held.run.clusters[task] for task in tasks]
-    if held.metric == PRIMARY:
+    if held.metric in SHARES:
         pair = PairedFlip(after - before, clusters)
         return _Change(*means, pair, pair.p(0.0, "less"), pair.p(-held.margin, "greater"))
     sums = PairedSums(after, before, clusters)
@@ -195,7 +195,7 @@ def _change(held: Held) -> _Change:
 
 def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine:
     """A bound is drawn at the level of the test that it shows: toward worse at alpha, the other one at what the family leaves."""
-    pair, worse, is_score = change.effect, step.p_holm < alpha, held.metric == PRIMARY
+    pair, worse, is_score = change.effect, step.p_holm < alpha, held.metric in SHARES
     toward, other = pair.bounds(alpha), pair.bounds(step.level)
     return GateLine(
         arm=held.arm,
@@ -236,7 +236,7 @@ def _typical(held: Held) -> float:
 
 
 def _outlook(held: Held, alpha: float, lines: int) -> Outlook | None:
-    is_score = held.metric == PRIMARY
+    is_score = held.metric in SHARES
     found = spread(held.run, held.baseline) if is_score else _spread_of_sums(held)
     if found is None:
         return None

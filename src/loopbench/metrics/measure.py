@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from loopbench.protocol.modules import module_in, names_in
 
@@ -26,6 +27,11 @@ class Measure:
     """What tables call it: its name, if the file says nothing else."""
     in_dollars: bool = False
     """Tables show money last."""
+    is_share: bool = False
+    """Lies in [0, 1], the more the better: differences and margins are in points. Of any other measure less is better, and a margin
+    is a share of its mean."""
+    table: Literal["arms", "context"] = "arms"
+    """The table that shows its mean."""
     name: str = ""
     """The name of its file."""
 

@@ -45,7 +45,7 @@ class FaultRecord:
 
     @property
     def family(self) -> str:
-        """wire, decision, provider or tool."""
+        """wire, decision, provider, tool or mcp."""
         return self.kind.partition(".")[0]
 
     def to_json(self) -> dict[str, Any]:
@@ -113,6 +113,16 @@ class Record:
     """The answer is the design's own words for having none: kept, as the next, for judging the answer again."""
     template: str = ""
     """What the task was made from; empty where nothing says so."""
+    results_needed: Mapping[str, int] = field(default_factory=dict)
+    """Range of distances → how often a prompt of a scripted model needed a result: see `loopbench.metrics.context`."""
+    results_shown: Mapping[str, int] = field(default_factory=dict)
+    """Range of distances → how often it showed it."""
+    later_bytes: int | None = None
+    """Of all prompts after the first; None: not measured."""
+    repeated_bytes: int | None = None
+    """Of those, bytes that repeat the beginning of an earlier prompt."""
+    cacheable_tokens: int | None = None
+    """Input tokens that a provider's prompt cache could give: an estimate."""
     plan_unseen: bool = False
     """The last prompt that asked the scripted model for a decision or the answer lacked the result of a planned call."""
     answer_unseen: bool = False
@@ -225,7 +235,9 @@ _NAMES = tuple(item.name for item in fields(Record))
 _KNOWN = frozenset(_NAMES)
 _SLOTS = tuple((name, vars(Record)[name].__set__) for name in _NAMES)
 _values = attrgetter(*_NAMES)
-_optional = attrgetter("answer", "stop", "cost_usd", "nominal_usd", "confidence", "trace_at")
+_optional = attrgetter(
+    "answer", "stop", "cost_usd", "nominal_usd", "confidence", "trace_at", "later_bytes", "repeated_bytes", "cacheable_tokens"
+)
 _UNTRACED = b'"trace_at":null'
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 
@@ -251,7 +263,7 @@ class Shared:
 
 
 _TEXTS = ("arm", "suite", "suite_digest", "task", "status", "reason", "stop", "cluster", "template")
-_COUNTS = ("scores", "calls", "retries", "errors")
+_COUNTS = ("scores", "calls", "retries", "errors", "results_needed", "results_shown")
 
 
 _DIGESTED = (

@@ -77,6 +77,7 @@ _Check = tuple[Callable[[Any], bool], str]
 _TEXT: _Check = (_is_text, "a text")
 _FLAG: _Check = (_is_flag, "true or false")
 _COUNT: _Check = (_is_count, f"a whole number from 0 to {MAX_COUNT:.0e}")
+_COUNT_OR_NONE: _Check = (lambda value: value is None or _is_count(value), f"a whole number from 0 to {MAX_COUNT:.0e}, or null")
 _NUMBER: _Check = (_is_number, f"a number up to {MAX_COUNT:.0e}")
 _AMOUNT: _Check = (_is_amount, f"an amount from 0 to {MAX_COUNT:.0e}")
 _COUNTS: _Check = (_are_counts, "an object of counts")
@@ -88,7 +89,8 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("repeated_calls", "attempt", "version"), _COUNT),
     **dict.fromkeys(("seconds", "wall_s", "simulated_s", "started_at"), _NUMBER),
     **dict.fromkeys(("cost_usd", "nominal_usd"), _AMOUNT),
-    **dict.fromkeys(("calls", "retries", "errors"), _COUNTS),
+    **dict.fromkeys(("calls", "retries", "errors", "results_needed", "results_shown"), _COUNTS),
+    **dict.fromkeys(("later_bytes", "repeated_bytes", "cacheable_tokens"), _COUNT_OR_NONE),
     **dict.fromkeys(("faults", "trace_at"), _CHECKED_ELSEWHERE),
     "seed": (lambda value: type(value) is int and -MAX_SEED <= value <= MAX_SEED, "a whole number of at most 64 bits"),
     "status": (lambda value: type(value) is str and value in STATUSES, "scored, errored or excluded"),

@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 from loopbench.protocol import StopReason
 
 from .amounts import mean_interval
-from .measure import measures
+from .context import DISTANCES, retention_at
+from .measure import Measure, measures
 from .record import FaultRecord, Record
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
 
@@ -27,7 +28,14 @@ def dollars(record: Record) -> float | None:
 
 
 METRICS = measures()
-"""The measures of every arm and pair, by name. More accuracy is better, of all else less."""
+"""The measures of every arm and pair, by name. Of a share more is better, of all else less."""
+SHARES = frozenset(name for name, measure in METRICS.items() if measure.is_share)
+"""Those in [0, 1], whose differences and margins are in points."""
+
+
+def measures_of(table: Literal["arms", "context"]) -> dict[str, Measure]:
+    """Return the measures whose means one table shows."""
+    return {name: measure for name, measure in METRICS.items() if measure.table == table}
 
 
 DeathCause = Literal["", "crashed", "never asked"]
@@ -96,6 +104,8 @@ class ArmSummary:
     """Reason → trials."""
     dead: DeathCause = ""
     """Why the scored trials say nothing about an agent: all of them crashed, or in none was the model asked. Empty if they do."""
+    retention_at: Mapping[str, Interval] = field(default_factory=dict)
+    """Range of distances → share of the results that prompts still show, a mean over the tasks that needed one: see `context`."""
     over_templates: Interval | None = None
     """Accuracy with the templates as units, `n` of them; None where they are the units anyway, or none are shared."""
 
@@ -160,7 +170,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         errored=sum(record.status == "errored" for record in records),
         excluded=sum(record.status == "excluded" for record in records),
         tasks=len({record.task for record in scored}),
-        means={name: (_share if name == PRIMARY else _mean)(scored, value, alpha) for name, value in METRICS.items()},
+        means={name: (_share if value.is_share else _mean)(scored, value, alpha) for name, value in METRICS.items()},
         stops=_counted(Counter(record.stop for record in scored if record.stop is not None)),
         errors=_summed(record.errors for record in scored),
         retries=_summed(record.retries for record in records),
@@ -174,6 +184,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
         dead=death_cause(scored),
+        retention_at=_retention_at(scored, alpha),
         over_templates=_over_templates(scored, alpha),
     )
 
@@ -231,6 +242,12 @@ def _share(records: Sequence[Record], metric: Callable[[Record], float | None], 
     if not found.values:
         return None
     return accuracy_interval(list(found.values.values()), list(found.clusters.values()), alpha)
+
+
+def _retention_at(records: Sequence[Record], alpha: float) -> dict[str, Interval]:
+    known = {distance for record in records for distance in record.results_needed}
+    shares = {name: _share(records, partial(retention_at, distance=name), alpha) for name in DISTANCES if name in known}
+    return {name: share for name, share in shares.items() if share is not None}
 
 
 def _over_templates(records: Sequence[Record], alpha: float) -> Interval | None:

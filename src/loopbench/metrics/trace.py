@@ -19,6 +19,8 @@ from .record_fields import MAX_COUNT
 
 NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 """Types of errors that a tool's run ends with when no tool has run."""
+UNTOLD = "untold"
+"""Status of a tool's run in an imported trace that does not say whether the run failed: it is taken as one that gave a result."""
 GARBAGE = "tool.garbage"
 """Kind of a fault after which a tool's status says success, and nothing came."""
 
@@ -177,7 +179,7 @@ class ToolRun:
 
     @property
     def ok(self) -> bool:
-        return self.status == "success"
+        return self.status in ("success", UNTOLD)
 
     @property
     def never_ran(self) -> bool:
@@ -254,13 +256,16 @@ class TraceHead:
     scores: Mapping[str, float] = field(default_factory=dict)
     details: Any = None
     """What the loop reports about itself."""
+    untold: tuple[str, ...] = ()
+    """Families of faults, such as `wire`, that an imported trace cannot show: its source does not keep what they are seen by."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, what names the trial first."""
         made = {name: getattr(self, name) for name in self.__slots__}
         if self.end_state is None:
             del made["end_state"]
-        return made
+        untold = list(made.pop("untold"))
+        return made | {"untold": untold} if untold else made
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TraceHead:
@@ -278,6 +283,7 @@ class TraceHead:
             reason=_get(data, "reason", str, ""),
             scores=_get(data, "scores", Mapping, {}),
             details=data.get("details"),
+            untold=_texts(data, "untold"),
         )
 
 

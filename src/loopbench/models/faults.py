@@ -38,8 +38,11 @@ MAX_BASE_CHARS = 61
 CALLING = ("decide", "select")
 """Roles whose requests are answered by calls."""
 
-IMPLICIT = frozenset({"tool.garbage", "tool.lies", "tool.stale", "tool.empty", "tool.partial"})
+IMPLICIT = frozenset({"tool.garbage", "tool.lies", "tool.stale", "tool.empty", "tool.partial", "mcp.cut"})
 """Failures that a tool gives out for its result: a model may believe them."""
+
+TOOL_FAMILIES = frozenset({"tool", "mcp"})
+"""Families of what goes wrong where a tool runs."""
 
 Clearing = Literal["feedback", "after", "never"]
 
@@ -79,6 +82,11 @@ class Fault:
     def family(self) -> str:
         return self.kind.partition(".")[0]
 
+    @property
+    def strikes_tools(self) -> bool:
+        """Whether it strikes where a tool runs, not the model's reply."""
+        return self.family in TOOL_FAMILIES
+
     def active(self, attempt: int) -> bool:
         """Return whether the fault still strikes at the (0-based) attempt."""
         if self.clearing == "feedback":
@@ -106,7 +114,7 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
         return False
     if kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
         return call is not None and bool(call.arguments)
-    if kind.startswith("tool.") or kind in _CALL_ONLY:
+    if kind.partition(".")[0] in TOOL_FAMILIES or kind in _CALL_ONLY:
         if (kind in IMPLICIT or kind == "tool.huge") and call is not None and call.fails:
             return False  # there is no result to spoil
         return call is not None
@@ -274,6 +282,9 @@ def distorted(kind: str, value: Any) -> Any:
     """Return what an implicit failure of a tool gives in the place of its result; never equal to the one given."""
     if kind == "tool.stale":
         return _outdated(value)
+    if kind == "mcp.cut":
+        text = render_value(value)
+        return text[: len(text) // 2] if text else mislead(value)
     if kind == "tool.empty" and value not in (None, "", [], {}, ()):
         return "" if isinstance(value, str) else [] if isinstance(value, list | tuple) else {} if isinstance(value, dict) else None
     if kind == "tool.partial" and isinstance(value, str | list | tuple) and value:

@@ -23,10 +23,11 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
-from loopbench.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, ToolListing
 
 from .draws import unit
 from .faults import IMPLICIT, Fault, distorted
+from .mcp_faults import DRIFTED, ERROR, LIST_CHANGED, ListFaults
 from .receipts import call_digest
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
@@ -126,6 +127,8 @@ class MeteredExchange(NamedTuple):
     """Kind of the fault that the reply suffered, if any."""
     illegible: tuple[str, ...] = ()
     """Receipts, CALL.CONTENT, that the request showed a scripted model without the values that its plan uses."""
+    shown: tuple[str, ...] = ()
+    """Planned calls whose results the request showed a scripted model."""
 
 
 class Listener(Protocol):
@@ -217,7 +220,10 @@ class MeteredModel(WrappedModel):
         self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
         exchange = MeteredExchange(request, reply, error, time.perf_counter() - started)
         if self.tunnel is not None:
-            exchange = exchange._replace(fault=self.tunnel.struck(request), illegible=self.tunnel.illegible(request))
+            tunnel = self.tunnel
+            exchange = exchange._replace(
+                fault=tunnel.struck(request), illegible=tunnel.illegible(request), shown=tunnel.shown(request.scope)
+            )
         self.listener.exchange(exchange)
         return exchange
 
@@ -242,6 +248,10 @@ class MeteredToolbox(Toolbox):
         self.admit = admit
         self.listener = listener
         self.tunnel = tunnel
+        self._list_faults = ListFaults()
+
+    def listed(self) -> ToolListing:
+        return self._list_faults.listed(self.specs)
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if self.admit is not None:
@@ -287,6 +297,8 @@ class MeteredToolbox(Toolbox):
             if fault.believed:
                 noise = tunnel.ledger.sign(digest, noise, noise, True).around(noise)
             return Observation(call.name, "success", noise, None, noise, call.call_id)
+        if fault.family == "mcp":
+            return self._list_faults.strike(fault, call)
         if fault.kind == "tool.hangs":
             limit = self._time_limit_s(call.name)
             await tunnel.spend(limit)
@@ -299,4 +311,4 @@ class MeteredToolbox(Toolbox):
         return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
 
 
-_NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage"})
+_NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage", LIST_CHANGED, DRIFTED, ERROR})

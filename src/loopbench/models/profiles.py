@@ -60,6 +60,10 @@ FAULT_KINDS: dict[str, str] = {
     "tool.stale": "the tool returns the value that was right before",
     "tool.empty": "the tool returns nothing as if nothing had been found",
     "tool.partial": "the tool returns a part of its result as if it were all",
+    "mcp.error": "the tool's server answers with a JSON-RPC error",
+    "mcp.list_changed": "the tool is gone from its server's list, and comes back",
+    "mcp.drifted": "the tool's schema requires an argument that it did not have",
+    "mcp.cut": "the text of the tool's result ends in the middle",
 }
 
 WEAKNESS_KINDS: dict[str, str] = {

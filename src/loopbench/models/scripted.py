@@ -218,7 +218,7 @@ class Scripted:
             self._note_failure(turn.point.call, request)
         attempt = visits.attempts
         visits.attempts += 1
-        if visits.fault is not None and visits.fault.family != "tool" and visits.fault.active(attempt):
+        if visits.fault is not None and not visits.fault.strikes_tools and visits.fault.active(attempt):
             turn.fault = visits.fault  # a tool's fault strikes where the tool runs
         if visits.failures or request.role is Role.RECOVER:  # patience may be used up: the policy can only know now
             turn.decision = self._decision(turn, turn.view)
@@ -309,7 +309,7 @@ class Scripted:
         fault = visits.fault
         if fault is None or fault.clearing != "feedback" or fault.cured or visits.last is None:
             return
-        if fault.family == "tool" and not fault.strikes:  # what has not struck yet cannot be mended
+        if fault.strikes_tools and not fault.strikes:  # what has not struck yet cannot be mended
             return
         before, own = visits.last
         told = self.tunnel.told(visits.signs.call, request.scope)
@@ -418,13 +418,13 @@ class Scripted:
             own = FaultPoint(turn.point.role, name)
             if own == turn.point:
                 visits = turn.visits
-            elif (drawn := self._draw(own)) is not None and drawn.family == "tool":  # the reply's own fault is its first call's
+            elif (drawn := self._draw(own)) is not None and drawn.strikes_tools:  # the reply's own fault is its first call's
                 visits = self._visit(own, turn.request)
                 visits.attempts += 1
                 visits.last = (turn.request, turn.reply)
             else:
                 continue
-            if visits.fault is not None and visits.fault.family == "tool":
+            if visits.fault is not None and visits.fault.strikes_tools:
                 digest = call_digest(call.name, call.arguments)
                 visits.signs = signs_of_tool(call.name, digest)
                 self.tunnel.arm(digest, visits.fault)

@@ -72,8 +72,8 @@ class Tunnel:
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
         self.ever_shown: set[str] = set()
         """Planned calls whose results any prompt of the trial showed."""
-        self._shown: tuple[str, ...] = ()
-        """Those of the last prompt."""
+        self._shown: dict[str, tuple[str, ...]] = {}
+        """Scope → those of its last prompt."""
         self._illegible: dict[str, tuple[str, ...]] = {}
         """Scope → receipts that its last prompt showed without the values that are used of their results."""
         self._told: dict[tuple[str, str], Observation] = {}
@@ -142,9 +142,13 @@ class Tunnel:
 
     def show(self, scope: str, calls: Collection[str], illegible: tuple[str, ...]) -> None:
         """Note which planned calls' results a scope's prompt showed, and which receipts without their values."""
-        self._shown = tuple(calls)
+        self._shown[scope] = tuple(calls)
         self.ever_shown.update(calls)
         self._illegible[scope] = illegible
+
+    def shown(self, scope: str) -> tuple[str, ...]:
+        """Return the planned calls whose results a scope's last prompt showed."""
+        return self._shown.get(scope, ())
 
     def illegible(self, request: Request) -> tuple[str, ...]:
         """Return the receipts that a request showed without the values that are used of their results, and forget them."""
@@ -164,7 +168,7 @@ class Tunnel:
                 armed.setdefault(id(fault), []).append(call)
         states = []
         for number, fault in enumerate(self.faults):
-            landed = fault.landed and fault.family != "tool"  # a tool's lands where the tool runs
+            landed = fault.landed and not fault.strikes_tools  # a tool's lands where the tool runs
             state = FaultState(
                 number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
                 landed, fault.landed_at if landed else 0,
@@ -179,7 +183,7 @@ class Tunnel:
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         struck = self._struck.get(request.scope)
         illegible = self._illegible.get(request.scope, ())
-        self._effects[request.scope] = (seconds, struck, injected, self.unknown, changed, self._shown, illegible)
+        self._effects[request.scope] = (seconds, struck, injected, self.unknown, changed, self.shown(request.scope), illegible)
 
     def effects(self, scope: str) -> ReplyEffects | None:
         """Return the effects of the scope's last reply; None from its next request until the reply to that."""

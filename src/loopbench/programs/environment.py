@@ -18,6 +18,7 @@ HERE = "127.0.0.1"
 _NO_PROXIES = ("NO_PROXY", "no_proxy")
 _QUIET = {
     "OPENAI_API_KEY": API_KEY,
+    "ANTHROPIC_API_KEY": API_KEY,
     "OTEL_SDK_DISABLED": "true",
     "CREWAI_DISABLE_TELEMETRY": "true",
     "CREWAI_TRACING_ENABLED": "false",
@@ -50,7 +51,7 @@ def own_environment(keys: Collection[str], interpreter: str) -> dict[str, str]:
         kept["PATH"] = os.pathsep.join([str(bin_folder), *filter(None, [kept.get("PATH")])])
         if (bin_folder.parent / "pyvenv.cfg").is_file():
             kept["VIRTUAL_ENV"] = str(bin_folder.parent)
-    return kept | {"OPENAI_API_KEY": API_KEY}
+    return kept | {"OPENAI_API_KEY": API_KEY, "ANTHROPIC_API_KEY": API_KEY}
 
 
 def trial_environment(url: str, question: str, model: str, max_steps: int) -> dict[str, str]:
@@ -60,6 +61,9 @@ def trial_environment(url: str, question: str, model: str, max_steps: int) -> di
         "OPENAI_API_BASE": f"{url}/v1",  # LiteLLM looks here
         "OPENAI_API_KEY": API_KEY,
         "OPENAI_MODEL": model,
+        "ANTHROPIC_BASE_URL": url,  # Anthropic's clients add the version of the API themselves
+        "ANTHROPIC_API_KEY": API_KEY,
+        "ANTHROPIC_MODEL": model,
         "LOOPBENCH_TOOLS_URL": f"{url}/tools",
         "LOOPBENCH_ANSWER_URL": f"{url}/answer",
         "LOOPBENCH_MCP_URL": f"{url}/mcp",

@@ -37,7 +37,7 @@ def current_trial() -> InProcessTrial:
 class FunctionLoop(ForeignAgent):
     """A loop that a function makes: `solve(question, tools, ...)`, a coroutine or plain, which runs on a thread then.
 
-    Further parameters get what they are named for: `client`, `model`, `base_url`, `api_key`, `http_client`, `max_steps`.
+    Further parameters get what they are named for: `client`, `model`, `base_url`, `url`, `api_key`, `http_client`, `max_steps`.
     """
 
     function: Callable[..., Any]
@@ -108,6 +108,7 @@ class _Given:
             "http_client": lambda: http_client(place, "httpx", is_async=is_async),
             "model": lambda: MODEL,
             "base_url": lambda: BASE_URL,
+            "url": lambda: ORIGIN,
             "api_key": lambda: API_KEY,
             "max_steps": lambda: max_steps,
         }
@@ -127,9 +128,19 @@ def http_client(place: InProcessTrial, library: str, *, is_async: bool, **option
 
 def openai_client(place: InProcessTrial, *, is_async: bool, **options: Any) -> Any:
     """Return a client of OpenAI's package whose model is the trial's; `options` as the package has them. Raises ImportError."""
-    openai: Any = importlib.import_module("openai")
-    client = openai.AsyncOpenAI if is_async else openai.OpenAI
-    default = openai.DefaultAsyncHttpxClient if is_async else openai.DefaultHttpxClient
+    return _vendors_client(place, "openai", "OpenAI", is_async, {"base_url": BASE_URL, **options})
+
+
+def anthropic_client(place: InProcessTrial, *, is_async: bool, **options: Any) -> Any:
+    """Return a client of Anthropic's package whose model is the trial's; `options` as the package has them. Raises ImportError."""
+    return _vendors_client(place, "anthropic", "Anthropic", is_async, {"base_url": ORIGIN, **options})
+
+
+def _vendors_client(place: InProcessTrial, package: str, name: str, is_async: bool, options: Mapping[str, Any]) -> Any:
+    """Return a client of a vendor's package, over the library that the package itself uses."""
+    vendor: Any = importlib.import_module(package)
+    default = vendor.DefaultAsyncHttpxClient if is_async else vendor.DefaultHttpxClient
     library = next(base.__module__ for base in default.__mro__ if base.__module__.partition(".")[0] in ("httpx", "httpx2"))
     http = http_client(place, library.partition(".")[0], is_async=is_async)
-    return client(**{"base_url": BASE_URL, "api_key": API_KEY, "http_client": http, **options})
+    made = getattr(vendor, f"Async{name}" if is_async else name)
+    return made(**{"api_key": API_KEY, "http_client": http, **options})

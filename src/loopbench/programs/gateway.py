@@ -18,14 +18,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from loopbench.models.server import EmptyAnswer, OwnRequest, ServedTrial, Server, WrongMethod
+from loopbench.models.server import McpPages, OwnRequest, ServedTrial, Server, WrongMethod
 from loopbench.models.wires.contract import WireRequest
 from loopbench.models.wires.fields import BadRequest
 
-from . import mcp
 from .trial import ProgramTrial
 
-ACCEPTED = 202
 MODEL = "scripted"
 """The model's name for programs; any other name is served, too: many programs have theirs in their code."""
 
@@ -35,7 +33,7 @@ class Gateway:
 
     def __init__(self) -> None:
         self._trials: dict[str, ProgramTrial] = {}
-        self._server = Server(self, more=self.more)
+        self._server = Server(self, more=self.more, mcp=McpPages(self._trial))
 
     def open(self, trial: ProgramTrial) -> tuple[str, str]:
         """Return the token of a trial, and the address below which it is served."""
@@ -64,10 +62,6 @@ class Gateway:
                 _only("POST", call)
                 seen = await self._trial(token).call(name, _object(call.body))
                 return seen.as_dict() | {"error_type": seen.error_type, "message": seen.data}
-            case ("t", token, "mcp"):
-                _only("POST", call)
-                answer = await mcp.answer(self._trial(token), call.body)
-                return EmptyAnswer(ACCEPTED) if answer is None else answer
             case ("t", token, "answer"):
                 _only("POST", call)
                 trial, body = self._trial(token), _object(call.body)

@@ -24,6 +24,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
+from loopbench.protocol.tools import ToolListing
 
 from .said_arguments import SaidArguments
 
@@ -134,6 +135,11 @@ class ProgramTrial:
         except BudgetExceeded as error:
             self.budget = error
             raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
+
+    def listed(self) -> ToolListing:
+        """Return the tools as a server of them lists them now. Raises Refusal after the end."""
+        self._check_open()
+        return self.tools.listed()
 
     def tool_list(self) -> list[dict[str, Any]]:
         """Return the tools as a program gets them."""

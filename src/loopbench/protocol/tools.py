@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from .threads import call_here, caller_waits, in_thread
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
@@ -57,6 +57,14 @@ class ToolSpec:
     description: str
     parameters: Mapping[str, Any]
     """JSON schema of the arguments, type "object"."""
+
+
+class ToolListing(NamedTuple):
+    """The tools as a server lists them."""
+
+    tools: tuple[ToolSpec, ...]
+    changes: int = 0
+    """How often a fault has changed the list so far, whether or not that still shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +224,10 @@ class Toolbox:
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self._tools.values())
 
+    def listed(self) -> ToolListing:
+        """Return the tools as a server of them lists them now; a fault may change that within a trial, `specs` never."""
+        return ToolListing(self.specs)
+
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         """Run one call. `validate=False` passes the arguments to the function unchanged.
 
@@ -334,6 +346,9 @@ class LimitedToolbox(Toolbox):
         super().__init__((), **limits)
         self._tools = within._tools
         self._within = within
+
+    def listed(self) -> ToolListing:
+        return self._within.listed()
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         around = _LIMITS.get()  # made of these limits and tighter ones: they hold

@@ -119,7 +119,7 @@ class CompareConfig(BaseModel):
     models: Annotated[tuple[str, ...], Field(min_length=1)] = ("scripted",)
     """Model, `scripted` or a real one such as openai/gpt-4o-mini; repeat the option for more models."""
     base_url: Annotated[str | None, IfAbsent("the provider's own")] = None
-    """Address of an OpenAI-compatible server that answers for the real models."""
+    """Address of a server that answers for the real models, in their provider's protocol: OpenAI's for `openai/NAME`."""
     provider: ProviderConfig = ProviderConfig()
     """How requests are sent to real models."""
     cassette: Path | None = None

@@ -7,7 +7,7 @@ import os
 import posix
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -17,6 +17,8 @@ leave = os._exit
 """End this process at once, within such a block too."""
 _AT_WORK: list[int] = []
 """The process of each block that is open."""
+ORDERLY_ENDS: list[Callable[[], None]] = []
+"""What ends in order, and at once, each run that is under way in this process."""
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, read_baseline, read_run, write_baseline
-from loopbench.experiments.gate.baseline import changes, outcome_of, to_text
+from loopbench.experiments.gate.baseline import changes, measured, outcome_of, to_text
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.runs.config import config_from
@@ -40,13 +40,14 @@ def text(blessed) -> str:
 def test_it_holds_what_the_trials_gave(wind, blessed):
     for record in wind.records:
         line = blessed.arms[record.arm].tasks[record.task]
-        for metric, value in METRICS.items():
-            assert line.values(metric)[record.repeat] == value(record)
+        for metric in METRICS:
+            assert line.values(metric)[record.repeat] == measured(record, metric)
         assert line.stop[record.repeat] == record.stop
         assert line.outcome[record.repeat] == outcome_of(record)
         assert line.course is not None
         assert len(line.course[record.repeat].split()) >= 2
-    assert blessed.metrics == ("accuracy", "steps", "lm_calls", "tokens", "seconds")
+    context = ("retention", "prefix_stability", "tokens_with_cache")
+    assert blessed.metrics == ("accuracy", "steps", "lm_calls", "tokens", "seconds", *context)
     assert (blessed.seed, blessed.repeats, blessed.suite.tasks) == (0, 2, 12)
     known = config_from(blessed.config, "baseline").public()  # what is left out is what a comparison does by itself
     elsewhere = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrency")

@@ -16,8 +16,12 @@ from typing import Any
 import pyarrow
 import pytest
 
+from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 
 ZSTD = 93
 FILES = Path(__file__).with_name("files")
@@ -85,3 +89,18 @@ def _as_zstd(raw: bytes, members: Mapping[str, bytes]) -> bytes:
 @pytest.fixture(scope="session")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
     return Kit(tmp_path_factory.mktemp("outside"))
+
+
+@pytest.fixture(scope="session")
+def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of loopbench's own with traces."""
+    config = CompareConfig(
+        suite="arithmetic(size=8)",
+        loops=("bare", 'bare(decision_format="native")', "finish"),
+        profiles=("flaky-tools",),
+        repeats=2,
+        mlflow=False,
+    )
+    experiment = prepare(config, tmp_path_factory.mktemp("own") / "run")
+    assert not run(experiment, Unwatched())
+    return experiment.folder

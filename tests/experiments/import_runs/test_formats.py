@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopbench.experiments.import_runs import ImportRequest, import_files, known_formats
-from loopbench.experiments.import_runs.foreign_file import ForeignFile, open_file
+from loopbench.experiments.import_runs.foreign_file import open_file
 from loopbench.experiments.import_runs.importing import FORMATS_PACKAGE
 from loopbench.runs.store.records import read_records
 
@@ -84,6 +84,6 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
 def test_at_most_one_format_recognizes_a_file(tmp_path: Path, name: str, content: bytes, expected: str | None) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    with open_file(path) as stream:
-        found = [one.name for one in known_formats().values() if one.recognizes(ForeignFile(path, stream))]
+    with open_file(path) as file:
+        found = [one.name for one in known_formats().values() if one.recognizes(file)]
     assert found == ([expected] if expected else [])

@@ -122,7 +122,7 @@ def test_columns_are_mapped(kit):
         kit.imported(path, columns={"task": "trial", "arm": "trial"})
     with pytest.raises(ValueError, match=r"--scorer and --map score=… name the same column twice"):
         kit.imported(path, columns=columns, scorer="score")
-    with pytest.raises(ValueError, match=r"--map names columns of a table, and this is read as inspect"):
+    with pytest.raises(ValueError, match=r"--map names columns of a table or places in a document; inspect has neither"):
         kit.imported(kit.put(kit.log(kit.sample(1))), columns=columns)
 
 

@@ -14,10 +14,13 @@ from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.runs.engine import interruption
-from loopbench.runs.engine.interruption import INTERRUPTED, ONE_WISH_S, Interruption, end_everywhere, press_everywhere
+from loopbench.runs.engine.interruption import ONE_WISH_S, Interruption, press_everywhere
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.silent_end import ORDERLY_ENDS
 
 ENGINES: dict[str, dict[str, Any]] = {"one process": {"concurrency": 4}, "workers": {"workers": 2, "concurrency": 4}}
+
+SAID = " first; Ctrl-C again ends the run at once"
 
 
 def at(number: int, action: Any) -> Any:
@@ -36,8 +39,8 @@ def interrupted(ran: Any, told: Any, **changes: Any) -> Any:
 def test_the_first_ctrl_c_lets_trials_under_way_end(ran, told, tmp_path, engine):
     pressed = told(each=at(5, lambda: signal.raise_signal(signal.SIGINT)))
     folder = interrupted(ran, pressed, suite="arithmetic(size=60)", runs=tmp_path / "cut", **ENGINES[engine])
-    (note,) = [note for note in pressed.notes if note.startswith(INTERRUPTED)]
-    assert note.endswith(" first; Ctrl-C again ends the run at once")
+    (note,) = pressed.notes
+    assert note.endswith(SAID)
     kept = results(folder)
     assert 5 <= len(kept.records) == len(pressed.records) <= 5 + 4 + 2 * 4
     assert not kept.is_complete
@@ -62,12 +65,12 @@ def test_a_second_ctrl_c_does_not_wait(nasty, ran, told, tmp_path, monkeypatch, 
     pressed.noted = lambda text: [pressed.notes.append(text), press()]
     changes = {"loops": ("bare", "nasty:Waits(seconds=600)"), "suite": "arithmetic(size=2)", "profiles": ("clean",)}
     folder = interrupted(ran, pressed, runs=tmp_path / "cut", **changes, **ENGINES[engine])
-    assert pressed.notes == [f"{INTERRUPTED}: 2 trials that are under way end first; Ctrl-C again ends the run at once"]
+    assert pressed.notes == [f"2 trials that are under way end{SAID}"]
     assert {record.arm for record in results(folder).records} == {"bare/clean"}
 
 
 def test_a_signal_to_end_does_not_wait_either(nasty, ran, told, tmp_path):
-    pressed = told(each=at(2, end_everywhere))
+    pressed = told(each=at(2, lambda: [end() for end in ORDERLY_ENDS]))
     changes = {"loops": ("bare", "nasty:Waits(seconds=600)"), "suite": "arithmetic(size=2)", "profiles": ("clean",)}
     folder = interrupted(ran, pressed, runs=tmp_path / "cut", **changes)
     assert pressed.notes == []
@@ -88,8 +91,9 @@ def test_ctrl_c_that_reaches_another_thread_only_ends_the_run_of_a_notebook(ran,
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(in_a_cell())
     (note,) = pressed.notes
-    assert note.startswith(INTERRUPTED)
+    assert note.endswith(SAID)
     assert not press_everywhere()
+    assert ORDERLY_ENDS == []
 
 
 def test_a_program_keeps_its_own_use_of_ctrl_c():

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.context import DISTANCES
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.reliability import Reliability
-from loopbench.metrics.summary import METRICS
+from loopbench.metrics.summary import METRICS, measures_of
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.models.profiles import evidence_for
 from loopbench.text.counts import counts
@@ -27,9 +28,14 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
     if comparison.pairs:
         candidates.append(_pairs([pair for pair in comparison.pairs if pair.family == "primary"], "Accuracy, a minus b"))
         candidates.append(
-            _pairs(_secondary_pairs(comparison.pairs) if secondary else (), "Other metrics, a minus b (secondary; lower is better)")
+            _pairs(
+                _secondary_pairs(comparison.pairs) if secondary else (),
+                SECONDARY,
+            )
         )
     candidates.append(over_templates(comparison))
+    if secondary:
+        candidates.append(context(comparison.arms))
     if views is not None:
         candidates += [_front([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in UNITS]
         if secondary:
@@ -104,7 +110,7 @@ def _reasons(found: Mapping[str, int]) -> str:
 
 
 def _arms(arms: Sequence[ArmResult]) -> Table:
-    measures = in_table_order(METRICS)
+    measures = in_table_order(measures_of("arms"))
     columns = ("arm", "scored", "errored", "excluded", *(measure.label for measure in measures.values()))
     rows = []
     for arm in arms:
@@ -118,10 +124,33 @@ def _arms(arms: Sequence[ArmResult]) -> Table:
                 *(interval(summary.means[name], min(measure.digits, 4)) for name, measure in measures.items()),
             )
         )
+    return _without_unknown("Arms", columns, rows)
+
+
+def _without_unknown(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table without the columns in which nothing is known."""
     used = [index for index in range(len(columns)) if any(row[index] != "–" for row in rows)]
-    return Table("Arms", tuple(columns[i] for i in used), tuple(tuple(row[i] for i in used) for row in rows))
+    return Table(title, tuple(columns[i] for i in used), tuple(tuple(row[i] for i in used) for row in rows))
 
 
+def context(arms: Sequence[ArmResult]) -> Table:
+    """Return what each arm does with its context; without rows where nothing is known of any."""
+    measures = measures_of("context")
+    columns = ("arm", *(measure.label for measure in measures.values()), *(f"retention at {distance}" for distance in DISTANCES))
+    rows = [
+        (
+            arm.info.arm,
+            *(interval(arm.summary.means[name], measure.digits) for name, measure in measures.items()),
+            *(interval(arm.summary.retention_at.get(distance), 3) for distance in DISTANCES),
+        )
+        for arm in arms
+        if any(arm.summary.means[name] is not None for name in measures)
+    ]
+    return _without_unknown(CONTEXT, columns, rows)
+
+
+SECONDARY = "Other metrics, a minus b (secondary; of shares more is better, of all else less)"
+CONTEXT = "Context: results still shown when needed, by how many prompts ago they came, and prompts that keep their beginning"
 RIGHT_UNSEEN = "right though never shown"
 
 

@@ -90,6 +90,8 @@ class ReadTrial:
     """The existing tools."""
     retries: Mapping[str, int]
     """Retries by the client itself, by kind of failure."""
+    untold: tuple[str, ...] = ()
+    """Families of faults that the trace cannot show."""
 
 
 def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadTrial:
@@ -116,6 +118,7 @@ def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadT
         tuple(sorted({reading.made[key] for key, runs in reading.runs.items() if "" in runs})),
         frozenset(reading.exists),
         counts,
+        head.untold,
     )
 
 

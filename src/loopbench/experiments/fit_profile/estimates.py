@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,10 @@ UNTELLABLE: Mapping[str, str] = {
     "tool.huge": "what a tool returns is taken as it is",
     "tool.slow": "the trace does not time the tools",
     "tool.lies": "what a tool returns is taken as it is",
+    "mcp.error": "an error of the tool's server counts as tool.raises",
+    "mcp.list_changed": "an error of the tool's server counts as tool.raises",
+    "mcp.drifted": "arguments that are refused count as the model's mistake",
+    "mcp.cut": "what a tool returns is taken as it is",
 }
 """Kinds of fault that a trace cannot show, with the reason; they are not estimated."""
 
@@ -143,13 +147,15 @@ def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, Rate
     for kind in FAULT_KINDS:
         pairs = _pairs(tally, kind, shares)
         interval = cluster_rate(pairs, effect, least, alpha)
-        rates[kind] = _unknown_rate(kind, timed=timed) or _estimate(kind, pairs, interval, tally)
+        rates[kind] = _unknown_rate(kind, tally.untold, timed=timed) or _estimate(kind, pairs, interval, tally)
     return rates
 
 
-def _unknown_rate(kind: str, *, timed: bool) -> RateEstimate | None:
+def _unknown_rate(kind: str, untold: Collection[str], *, timed: bool) -> RateEstimate | None:
     if kind in UNTELLABLE:
         return RateEstimate(0, 0, None, f"a trace cannot tell: {UNTELLABLE[kind]}")
+    if kind.partition(".")[0] in untold:
+        return RateEstimate(0, 0, None, "the traces were imported, and their format does not tell")
     if kind == "provider.slow" and not timed:
         return RateEstimate(0, 0, None, "a trace cannot tell: the run's time was simulated, or a recording answered")
     return None

@@ -88,6 +88,8 @@ class Tally:
         """Number of refused calls of unknown kind."""
         self.own_errors = Counter[str]()
         """Tool errors that are the answer to the call and not a fault."""
+        self.untold: set[str] = set()
+        """Families of faults that some of the traces cannot show."""
 
     def add(self, course: ReadTrial) -> None:
         """Add one trial."""
@@ -103,6 +105,7 @@ class Tally:
         for tool, shape in course.worked:
             self.shapes[tool].add(shape)
         self.exists |= course.exists
+        self.untold.update(course.untold)
         for trouble in course.troubles:
             self.troubles[course.task, replace(trouble, strikes=min(trouble.strikes, _MAX_STRIKES))] += 1
         for kind, count in course.retries.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.import_runs.joining import PROFILE
+from loopbench.experiments.import_runs.foreign_trials import IMPORTED
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
@@ -53,7 +53,7 @@ def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Ex
 
 def config_again(baseline: Baseline, path: Path, settings: RerunSettings) -> CompareConfig:
     """Return the baseline's configuration with the requested changes. A recording is replayed; its model gets no request."""
-    if PROFILE in baseline.profiles:
+    if IMPORTED in baseline.profiles:
         raise RunError(f"{path}: blessed from another tool's files, so there is nothing to run; import new ones, and name that run")
     if "loops" not in baseline.config:
         raise ValueError(f"{path}: its run was not made here, so it cannot be run again; name a run to judge")

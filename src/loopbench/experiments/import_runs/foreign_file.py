@@ -1,16 +1,18 @@
-"""A file of another tool: read within bounds, never unpacked to the disk, never run."""
+"""A file or a folder of another tool: read within bounds, never unpacked to the disk, never run."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
-from io import BufferedReader
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
 
+from .folder_tree import FileTree, FolderTree
 from .zip_file import ZipArchive
 
 MAX_FILE_BYTES = 1 << 30
@@ -20,11 +22,16 @@ ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 ZIP_MAGIC = b"PK\x03\x04"
 
 
-def open_file(path: Path) -> BufferedReader:
-    """Open a user's file for reading. Raises ValueError for a pipe or a device, and OSError."""
-    if path.exists() and not path.is_file() and not path.is_dir():
+@contextmanager
+def open_file(path: Path) -> Iterator[ForeignFile]:
+    """Open a user's file or folder. Raises ValueError for a pipe or a device, and OSError."""
+    if path.is_dir():
+        yield ForeignFile(path, BytesIO(), FolderTree(path))
+        return
+    if path.exists() and not path.is_file():
         raise ValueError("not a regular file")
-    return path.open("rb")
+    with path.open("rb") as stream:
+        yield ForeignFile(path, stream)
 
 
 def parse_json(text: bytes | str) -> Any:
@@ -33,20 +40,31 @@ def parse_json(text: bytes | str) -> Any:
 
 
 class ForeignFile:
-    """One open file, as the formats see it: its name, its bytes, its JSON, or its archive."""
+    """One open file or folder, as the formats see it: its name, its bytes, its JSON, or the files in it."""
 
-    def __init__(self, path: Path, stream: BufferedReader) -> None:
+    def __init__(self, path: Path, stream: IO[bytes], folder: FolderTree | None = None) -> None:
         self.path = path
-        self.suffix = path.suffix.lower()
+        self.suffix = "" if folder else path.suffix.lower()
+        self.folder = folder
+        """The files of a folder; None for a file."""
         self._stream = stream
 
-    def _rewound(self) -> BufferedReader:
+    def _rewound(self) -> IO[bytes]:
         self._stream.seek(0)
         return self._stream
 
-    @cached_property
+    @property
     def sha256(self) -> str:
-        return hashlib.file_digest(self._rewound(), "sha256").hexdigest()
+        """sha256 of a file, or of what was read of a folder."""
+        return self.folder.sha256 if self.folder else hashlib.file_digest(self._rewound(), "sha256").hexdigest()  # type: ignore[arg-type]
+
+    @cached_property
+    def tree(self) -> FileTree | None:
+        """The files of a folder or a zip archive; None for any other file, and for an archive that cannot be read."""
+        try:
+            return self.folder or (self.archive() if self.is_zip else None)
+        except ValueError:
+            return None
 
     @cached_property
     def is_zip(self) -> bool:
@@ -57,7 +75,9 @@ class ForeignFile:
         return ZipArchive(self._rewound())
 
     def content(self) -> bytes:
-        """Return all bytes. Raises ValueError if there are more than MAX_FILE_BYTES."""
+        """Return all bytes. Raises ValueError for a folder, and if there are more than MAX_FILE_BYTES."""
+        if self.folder:
+            raise ValueError("a folder, not a file")
         raw = self._rewound().read(MAX_FILE_BYTES + 1)
         if len(raw) > MAX_FILE_BYTES:
             raise ValueError(f"more than {MAX_FILE_BYTES} bytes")
@@ -83,7 +103,7 @@ class ForeignFile:
 
         Raises DuplicateKeyError.
         """
-        if self.is_zip or self.suffix in ROWS:
+        if self.folder or self.is_zip or self.suffix in ROWS:
             return {}
         try:
             return self.json_object

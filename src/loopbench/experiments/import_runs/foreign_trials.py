@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.trace import Trace, TraceEvent, TraceHead, canonical
+from loopbench.protocol.digest import sha256
 
 from .foreign_file import ForeignFile
 from .values import ScoreScale
@@ -19,8 +21,10 @@ TrialKey = tuple[str, str, int]
 
 MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cached_tokens", "seconds")
 """Measurements of a trial that a tool may report."""
-ONLY_OURS = ("false_success", "repeated_calls", "answer_unseen")
+ONLY_OURS = ("false_success", "answer_unseen")
 """Measurements that only this harness reports."""
+IMPORTED = "imported"
+"""Profile of an imported arm, because no faults were injected."""
 _SAME_IN_RECORD = (
     *("arm", "task", "repeat", "status", "reason", "stop"),
     *("answer", "cost_usd", "confidence", "cluster", "attempt"),
@@ -38,9 +42,35 @@ class ReadingOptions:
     cluster: str | None = None
     """The metadata key or column that names the cluster of tasks."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Meaning → the column of a table that has it; an empty name: none has."""
+    """Meaning → the column of a table, or the place in a trajectory, that has it; an empty name: none has."""
     errors_as_failures: bool = False
     """Whether trials that end in an error are scored 0, as the agent's own failures instead of the infrastructure's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTrace:
+    """What happened in one trial, as far as a file tells it."""
+
+    events: tuple[TraceEvent, ...]
+    query: str = ""
+    expected: Any = None
+    end_state: Mapping[str, Any] | None = None
+    details: Any = None
+    untold: tuple[str, ...] = ()
+    """Families of faults that the format cannot show."""
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the events."""
+        return sha256(canonical([event.to_json() for event in self.events]))
+
+    def trace(self, record: Record) -> Trace:
+        """Return the trace of the trial that this record is of."""
+        head = TraceHead(
+            **{name: getattr(record, name) for name in ("arm", "task", "repeat", "answer", "stop", "status", "reason", "scores")},
+            **{name: getattr(self, name) for name in ("query", "expected", "end_state", "details", "untold")},
+        )
+        return Trace(head, self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +105,11 @@ class ForeignTrial:
     cluster: str = ""
     attempt: int = 0
     """Earlier attempts at the same trial that failed."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    repeated_calls: int | None = None
+    trace: ForeignTrace | None = None
+    ours: Record | None = None
+    """The record of a trial that loopbench ran itself and exported; it has what no other tool reports."""
 
     @property
     def key(self) -> TrialKey:
@@ -95,18 +130,22 @@ class ForeignTrial:
     def unknown(self) -> tuple[str, ...]:
         """Metrics and fields of the record that the tool does not report."""
         unreported = [name for name in MEASURED if getattr(self, "split_tokens" if name == "tokens" else name) is None]
-        return (*unreported, *ONLY_OURS)
+        return (*unreported, *(["repeated_calls"] if self.repeated_calls is None else []), *ONLY_OURS)
 
     def record(self, suite: str, suite_digest: str) -> Record:
         """Return the trial as a record; `unknown` lists the unreported fields, which tables show as –."""
         others = {name: value for name, value in self.scores.items() if name != PRIMARY}
+        scores = {} if self.score is None else {PRIMARY: self.score, **others}
+        same = {name: getattr(self, name) for name in _SAME_IN_RECORD}
+        if self.ours is not None:
+            return replace(self.ours, **same, suite=suite, suite_digest=suite_digest, scores=scores, trace_at=None)
         input_tokens, output_tokens = self.split_tokens or (0, 0)
         return Record(
-            **{name: getattr(self, name) for name in _SAME_IN_RECORD},
+            **same,
             suite=suite,
             suite_digest=suite_digest,
             seed=0,
-            scores={} if self.score is None else {PRIMARY: self.score, **others},
+            scores=scores,
             steps=self.steps or 0,
             calls={"decide": self.lm_calls} if self.lm_calls else {},
             tool_calls=self.tool_calls or 0,
@@ -114,6 +153,8 @@ class ForeignTrial:
             output_tokens=output_tokens,
             cached_tokens=self.cached_tokens or 0,
             seconds=self.seconds or 0.0,
+            errors=self.errors,
+            repeated_calls=self.repeated_calls or 0,
             unknown=self.unknown,
         )
 
@@ -126,6 +167,7 @@ class ForeignArm:
     loop: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     model: str = "unknown"
+    profile: str = IMPORTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +210,5 @@ class Format:
     """A function that tells whether a file has this format; it must not raise."""
     read: Callable[[ForeignFile, ReadingOptions], ForeignLog]
     """A function that reads a file; it raises ValueError with a one-line message about the error and its place."""
+    mapped: bool = False
+    """Whether `--map` names the places of values in its files."""

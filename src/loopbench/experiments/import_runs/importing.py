@@ -6,21 +6,22 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from loopbench.protocol.modules import module_in, names_in
 from loopbench.runs.folders import RUNS, new_folder
 from loopbench.runs.manifest import write_manifest
-from loopbench.runs.store.files import TRIALS
+from loopbench.runs.store.files import TRACES, TRIALS
 from loopbench.runs.store.seal import tally_of
+from loopbench.runs.store.traces import FRAME_TRACES, MAX_TEXT, TraceWriter
+from loopbench.runs.trial.recorder import trace_line
 
 from .foreign_file import ForeignFile, open_file
 from .foreign_trials import ForeignLog, Format
-from .joining import ImportRequest, join, rename_arms
+from .joining import ImportRequest, Joined, join, rename_arms
 from .values import located
 
-TABLE = "csv"
-"""The format whose columns can be mapped."""
 FORMATS_PACKAGE = f"{__package__}.formats"
 
 
@@ -60,8 +61,7 @@ def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | N
     else:
         folder.mkdir(parents=True)
     try:
-        with (folder / TRIALS).open("xb") as file:
-            file.writelines(record.line(None) for record in joined.records)
+        untraced = _write(folder, joined)
         sealed = joined.manifest.model_copy(update={"sealed": tally_of(folder).seal()})
         write_manifest(folder, sealed)  # last: a directory without one is not a run
     except BaseException:
@@ -69,18 +69,39 @@ def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | N
         raise
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
     notes = tuple(f"{log.path}: {note}" for log in logs for note in log.notes)
+    if untraced:
+        notes = (*notes, f"{untraced} traces are longer than {MAX_TEXT >> 20} MB and were not kept")
     return ImportedRun(folder, notes, len(joined.records), dict(left_out.most_common()))
+
+
+def _write(folder: Path, joined: Joined) -> int:
+    """Write traces and records; return the number of traces that are too long to be kept."""
+    untraced = 0
+    writer = TraceWriter(folder / TRACES, 0)
+    try:
+        with (folder / TRIALS).open("xb") as file:
+            pairs = zip(joined.records, joined.traces, strict=True)
+            while batch := list(islice(pairs, FRAME_TRACES)):
+                lines = [b"" if trace is None else trace_line(trace.trace(record)) for record, trace in batch]
+                untraced += sum(len(line) > MAX_TEXT for line in lines)
+                lines = [b"" if len(line) > MAX_TEXT else line for line in lines]
+                places = iter(writer.append([line for line in lines if line]))
+                for (record, trace), line in zip(batch, lines, strict=True):
+                    kept = record if trace is None or record.trace_digest else replace(record, trace_digest=trace.digest)
+                    file.write(kept.line(next(places) if line else None))
+    finally:
+        writer.close()
+    return untraced
 
 
 def read_file(path: Path, request: ImportRequest) -> ForeignLog:
     """Read one file in the format of `request`, or else in the one that recognizes it. Raises ValueError and OSError."""
     with located(str(path)):
         try:
-            with open_file(path) as stream:
-                file = ForeignFile(path, stream)
+            with open_file(path) as file:
                 selected = _format_of(file, request.format)
-                if request.reading.columns and selected.name != TABLE:
-                    raise ValueError(f"--map names columns of a table, and this is read as {selected.name}")
+                if request.reading.columns and not selected.mapped:
+                    raise ValueError(f"--map names columns of a table or places in a document; {selected.name} has neither")
                 log = selected.read(file, request.reading)
                 return replace(log, path=path, format=selected.name, sha256=file.sha256)
         except RecursionError:
@@ -99,6 +120,8 @@ def _format_of(file: ForeignFile, name: str | None) -> Format:
     match = next((item for item in formats.values() if item.recognizes(file)), None)
     if match is not None:
         return match
+    if file.tree is not None:
+        raise ValueError(f"no format recognizes the files in it; {hint}")
     try:
         _ = file.json_object
     except ValueError as error:

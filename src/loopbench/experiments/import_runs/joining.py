@@ -15,11 +15,12 @@ from loopbench.protocol.digest import digest
 from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, timestamp
 from loopbench.runs.new_manifest import package_version
 
-from .foreign_trials import ForeignArm, ForeignLog, ForeignTrial, ReadingOptions, TrialKey
+from .counting import counted
+from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey
 from .values import located, name_of, names_in_a_line, shown
 
-VERSION, PROFILE = "imported", "imported"
-"""The suite's version and every arm's profile, because no faults were injected."""
+VERSION = "imported"
+"""The suite's version."""
 ARMS_OR_REPEATS = "say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
 MAX_ARMS = 64
 """Maximum number of arms; more are a sign of a wrong column."""
@@ -54,6 +55,8 @@ class Joined:
 
     manifest: Manifest
     records: tuple[Record, ...]
+    traces: tuple[ForeignTrace | None, ...]
+    """Of each record what happened in its trial; None if no file tells it."""
 
 
 def rename_arms(logs: Sequence[ForeignLog], names: Sequence[str]) -> list[ForeignLog]:
@@ -93,16 +96,18 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
     reading = request.reading
     if reading.cluster is not None and not any(trial.cluster for trial in trials):
         raise ValueError(f"{paths}: --cluster: no trial has {shown(reading.cluster)}")
+    trials = [counted(trial) for trial in trials]
     if reading.errors_as_failures:
         trials = [_failure(trial) for trial in trials]
     scale = None if reading.scale is None else str(reading.scale)
     suite_digest = digest([sorted(questions.items()), scorer, scale])
+    profiles = list(dict.fromkeys(arm.profile for arm in arms))
     manifest = Manifest(
         created=timestamp(),
         imported=ImportOrigin.model_validate(_origin(logs, reading) | {"scorer": scorer, "scale": scale}),
         config={
             "suite": suite,
-            "profiles": [PROFILE],
+            "profiles": profiles,
             "models": list(dict.fromkeys(arm.model for arm in arms)),
             "repeats": repeats,
             "seed": 0,
@@ -112,13 +117,14 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         seed=0,
         versions={"record": RECORD_VERSION, "policy_and_profiles": None},
         suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
-        profiles={PROFILE: digest(PROFILE)},
+        profiles={profile: digest(profile) for profile in profiles},
         arms=tuple(map(_arm_entry, arms)),
         packages={"loopbench": package_version("loopbench")},
         python=platform.python_version(),
         platform=platform.platform(terse=True),
     )
-    return Joined(manifest, tuple(trial.record(suite, suite_digest) for trial in trials))
+    records = tuple(trial.record(suite, suite_digest) for trial in trials)
+    return Joined(manifest, records, tuple(trial.trace for trial in trials))
 
 
 def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, Any]:
@@ -142,7 +148,7 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
 def _arm_entry(arm: ForeignArm) -> ArmEntry:
     """Return an arm as a manifest lists it; its code is not known."""
     loop, options = arm.loop or arm.name, dict(arm.options)
-    return ArmEntry(arm=arm.name, loop=loop, options=options, model=arm.model, profile=PROFILE, code="")
+    return ArmEntry(arm=arm.name, loop=loop, options=options, model=arm.model, profile=arm.profile, code="")
 
 
 # --- consistency ---

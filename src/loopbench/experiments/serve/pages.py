@@ -16,7 +16,7 @@ from loopbench.models.profiles import Profile, built_in_profiles, load_profile
 from loopbench.models.server import OwnRequest, ServedTrial, UnknownModel, WrongMethod
 from loopbench.models.wires.contract import WireRequest
 from loopbench.models.wires.fields import BadRequest
-from loopbench.protocol import Request, Tool, ToolCall
+from loopbench.protocol import Request, Tool
 
 from .trials import SuiteTrial, TrialKey
 
@@ -68,10 +68,10 @@ class SuiteTrials:
                 return self._existing(name).report()
             case ("t", name, "answer"):
                 _only("POST", call)
-                return {"score": self._open(name).take(_object(call.body))}
+                return {"score": self.open(name).take(_object(call.body))}
             case ("t", name, "tools", tool):
                 _only("POST", call)
-                observation = await self._open(name).toolbox.call(ToolCall(tool, _object(call.body)))
+                observation = await self.open(name).call(tool, _object(call.body))
                 return observation.as_dict()
         raise LookupError(f"no page {'/'.join(('', *call.path))[:200]}; GET /tasks lists the trials")
 
@@ -140,7 +140,7 @@ class SuiteTrials:
             self._drop(next(iter(self._trials)))
         return new_trial
 
-    def _open(self, name: str) -> SuiteTrial:
+    def open(self, name: str) -> SuiteTrial:
         """Return the trial in its present state, under any profile, or a new one under the server's."""
         key = self._key(name)
         trial = self._trials.get(key)

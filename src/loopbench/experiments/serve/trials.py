@@ -31,6 +31,7 @@ from loopbench.protocol import (
     Usage,
     WrappedModel,
 )
+from loopbench.protocol.tools import ToolListing
 from loopbench.protocol.values import error_text
 from loopbench.runs.trial.script import script_of
 
@@ -91,6 +92,14 @@ class SuiteTrial:
 
     def recount(self, given: Usage, sent: Usage) -> None:
         self.usage = replace(self.usage, output_tokens=self.usage.output_tokens - given.output_tokens + sent.output_tokens)
+
+    def listed(self) -> ToolListing:
+        """Return the tools as an MCP server of them lists them now."""
+        return self.toolbox.listed()
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        """Run one of the suite's tools."""
+        return await self.toolbox.call(ToolCall(name, arguments))
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         self.tool_calls += 1

@@ -13,7 +13,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import POWER, Spread, same_loop, spread
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, dollars, task_values
+from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars, task_values
 from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, SettingError, config_from
 from loopbench.runs.lookup import suite_of, tasks_of_split
@@ -34,7 +34,7 @@ class SizeRequest:
 
     metric: str = PRIMARY
     margin: float | None = None
-    """In points from 0 to 1 for accuracy, else a share; None: the default of `compare` or `gate`."""
+    """In points from 0 to 1 for a share, such as accuracy, else a share; None: the default of `compare` or `gate`."""
     alpha: float | None = None
     """None: the pilot's."""
     power: float = POWER
@@ -47,7 +47,7 @@ class SizeRequest:
         for purpose in self.purposes:
             if purpose not in PURPOSES:
                 raise SettingError("purpose", f"unknown purpose {purpose!r}; {nearest(purpose, PURPOSES)}", "--for")
-        most = 1 if self.metric == PRIMARY else MAX_RATIO
+        most = 1 if self.metric in SHARES else MAX_RATIO
         if self.margin is not None and not 0 < self.margin < most:
             raise SettingError("margin", f"it must be more than 0 and less than {most:g}, got {self.margin!r}")
         if self.alpha is not None and not 0 < self.alpha < 0.5:
@@ -109,7 +109,7 @@ class Pilot:
 
     @property
     def scores(self) -> bool:
-        return self.request.metric == PRIMARY
+        return self.request.metric in SHARES
 
     @property
     def alone(self) -> bool:
@@ -127,7 +127,7 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pi
         arm.info.arm: [[r for r in each.records if r.arm == arm.info.arm and r.status == "scored"] for each in runs]
         for arm in run.comparison.arms
     }
-    metric, scores = METRICS[request.metric], request.metric == PRIMARY
+    metric, scores = METRICS[request.metric], request.metric in SHARES
     values = {arm: task_values([r for trials in by_run for r in trials], metric) for arm, by_run in scored.items()}
     values = {arm: measured for arm, measured in values.items() if measured.values}
     if not values:
@@ -197,7 +197,7 @@ def _with_another(values: TaskValues, scores: bool) -> Spread:
 def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) -> tuple[float, float]:
     """Return the difference of a second run over the tasks scored in both, and its p-value."""
     a, b = (task_values(records, METRICS[metric]) for records in (first, second))
-    if metric != PRIMARY:
+    if metric not in SHARES:
         whole = _mean([*a.means.values(), *b.means.values()])
         a, b = as_shares(a, whole), as_shares(b, whole)
     old, new = a.means, b.means

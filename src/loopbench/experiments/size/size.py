@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loopbench.experiments.compare.results import Results
-from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.summary import SHARES
 
 from .caveats import caveats
 from .pilot import SizeRequest, read_pilot
@@ -37,7 +37,7 @@ class Sizing:
     @property
     def is_ratio(self) -> bool:
         """Whether differences and margins are ratios."""
-        return self.metric != PRIMARY
+        return self.metric not in SHARES
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints; its names are stable."""

@@ -18,7 +18,7 @@ from ..families import judge_family
 from ..paired import PairedFlip
 from ..record import Record
 from ..statistics import ALPHA, Floats, Interval, Verdict, verdict
-from ..summary import METRICS, PRIMARY, task_values
+from ..summary import METRICS, PRIMARY, SHARES, task_values
 from .layout import Cell, Contrast, Factor, Layout
 from .odds import NoOdds, odds_ratios
 
@@ -119,7 +119,7 @@ def effects(
     """The effects of a design on each metric; `groups`: profile → cell → records.
 
     Only tasks with a known value in every cell count. For each metric all effects, under all profiles, are one family (Holm).
-    `margin`: as in a comparison, of any metric but accuracy a share of its mean.
+    `margin`: as in a comparison, of any metric but a share, such as accuracy, a share of its mean.
     """
     made: list[Effect] = []
     notes: list[str] = []
@@ -187,13 +187,13 @@ def _test(
     metric: str, profile: str, found: _Observed, contrast: Contrast, odds_ratio: Interval | None, alpha: float, margin: float
 ) -> _Tested:
     means = found.means
-    bound = margin if metric == PRIMARY else margin * float(means.mean())
+    bound = margin if metric in SHARES else margin * float(means.mean())
     conditional = tuple(_flip(metric, found, given.weights).interval(alpha) for given in contrast.conditional)
     return _Tested(contrast, metric, profile, _flip(metric, found, contrast.weights), bound, odds_ratio, conditional)
 
 
 def _flip(metric: str, found: _Observed, weights: Floats) -> PairedFlip:
-    return PairedFlip(_contrasts(found.means, weights), found.clusters, reach=_reach(weights) if metric == PRIMARY else None)
+    return PairedFlip(_contrasts(found.means, weights), found.clusters, reach=_reach(weights) if metric in SHARES else None)
 
 
 def _contrasts(means: Floats, weights: Floats) -> Floats:
@@ -211,7 +211,7 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
     """The effects on one metric, their p values adjusted for each other."""
     made = []
     for test, own in zip(tested, judge_family([(test.flip, test.margin) for test in tested], alpha), strict=True):
-        advantage = own.difference.value if test.metric == PRIMARY else -own.difference.value
+        advantage = own.difference.value if test.metric in SHARES else -own.difference.value
         made.append(
             Effect(
                 test.contrast.term(factors),

@@ -2,4 +2,4 @@
 
 from ..measure import Measure
 
-MEASURE = Measure(lambda record: record.accuracy, order=0, digits=3)
+MEASURE = Measure(lambda record: record.accuracy, order=0, digits=3, is_share=True)

@@ -365,7 +365,7 @@ def _ended(trial: TracedTrial) -> _Found | None:
     last = reply(trial.replies)
     if not trial.is_finished:
         stop = trial.head.stop or ""
-        how = _STOPS.get(stop, f"the run ended with stop {stop}" if stop else "the run has no end")
+        how = _STOPS.get(stop, f"the run ended with stop {stop}" if stop else "the trace does not say how the run ended, which was")
         at = f" at {last}" if trial.replies else ""
         return _Found(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
     left, fewer = _left(trial), len(trial.other) - len(trial.course)

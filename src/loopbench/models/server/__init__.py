@@ -1,7 +1,8 @@
-"""An OpenAI-compatible server on loopback for the models of trials."""
+"""A server on loopback for the models of trials, in the protocols of their vendors."""
 
 from .bodies import MAX_BODY_BYTES
+from .mcp_pages import McpPages
 from .server import Server, own_hosts
-from .trials import EmptyAnswer, OwnRequest, ServedTrial, UnknownModel, WrongMethod
+from .trials import OwnRequest, ServedTrial, UnknownModel, WrongMethod
 
-__all__ = ["MAX_BODY_BYTES", "EmptyAnswer", "OwnRequest", "ServedTrial", "Server", "UnknownModel", "WrongMethod", "own_hosts"]
+__all__ = ["MAX_BODY_BYTES", "McpPages", "OwnRequest", "ServedTrial", "Server", "UnknownModel", "WrongMethod", "own_hosts"]

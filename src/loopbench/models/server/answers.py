@@ -41,14 +41,14 @@ class Answering:
     def whole(self, reply: Reply) -> WireAnswer:
         """Return a reply, as a stream if that is what the request asks for."""
         if self.asked.stream:
-            return self._stream(*self._events(reply), self.wire.stream_end)
+            return self._stream(*self._framed(self.wire.events(self.asked, reply, self.stamp)), self._stream_end)
         return self._plain(self._body(reply))
 
     def cut(self) -> WireAnswer:
         """Return the first half of an answer, after which the connection closes."""
         if self.asked.stream:
-            first, second, *_ = self._events(_BROKEN_OFF)
-            return WireAnswer((first, second[: len(second) // 2]), {**self.headers, **SSE}, "cut")
+            first, second, *_ = self._framed(self.wire.events(self.asked, _BROKEN_OFF, self.stamp))
+            return WireAnswer((first, second[: len(second) // 2]), {**self.headers, **self._stream_type}, "cut")
         whole = self._body(_BROKEN_OFF)
         headers = {**self.headers, **JSON, "Content-Length": str(len(whole))}
         return WireAnswer((whole[: len(whole) // 2],), headers, "cut")
@@ -56,7 +56,7 @@ class Answering:
     def interrupted(self, failure: WireFailure) -> WireAnswer:
         """Return a stream that begins and then reports an error."""
         events = self.wire.failed_events(self.asked, _BROKEN_OFF, failure, self.stamp)
-        return self._stream(*(_event_bytes(event) for event in events))
+        return self._stream(*self._framed(events), b"]" if self.asked.listed else b"")
 
     def garbled(self) -> WireAnswer:
         """Return a complete answer of status 200 that is not JSON."""
@@ -65,29 +65,35 @@ class Answering:
         if not self.asked.stream:
             return self._plain(half)
         first = next(self.wire.events(self.asked, _BROKEN_OFF, self.stamp))
-        return self._stream(_framed(first.name, half), self.wire.stream_end)
+        return self._stream(self._frame(first.name, half), self._stream_end)
 
     def _plain(self, body: bytes) -> WireAnswer:
         return WireAnswer((body,), {**self.headers, **JSON, "Content-Length": str(len(body))})
 
     def _stream(self, *events: bytes) -> WireAnswer:
-        return WireAnswer(tuple(event for event in events if event), {**self.headers, **SSE})
+        return WireAnswer(tuple(event for event in events if event), {**self.headers, **self._stream_type})
 
     def _body(self, reply: Reply) -> bytes:
         return json_bytes(self.wire.reply(self.asked, reply, self.stamp))
 
-    def _events(self, reply: Reply) -> Iterator[bytes]:
-        for event in self.wire.events(self.asked, reply, self.stamp):
-            yield _event_bytes(event)
+    def _framed(self, events: Iterator[StreamEvent]) -> Iterator[bytes]:
+        """Yield the bytes of a stream's events."""
+        for place, event in enumerate(events):
+            yield self._frame(event.name, json_bytes(event.data), place)
 
+    def _frame(self, name: str, data: bytes, place: int = 0) -> bytes:
+        """Return an event as it is sent (html.spec.whatwg.org, "Server-sent events"). `place`: 0-based, in the stream."""
+        if self.asked.listed:
+            return (b",\r\n" if place else b"[") + data
+        return (f"event: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n"
 
-def _event_bytes(event: StreamEvent) -> bytes:
-    return _framed(event.name, json_bytes(event.data))
+    @property
+    def _stream_type(self) -> Mapping[str, str]:
+        return JSON if self.asked.listed else SSE
 
-
-def _framed(name: str, data: bytes) -> bytes:
-    """Return an event as it is sent (html.spec.whatwg.org, "Server-sent events")."""
-    return (f"event: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n"
+    @property
+    def _stream_end(self) -> bytes:
+        return b"]" if self.asked.listed else self.wire.stream_end
 
 
 DROPPED = WireAnswer(ending="dropped")

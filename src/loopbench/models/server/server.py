@@ -20,9 +20,10 @@ from ..wires.registry import segments, wire_for
 from .bodies import MAX_BODY_BYTES, json_response, read_json
 from .chatting import HOLD_S, Chat
 from .connections import HttpServer, logger
+from .mcp_pages import McpPages
 from .refusals import MAX_SHOWN, Refusal, bad_request, line_of, no_model, no_page, wrong_method
 from .sending import send
-from .trials import EmptyAnswer, More, OwnRequest, Trials, UnknownModel, WrongMethod
+from .trials import More, OwnRequest, Trials, UnknownModel, WrongMethod
 
 CLOSE_S = 0.5
 """Seconds that requests in flight get to end when the server closes."""
@@ -36,10 +37,17 @@ class Server:
     """Serves trials on loopback while it is open, as an async context manager. No thread: it runs in the event loop around it."""
 
     def __init__(
-        self, trials: Trials, host: str = "127.0.0.1", port: int = 0, *, more: More | None = None, hold_s: float = HOLD_S
+        self,
+        trials: Trials,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        more: More | None = None,
+        mcp: McpPages | None = None,
+        hold_s: float = HOLD_S,
     ) -> None:
-        """`port`: 0 for any that is free. `more`: answers pages that no vendor's API has. `hold_s`: how long a time-out in
-        real time keeps the line silent. Raises ValueError for a host beyond loopback.
+        """`port`: 0 for any that is free. `more`: answers pages that no vendor's API has. `mcp`: answers `/t/TRIAL/mcp`.
+        `hold_s`: how long a time-out in real time keeps the line silent. Raises ValueError for a host beyond loopback.
         """
         if host not in LOOPBACK:
             raise ValueError(f"the scripted model is served on loopback only ({', '.join(sorted(LOOPBACK))}), not on {host!r}")
@@ -47,6 +55,7 @@ class Server:
         self.host = "127.0.0.1" if host == "localhost" else host
         self.port = port
         self.more = more
+        self.mcp = mcp
         self._chats = Chat(hold_s)
         self._runner: web.ServerRunner | None = None
 
@@ -70,6 +79,8 @@ class Server:
     async def __aexit__(self, *error: object) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+        if self.mcp is not None:
+            await self.mcp.close()
 
     # --- from a request to a page ---
 
@@ -114,6 +125,8 @@ class Server:
             if page.kind == "models":
                 return json_response(self._models(wire, page))
             return await self._asked(request, wire, page, trial)
+        if self.mcp is not None and trial is not None and path == ("mcp",):
+            return await self.mcp.answer(request, trial)
         if self.more is None or path[:1] in _VENDORS_ROOTS:
             raise no_page(request)
         return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
@@ -121,8 +134,7 @@ class Server:
     async def _further(self, request: BaseRequest, path: tuple[str, ...], more: More) -> web.StreamResponse:
         body = await read_json(request) if request.method == "POST" else None
         try:
-            answer = await more(OwnRequest(request.method, path, body))
-            return web.Response(status=answer.status) if isinstance(answer, EmptyAnswer) else json_response(answer)
+            return json_response(await more(OwnRequest(request.method, path, body)))
         except LookupError as error:
             raise Refusal(404, line_of(error) or "Not found.", code="not_found") from None
         except WrongMethod as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from loopbench.protocol import Codec, Model, ModelError, Request, Usage
+from loopbench.protocol import Codec, Model, ModelError, Observation, Request, Usage
+from loopbench.protocol.tools import ToolListing
 
 from ..metering import MeteredExchange
 from ..tunnel import Tunnel
@@ -52,6 +53,16 @@ class Trials(Protocol):
         """Return the trial of a request. Raises LookupError, in one line, for an unknown trial (None: none was named) or model."""
 
 
+class McpTrial(Protocol):
+    """One trial's tools as MCP offers them."""
+
+    def listed(self) -> ToolListing:
+        """Return the tools as a server of them lists them now."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        """Run a tool. Raises Refusal for a trial that is over."""
+
+
 @dataclass(frozen=True, slots=True)
 class OwnRequest:
     """A request to a page that no vendor's API has."""
@@ -63,12 +74,6 @@ class OwnRequest:
     """The JSON body, None if absent."""
 
 
-class EmptyAnswer(NamedTuple):
-    """The answer of a page that has nothing to say but its status."""
-
-    status: int
-
-
 class WrongMethod(Exception):
     """A page that exists, but not for this method; the message names the right one."""
 
@@ -78,4 +83,4 @@ class UnknownModel(LookupError):
 
 
 More = Callable[[OwnRequest], Awaitable[Any]]
-"""A function that answers further pages with JSON, or EmptyAnswer. Raises LookupError (no such page), BadRequest, WrongMethod."""
+"""A function that answers further pages with JSON. Raises LookupError (no such page), BadRequest, WrongMethod."""

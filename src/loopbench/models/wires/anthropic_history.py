@@ -20,9 +20,9 @@ MAX_CALL_NAME_CHARS = 200
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _OUR_ID = "call_"
 _THEIR_PREFIX = "toolu_"
-INVALID_JSON = "INVALID_JSON"
-"""The key under which a client gives back arguments that were not JSON (Anthropic's documentation, "Fine-grained tool streaming").
-"""
+_UNPARSED = ("INVALID_JSON", "_unparsed")
+"""Keys under which clients give back arguments that were not JSON: that of Anthropic's documentation ("Fine-grained tool
+streaming"), and lm15's."""
 
 _FIELDS: Mapping[str, frozenset[str]] = {
     "text": frozenset({"type", "text", "cache_control", "citations"}),
@@ -191,8 +191,9 @@ def _call_id(data: Mapping[str, Any], name: str, where: str) -> str:
 
 def _arguments(given: dict[str, Any]) -> str:
     """Write arguments as the scripted model does."""
-    if given.keys() == {INVALID_JSON} and isinstance(given[INVALID_JSON], str):
-        return str(given[INVALID_JSON])
+    for key in _UNPARSED:
+        if given.keys() == {key} and isinstance(given[key], str):
+            return str(given[key])
     try:
         return to_json(given)
     except Inexpressible:

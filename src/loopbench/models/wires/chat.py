@@ -276,19 +276,24 @@ _FINISH: Mapping[FinishReason, str] = {
 }
 
 
+_SERVED = {"service_tier": "default", "system_fingerprint": "fp_loopbench"}
+"""What real replies say of who has served them."""
+_KINDS_OF_TOKENS = ("reasoning_tokens", "audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens")
+
+
 def completion(reply: Reply, model: str, id: str, created: int) -> dict[str, Any]:  # noqa: A002  # OpenAI's word
     """Write the body of a whole reply. `created`: seconds since 1970. A reply without usage has none here either."""
-    message = Message("assistant", reply.text, reply.calls).as_dict() | {"refusal": None}
+    message = Message("assistant", reply.text, reply.calls).as_dict() | {"refusal": None, "annotations": []}
     if reply.calls and not reply.text:
         message["content"] = None
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _FINISH[reply.finish_reason]}
-    made = {"id": id, "object": "chat.completion", "created": created, "model": model, "choices": [choice]}
+    made = {"id": id, "object": "chat.completion", "created": created, "model": model, "choices": [choice], **_SERVED}
     return made if reply.usage is None else made | {"usage": _usage(reply.usage)}
 
 
 def chunks(reply: Reply, model: str, id: str, created: int, include_usage: bool = False) -> Iterator[dict[str, Any]]:  # noqa: A002
     """Write the payloads of a reply's server-sent events, without the closing `[DONE]`; the first holds the role alone."""
-    head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
+    head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model, **_SERVED}
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         made = head | {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
@@ -312,5 +317,6 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": dict.fromkeys(_KINDS_OF_TOKENS, 0),
     }

@@ -45,6 +45,8 @@ class WireRequest:
     """The conversation in the vendor's own form, where a later request may refer to it."""
     marks: tuple[CacheMark, ...] = ()
     """Beginnings to be cached, the shortest first."""
+    listed: bool = False
+    """Whether a stream is the items of one JSON list instead of server-sent events."""
 
 
 @dataclass(frozen=True, slots=True)

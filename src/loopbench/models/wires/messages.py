@@ -23,8 +23,9 @@ from .anthropic_fields import checked, number, one_of, only_known, optional, ref
 from .anthropic_history import read_messages, system_text, their_id
 from .anthropic_tools import check_thinking, read_tool_choice, read_tools
 from .cache_marks import DEFAULT_TTL, cache_plan
-from .contract import ErrorAnswer, Incoming, Path, Room, Stamp, StreamEvent, Wire, WireFailure, WirePage, WireRequest
+from .contract import ErrorAnswer, Incoming, Path, Recall, Room, Stamp, StreamEvent, Wire, WireFailure, WirePage, WireRequest
 from .fields import BadRequest, check_depth
+from .message_threads import NOT_FOUND, kept_thread, whole_body, with_reply
 from .openai_fields import examples_in, named_model, role_in
 from .partial_json import whole_members
 
@@ -54,7 +55,7 @@ class MessagesWire(Wire):
 
     def read(self, incoming: Incoming) -> WireRequest:
         version = _version(incoming.headers)
-        return read_request(incoming.body, version, counting=incoming.path[-1:] == ("count_tokens",))
+        return read_request(incoming.body, version, incoming.recall, counting=incoming.path[-1:] == ("count_tokens",))
 
     def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
         return _message(asked, _content(reply), _usage(asked, reply, stamp), stamp) | _stop(reply, stamp)
@@ -69,14 +70,17 @@ class MessagesWire(Wire):
         yield StreamEvent("error", self.failure(failure).body)
 
     def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:
-        status = OVERLOADED if failure.status == 503 else failure.status
+        status = _status(failure)
         request_id = _request_id(sha256(repr(failure))[:24])  # equal runs meet equal errors, which loops may show to the model
         headers = {"request-id": request_id, "x-should-retry": "true" if status in _RETRIED or status >= 500 else "false"}
         if room is not None:
             headers |= _room_headers(room, time.time())
         if failure.wait_s is not None:
             headers["retry-after"] = f"{failure.wait_s:g}"
-        return ErrorAnswer(status, error_body(_type_of(status), _worded(failure), request_id), headers)
+        body = error_body(_type_of(status), _worded(failure), request_id)
+        if failure.code == NOT_FOUND:
+            body["error"]["details"] = {"error_code": NOT_FOUND}
+        return ErrorAnswer(status, body, headers)
 
     def models(self, names: Sequence[str], created: int) -> Any:
         data = [self.model(name, created) for name in names]
@@ -91,6 +95,11 @@ class MessagesWire(Wire):
 
     def count(self, tokens: int) -> Any:
         return {"input_tokens": tokens}
+
+    def kept(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
+        if not asked.items:
+            return None
+        return _message_id(stamp), (with_reply(asked.items[0], _content(reply)),)
 
 
 MESSAGES = MessagesWire()
@@ -125,16 +134,17 @@ _FIELDS = _COUNTED | {
 `output_config`."""
 
 
-def read_request(body: Any, version: str = VERSIONS[-1], *, counting: bool = False) -> WireRequest:
+def read_request(body: Any, version: str = VERSIONS[-1], recall: Recall = lambda _: None, *, counting: bool = False) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in Anthropic's words.
 
-    `counting`: the request asks for its tokens to be counted, and has fewer fields. Input in the history is written as the scripted
-    model writes arguments.
+    `recall`: returns what was kept of an earlier reply, see `kept`. `counting`: the request asks for its tokens to be counted, and
+    has fewer fields. Input in the history is written as the scripted model writes arguments.
     """
     if not isinstance(body, dict):
         raise BadRequest("Input should be a valid dictionary")
     check_depth(body)
     only_known(body, (_COUNTED if counting else _FIELDS) | (_RANDOMNESS if version < VERSIONS[-1] else frozenset()))
+    body = whole_body(body, recall)
     model = required(body, "model", str)
     if not model:
         raise refused("model", "String should have at least 1 character")
@@ -158,7 +168,8 @@ def read_request(body: Any, version: str = VERSIONS[-1], *, counting: bool = Fal
     )
     stream = bool(optional(body, "stream", bool))
     plan = cache_plan(body, estimate_input(request))
-    return WireRequest(request, model, stream, metadata=metadata, echo={"ttl": plan.ttl}, marks=plan.marks)
+    items = kept_thread(body)
+    return WireRequest(request, model, stream, metadata=metadata, echo={"ttl": plan.ttl}, items=items, marks=plan.marks)
 
 
 _OWN_METADATA = ("codec", "examples", "role", "scope")
@@ -218,8 +229,12 @@ _STOP: Mapping[FinishReason, str] = {
 
 def _message(asked: WireRequest, content: list[Any], usage: dict[str, Any], stamp: Stamp) -> dict[str, Any]:
     """Write a message that has not ended yet."""
-    head = {"id": f"msg_{stamp.id}", "type": "message", "role": "assistant", "model": asked.model}
+    head = {"id": _message_id(stamp), "type": "message", "role": "assistant", "model": asked.model}
     return {**head, "content": content, "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
+
+
+def _message_id(stamp: Stamp) -> str:
+    return f"msg_{stamp.id}"
 
 
 def _stop(reply: Reply, stamp: Stamp) -> dict[str, Any]:
@@ -311,6 +326,13 @@ _TYPES: Mapping[int, str] = {
 }
 _RETRIED = (408, 409, 429)
 """Statuses below 500 after which a client is told to try again."""
+
+
+def _status(failure: WireFailure) -> int:
+    """Return the status as Anthropic has it."""
+    if failure.code == NOT_FOUND:
+        return 404
+    return OVERLOADED if failure.status == 503 else failure.status
 
 
 def _type_of(status: int) -> str:

@@ -7,10 +7,11 @@ from urllib.parse import unquote
 
 from .chat import CHAT
 from .contract import Path, Wire
+from .gemini import GEMINI
 from .messages import MESSAGES
 from .responses import RESPONSES
 
-WIRES: tuple[Wire, ...] = (RESPONSES, MESSAGES, CHAT)
+WIRES: tuple[Wire, ...] = (RESPONSES, MESSAGES, GEMINI, CHAT)
 """The first to which a request is addressed answers it; the last takes what no other one does."""
 
 

@@ -55,10 +55,12 @@ class ResponsesWire(OpenAIWire):
         return _numbered(_events(asked, reply, stamp))
 
     def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+        """Both events came in a real stream (github.com/vercel/ai, `openai-error.1.chunks.txt`); the first makes clients raise."""
         events = [event for event, _ in zip(_events(asked, begun, stamp), range(BEGUN_EVENTS), strict=False)]
         error = {"code": "server_error", "message": failure.message}
-        failed = _response(asked, stamp, "failed") | {"error": error}
-        return _numbered(iter([*events, {"type": "response.failed", "response": failed}]))
+        events.append({"type": "error", "error": {"type": "server_error", **error, "param": None}})
+        events.append({"type": "response.failed", "response": _response(asked, stamp, "failed") | {"error": error}})
+        return _numbered(iter(events))
 
     def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:
         too_long = failure.code == "context_length_exceeded"
@@ -199,16 +201,17 @@ def _reply_schema(data: Mapping[str, Any], conversation: Sequence[Message]) -> M
 
 def _echo(data: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
     """Return what a response repeats of its request, with OpenAI's defaults; OpenAI's own documentation names those."""
-    tools = [
-        {"strict": True, "parameters": None, "description": None} | tool if tool.get("type") == "function" else tool
-        for tool in data.get("tools") or ()
-    ]
+    unsaid = {"strict": True, "parameters": None, "output_schema": None, "description": None}
+    tools = [unsaid | tool if tool.get("type") == "function" else tool for tool in data.get("tools") or ()]
     given = {
         "background": False,
+        "frequency_penalty": 0.0,
         "instructions": None,
         "max_output_tokens": None,
         "max_tool_calls": None,
+        "moderation": None,
         "parallel_tool_calls": True,
+        "presence_penalty": 0.0,
         "previous_response_id": None,
         "prompt_cache_key": None,
         "prompt_cache_retention": None,

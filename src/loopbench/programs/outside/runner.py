@@ -10,7 +10,7 @@ Standard library only, and nothing of loopbench. It reads one JSON object a line
          {"id", "answer"} | {"id", "stop": "max_steps"[, "answer"]} | {"id", "type", "error"} | {"id", "cancelled"}
 
 The function is `solve(task)` (see SolverTask), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
-A parameter `max_steps`, `tools_url` or `mcp_url` gets that, too. What the function prints goes to standard error. Without a
+A parameter `url`, `max_steps`, `tools_url` or `mcp_url` gets that, too. What the function prints goes to standard error. Without a
 function the runner only says that it is ready.
 """
 
@@ -71,6 +71,8 @@ class SolverTask:
 
     def __init__(self, job: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
         self.question: str = job["question"]
+        self.url: str = job["url"]
+        """Where the trial is served: the base address of Anthropic's clients, which add the version of the API themselves."""
         self.base_url = f"{job['url']}/v1"
         self.api_key = API_KEY
         self.model: str = job["model"]
@@ -82,13 +84,13 @@ class SolverTask:
         """The same tools over MCP."""
         self.options: dict[str, Any] = job.get("options", {})
         """The options of the arm that are the framework's own."""
-        self._url, self._loop = job["url"], loop
+        self._loop = loop
         self._in_threads: list[Future[Any]] = []
         self.tools = Tools(job["tools"], self._call_async, True)
         self.sync_tools = Tools(job["tools"], self._call, False)
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
-        seen = post(f"{self._url}/tools/{quote(name, safe='')}", arguments)
+        seen = post(f"{self.url}/tools/{quote(name, safe='')}", arguments)
         if "status" not in seen:
             raise ToolError(seen.get("error", {}).get("message", "the tool could not be called"))
         if seen["status"] != "success":
@@ -157,7 +159,7 @@ def arguments_of(solve: Callable[..., Any], task: SolverTask) -> Any:
     if len(parameters) == 1 and parameters[0].name == "task":
         return lambda: solve(task)
     tools = task.tools if inspect.iscoroutinefunction(solve) else task.sync_tools
-    names = ("base_url", "api_key", "model", "max_steps", "tools_url", "mcp_url")
+    names = ("url", "base_url", "api_key", "model", "max_steps", "tools_url", "mcp_url")
     where = {name: getattr(task, name) for name in names}
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     named = {parameter.name for parameter in parameters}

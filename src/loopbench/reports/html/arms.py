@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopbench.experiments.compare.tables import TEMPLATES_NOTE, over_templates
+from loopbench.experiments.compare.tables import TEMPLATES_NOTE, context, over_templates
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
-from loopbench.metrics.summary import METRICS, PRIMARY
+from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
 from loopbench.text.numbers import interval, p_value, short_name, verdict
 
 from .charts import accuracy, forest
@@ -15,6 +15,11 @@ from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection, Paragra
 from .grouping import arms_by_group
 
 ARM = "An arm is a loop under a fault profile: finish/flaky-tools is the loop finish under the profile flaky-tools."
+CONTEXT_NOTE = (
+    "Retention is the share of results that a prompt still shows when it needs them; the columns to the right count how many "
+    "prompts ago the result was given. Prefix stability is the share of the prompts' bytes, after a trial's first, that repeat the "
+    "beginning of an earlier prompt; the tokens with a prompt cache are what the trial's tokens then come to at full price."
+)
 MAX_OPEN = 24
 """Most rows of a chart that is not folded."""
 
@@ -29,12 +34,16 @@ def arms_section(comparison: Comparison) -> PageSection:
     if templates.rows:
         grid = Grid(templates.title, templates.columns, templates.rows)
         blocks.append(Folded("Accuracy on tasks of other templates", (Paragraph(TEMPLATES_NOTE, "quiet"), grid)))
+    of_context = context(comparison.arms)
+    if of_context.rows:
+        grid = Grid(of_context.title, of_context.columns, of_context.rows)
+        blocks.append(Folded("Context: what prompts keep", (Paragraph(CONTEXT_NOTE, "quiet"), grid)))
     return PageSection("arms", "The arms in numbers", tuple(blocks))
 
 
 def arms_grid(arms: Sequence[ArmResult]) -> Grid:
     """Return a table with a row per arm, without columns in which nothing is known."""
-    measures = in_table_order(METRICS)
+    measures = in_table_order(measures_of("arms"))
     told = ("false success", "right though never shown", "scored", "errored", "excluded")
     columns = ("arm", *(measure.label for measure in measures.values()), *told)
     rows = []
@@ -77,8 +86,8 @@ def pairs_section(comparison: Comparison) -> PageSection | None:
     blocks.append(Folded(f"Accuracy in numbers ({len(primary)} pairs)", tuple(grids)))
     rest = [pair for pair in comparison.pairs if pair.metric not in (PRIMARY, "seconds")]
     if rest:
-        grid = pairs_grid("Other metrics, a minus b; lower is better", rest, ())
-        blocks.append(Folded(f"Steps, calls, tokens and cost in numbers ({len(rest)} pairs)", (grid,)))
+        grid = pairs_grid("Other metrics, a minus b; of shares more is better, of all else less", rest, ())
+        blocks.append(Folded(f"Steps, calls, tokens, cost and context in numbers ({len(rest)} pairs)", (grid,)))
     return PageSection("pairs", "Pair by pair", tuple(blocks))
 
 

@@ -52,7 +52,7 @@ class Engine:
         self._is_winding_down = True
         left = self._under_way if self.pool is None else self.pool.wind_down(INTERRUPTED)
         trials = "1 trial that is under way ends" if left == 1 else f"{left} trials that are under way end"
-        self.progress.noted(f"{INTERRUPTED}: {trials} first; Ctrl-C again ends the run at once")
+        self.progress.noted(f"{trials} first; Ctrl-C again ends the run at once")
 
 
 @asynccontextmanager

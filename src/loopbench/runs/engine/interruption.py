@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import signal
 import threading
@@ -9,10 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import asyncio  # which takes its time, and signals come before a command knows what it has to do
+from loopbench.runs.silent_end import ORDERLY_ENDS
 
 INTERRUPTED = "interrupted"
 """Why no further trial begins."""
@@ -51,9 +50,11 @@ class Interruption:
         """Let what is asked for within the block cancel this task, where nothing gentler is meant."""
         self._task = task
         _UNDER_WAY.append(self)
+        ORDERLY_ENDS.append(self.end)
         try:
             yield
         finally:
+            ORDERLY_ENDS.remove(self.end)
             _UNDER_WAY.remove(self)
             self._task = None
 
@@ -97,12 +98,4 @@ def press_everywhere() -> bool:
     found = [*_UNDER_WAY]
     for interruption in found:
         interruption.press()
-    return bool(found)
-
-
-def end_everywhere() -> bool:
-    """End all runs of this process at once. Say whether there are any."""
-    found = [*_UNDER_WAY]
-    for interruption in found:
-        interruption.end()
     return bool(found)

@@ -41,6 +41,8 @@ from loopbench.protocol.moves import MOVE_NAMES
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import own_copy
 
+from .context_use import ContextCount
+
 TRIAL_NAMES = ("arm", "task", "repeat")
 
 
@@ -62,6 +64,7 @@ class Recorder(Observer):
         """The last failure of a real provider in which the request had no part, whatever came after it."""
         self.tools: Toolbox | None = None
         """The tools that calls are checked against."""
+        self.context = ContextCount()
         self._digested: list[Any] = []
         self._gave: set[str] = set()
         """Keys of the calls that have given a result."""
@@ -73,6 +76,7 @@ class Recorder(Observer):
         self.calls[exchange.request.role.value] += 1
         event = self._asked(exchange)
         if exchange.reply is not None:
+            self.context.count(exchange.request, exchange.shown)
             event = self._replied(event, exchange.request, exchange.reply)
         elif exchange.error is not None:
             event = self._failed(event, exchange.request, exchange.error)
@@ -105,9 +109,7 @@ class Recorder(Observer):
 
     def line(self, head: TraceHead) -> bytes:
         """Return the whole trace as one line of JSON, without secrets; what names the trial is kept as it is."""
-        rest = Trace(head, tuple(self.events)).to_json()
-        names = {name: rest.pop(name) for name in TRIAL_NAMES}
-        return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
+        return trace_line(Trace(head, tuple(self.events)))
 
     # --- the parts of an exchange ---
 
@@ -192,6 +194,13 @@ class Recorder(Observer):
 
     def _note_move(self, request: Request, what: Any) -> None:
         self._digested.append((_AT_ONCE if request.scope else _IN_TURN, str(request.role), request.scope, what))
+
+
+def trace_line(trace: Trace) -> bytes:
+    """Return a trace as one line of JSON, without secrets; what names the trial is kept as it is."""
+    rest = trace.to_json()
+    names = {name: rest.pop(name) for name in TRIAL_NAMES}
+    return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
 
 
 _AT_ONCE, _IN_TURN = "at once", "in turn"

@@ -40,6 +40,7 @@ from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from loopbench.runs.trial_models import TrialModel, model_for_trial
 from loopbench.text.plain_text import json_safe
 
+from .context_use import RetentionCount
 from .guard import Guard, ends_within, stop
 from .recorder import Recorder
 from .script import script_of
@@ -139,6 +140,7 @@ class _Run:
             assert trial.task.plan is not None
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
             self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
+            self.recorder.context.retention = RetentionCount(trial.task.plan, truth, self.tunnel.ledger.issued)
         self.guard = Guard(None if self.tunnel is None else MAX_PASSES)
         self.tools = MeteredToolbox(
             environment.tools, self.recorder, self.tunnel, time_limit_s=setting.tool_timeout_s, admit=self.guard.admit
@@ -316,6 +318,7 @@ class _Run:
             abstained=abstained,
             confidence=confidence(self.outcome.confidence),
             trace_digest=recorder.digest(),
+            **recorder.context.fields(),
             seconds=self._seconds(wall_s),
             wall_s=wall_s,
             simulated_s=simulated_s,

@@ -65,7 +65,9 @@ _STOPS: Mapping[str, StopReason] = {
 
 
 def recognizes(file: ForeignFile) -> bool:
-    return file.is_zip or file.suffix == ".eval" or isinstance(file.top_level.get("eval"), dict)
+    if file.is_zip and file.suffix != ".eval":
+        return file.tree is None or any(name in file.tree for name in (HEADER, STARTED))
+    return file.suffix == ".eval" or isinstance(file.top_level.get("eval"), dict)
 
 
 def read_log(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:

@@ -78,7 +78,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return ForeignLog(_suite(rows), _arms(rows, default_arm), tuple(trials), questions, notes=notes)
 
 
-FORMAT = Format("csv", recognizes, read_table)
+FORMAT = Format("csv", recognizes, read_table, mapped=True)
 
 
 # --- rows ---

@@ -1,0 +1,66 @@
+"""What loops do with their context: the five designs, and one that clears old results, on long tasks; Markdown to stdout.
+
+python benchmarks/measures.py [--tasks N] [--write]
+
+--write renews the tables in docs/measures.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import loopbench
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import context
+from loopbench.text.table import Table
+
+PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
+DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
+
+
+def of_context(tasks: int | None, runs: Path) -> str:
+    """What the designs, and `bare` without its older results, do with their context on long tasks."""
+    found = compared((*DESIGNS, "microcompact(loop=bare)"), "long_haul", tasks, runs)
+    return as_markdown(context(found.comparison.arms))
+
+
+def compared(loops: tuple[str, ...], suite: str, tasks: int | None, runs: Path) -> Results:
+    """Run loops on a suite in clean air."""
+    return loopbench.compare(loops, suite, tasks=tasks, runs=runs, mlflow=False, progress=False).results
+
+
+def as_markdown(table: Table) -> str:
+    """The table's rows under its columns, without its title."""
+    rows = [table.columns, tuple("---" for _ in table.columns), *table.rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {"context": of_context}
+"""Tables by the name of the block of the page that they stand in."""
+
+
+def block(name: str) -> re.Pattern[str]:
+    """Where the page holds a table."""
+    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    for name, make in BLOCKS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            made = make(given.tasks, Path(folder))
+        print(f"{made}\n", flush=True)
+        if given.write:
+            text = PAGE.read_text(encoding="utf-8")
+            PAGE.write_text(block(name).sub(lambda old, made=made: f"{old[1]}\n{made}\n\n{old[2]}", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Exporting the traces of a run in the formats of other tools."""

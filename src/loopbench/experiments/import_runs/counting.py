@@ -1,0 +1,57 @@
+"""What a trial's trace says of its measurements, where its file does not name them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from loopbench.metrics.trace import ModelExchange, ToolRun, TraceEvent
+
+from .foreign_trials import ForeignTrial
+
+
+def counted(trial: ForeignTrial) -> ForeignTrial:
+    """Return the trial with what its events count: replies, requests, tokens, calls and errors; what the file says stays."""
+    if trial.trace is None or trial.ours is not None:
+        return trial
+    events = trial.trace.events
+    requests = [event for event in events if isinstance(event, ModelExchange)]
+    runs = [event for event in events if isinstance(event, ToolRun)]
+    replies = [request for request in requests if request.reply is not None]
+    found: dict[str, Any] = {
+        "steps": len(replies),
+        "lm_calls": len(requests),
+        "tool_calls": sum(not run.never_ran for run in runs),
+        "repeated_calls": None if "tool" in trial.trace.untold else _repeated(runs),
+    }
+    if trial.split_tokens is None and replies and all(reply.tokens is not None for reply in replies):
+        told = [reply.tokens for reply in replies if reply.tokens is not None]
+        found |= {"input_tokens": sum(tokens[0] for tokens in told), "output_tokens": sum(tokens[1] for tokens in told)}
+    missing = {name: value for name, value in found.items() if getattr(trial, name) is None}
+    return replace(trial, **missing, errors=trial.errors or _errors(events))
+
+
+def _repeated(runs: Sequence[ToolRun]) -> int:
+    """Count runs equal to an earlier one that had given a result."""
+    gave: set[str] = set()
+    repeated = 0
+    for run in runs:
+        repeated += run.call.key in gave
+        if run.gave:
+            gave.add(run.call.key)
+    return repeated
+
+
+def _errors(events: Sequence[TraceEvent]) -> dict[str, int]:
+    """Count unreadable replies, failed requests, and failed runs of tools by their type."""
+    errors = Counter[str]()
+    for event in events:
+        if isinstance(event, ModelExchange):
+            errors["wire"] += event.wire_error is not None
+            if event.error is not None:
+                errors[event.error.kind] += 1
+        elif isinstance(event, ToolRun) and not event.ok:
+            errors[f"tool.{event.error_type or 'Error'}"] += 1
+    return {kind: count for kind, count in errors.items() if count}

@@ -1,0 +1,204 @@
+"""Trajectories in ATIF, as Harbor and some twenty command-line agents write them: a file, a folder of files, or a zip of one.
+
+A trajectory does not say which task it was and how it was scored: `--map task=PLACE,score=PLACE` names where an agent put that.
+Trajectories that loopbench exported say both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from loopbench.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, is_atif, read_trajectory, steps_of
+from loopbench.experiments.trace_formats.conversation import ModelTurn, events_of, untold_of
+from loopbench.experiments.trace_formats.differences import difference
+from loopbench.experiments.trace_formats.own_trials import OwnTrial, own_trial, without_own
+from loopbench.protocol import StopReason
+from loopbench.protocol.digest import digest
+
+from ..foreign_file import ForeignFile, parse_json
+from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
+from ..places import check_meanings, mapped
+from ..values import answer_of, label_of, located, mapping, name_of, score
+
+MEANINGS = ("arm", "task", "score", "cluster", "suite")
+SUITE = "trajectories"
+"""Name of the suite of trajectories that say nothing of it."""
+NO_SCORE = "a trajectory holds no score; say where it stands: --map score=PLACE, such as extra.reward"
+STANDARD = "trajectory"
+"""Name that agents give the file of every trial; the folder's name tells the trials apart."""
+ATIF = "atif"
+"""Key in a trace's details: what the document has beside the events, so that an export gives the same document."""
+_SAME = ("status", "reason", "stop", "answer", "cost_usd", "confidence", "cluster", "attempt")
+"""Fields that a trial has in common with its record."""
+_RESULT = re.compile(r"(.*/)?result\.json")
+"""The file that makes a folder one of Harbor's jobs."""
+
+
+def recognizes(file: ForeignFile) -> bool:
+    if file.tree is None:
+        return is_atif(file.top_level)
+    names = [name for name in file.tree.names if name.endswith(".json")]
+    if not names or any(map(_RESULT.fullmatch, names)):
+        return False
+    try:
+        return is_atif(parse_json(file.tree.read(names[0])))
+    except ValueError:
+        return False
+
+
+def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
+    """Read trajectories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
+    check_meanings(reading, MEANINGS)
+    gathered = _Gathered(reading)
+    for name, data in _documents(file):
+        with located(name):
+            gathered.add(name, mapping(data, "the trajectory"))
+    return gathered.log()
+
+
+FORMAT = Format("atif", recognizes, read, mapped=True)
+
+
+def _documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
+    """Yield each trajectory with the name that tells it apart."""
+    if file.tree is None:
+        yield file.path.name, file.json_object
+        return
+    for name in file.tree.names:
+        if name.endswith(".json"):
+            raw = file.tree.read(name)
+            with located(name):
+                yield name, parse_json(raw)
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The trials read so far."""
+
+    reading: ReadingOptions
+    arms: dict[str, ForeignArm] = field(default_factory=dict)
+    trials: list[ForeignTrial] = field(default_factory=list)
+    asked: dict[str, str] = field(default_factory=dict)
+    suites: set[str] = field(default_factory=set)
+    repeats: Counter[tuple[str, str]] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, name: str, data: Mapping[str, Any]) -> None:
+        read_own = own_trial(data)
+        if isinstance(read_own, str):
+            self.notes.append(f"{name}: {read_own}")
+        document = without_own(data)
+        read = read_trajectory(document)
+        made = _own(read_own) if isinstance(read_own, OwnTrial) else self._foreign(name, document, read)
+        arm, trial, suite, question = made
+        self.arms.setdefault(arm.name, arm)
+        self.trials.append(trial)
+        self.suites.add(suite)
+        if self.asked.setdefault(trial.task, question) != question:
+            raise ValueError(f"task {trial.task}: it asks something else than another trajectory of this task")
+
+    def _foreign(self, name: str, document: Mapping[str, Any], read: AtifTrajectory) -> _Made:
+        reading = self.reading
+        arm = _arm(read, mapped(document, "arm", reading))
+        task = mapped(document, "task", reading)
+        task_name = _task_of(name) if task is None else name_of(task, "--map task")
+        repeat = self.repeats[arm.name, task_name]
+        self.repeats[arm.name, task_name] += 1
+        value = score(mapped(document, "score", reading), reading.scale)
+        suite = mapped(document, "suite", reading)
+        cluster = mapped(document, "cluster", reading) if "cluster" in reading.columns else None
+        trial = ForeignTrial(
+            arm.name,
+            task_name,
+            repeat,
+            status="excluded" if value is None else "scored",
+            reason=NO_SCORE if value is None else "",
+            score=value,
+            cluster=label_of(cluster, "--map cluster"),
+            **measured(read),
+            trace=trace_of(document, read),
+        )
+        return arm, trial, SUITE if suite is None else name_of(suite, "--map suite"), digest(read.query)
+
+    def log(self) -> ForeignLog:
+        return ForeignLog(
+            suite=" + ".join(sorted(self.suites)) or SUITE,
+            arms=tuple(self.arms.values()),
+            trials=tuple(self.trials),
+            asked=self.asked,
+            notes=tuple(self.notes),
+        )
+
+
+_Made = tuple[ForeignArm, ForeignTrial, str, str]
+"""Arm, trial, name of the suite, digest of the question."""
+
+
+def _arm(read: AtifTrajectory, typed: Any) -> ForeignArm:
+    name = name_of(typed, "--map arm") if typed is not None else read.agent
+    label = name if typed is not None or read.model == "unknown" else f"{name}/{read.model}"
+    return ForeignArm(label, loop=read.agent, options={"version": read.version} if read.version else {}, model=read.model)
+
+
+def _task_of(name: str) -> str:
+    """Return a task's name from the file's: without its ending, or, where all files are called the same, from its folder's."""
+    path = PurePosixPath(name)
+    text = path.parent.as_posix() if path.stem == STANDARD and path.parent.name else path.with_suffix("").as_posix()
+    return name_of(text, "the file's name")
+
+
+def _own(trial: OwnTrial) -> _Made:
+    """Return a trial of loopbench's own."""
+    record, head = trial.record, trial.trace.head
+    scores = dict(record.scores)
+    value = scores.pop("accuracy", None)
+    made = ForeignTrial(
+        record.arm,
+        record.task,
+        record.repeat,
+        **{name: getattr(record, name) for name in _SAME},
+        score=value,
+        scores=scores,
+        trace=ForeignTrace(trial.trace.events, head.query, head.expected, head.end_state, head.details, head.untold),
+        ours=record,
+    )
+    return trial.arm, made, record.suite, digest([head.query, head.expected])
+
+
+def measured(read: AtifTrajectory) -> dict[str, Any]:
+    """Return what a trajectory says of a trial's measurements and answer, by the fields of a ForeignTrial."""
+    tokens = read.totals.tokens or (None, None)
+    last = read.items[-1] if read.items else None
+    answer = last.text if isinstance(last, ModelTurn) and not last.calls and last.text else None
+    return {
+        "answer": answer_of(answer),
+        "stop": None if answer is None else StopReason.FINISHED.value,
+        "input_tokens": tokens[0],
+        "output_tokens": tokens[1],
+        "cached_tokens": read.totals.cached_tokens,
+        "cost_usd": read.totals.cost_usd,
+        "seconds": _seconds(read.timestamps),
+    }
+
+
+def trace_of(document: Mapping[str, Any], read: AtifTrajectory) -> ForeignTrace:
+    """Return the trace of a trajectory; its details keep all that is not in the events."""
+    events = events_of(read.items)
+    rest = difference({"steps": steps_of(events)}, document)
+    untold = tuple(sorted({*NEVER_TOLD, *untold_of(events)}))
+    return ForeignTrace(events, read.query, details=None if rest is None else {ATIF: rest}, untold=untold)
+
+
+def _seconds(stamps: tuple[str, ...]) -> float | None:
+    """Return the time between the first and the last step; None if fewer than two have a time that can be read."""
+    try:
+        times = [datetime.fromisoformat(stamp) for stamp in stamps]
+        return max((times[-1] - times[0]).total_seconds(), 0.0) if len(times) > 1 else None
+    except (ValueError, TypeError, OverflowError):  # not ISO 8601, or with and without a time zone
+        return None

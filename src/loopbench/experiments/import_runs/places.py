@@ -1,0 +1,42 @@
+"""Values that the user says where to find: `--map score=extra.reward` names a place in a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .foreign_trials import ReadingOptions
+from .values import names_in_a_line, shown
+
+
+def value_at(data: Any, place: str) -> Any:
+    """Return what stands at a place such as `extra.rewards.0`: keys, and indices of lists, with points between; None if absent."""
+    for key in place.split("."):
+        if isinstance(data, Mapping):
+            data = data.get(key)
+        elif isinstance(data, Sequence) and not isinstance(data, str) and key.isdecimal() and int(key) < len(data):
+            data = data[int(key)]
+        else:
+            return None
+    return data
+
+
+def check_meanings(reading: ReadingOptions, known: Sequence[str]) -> None:
+    """Raise ValueError for a meaning of --map that this format has no use for."""
+    for meaning in reading.columns:
+        if meaning not in known:
+            raise ValueError(f"--map {meaning}: this format takes {names_in_a_line(known)}")
+
+
+def mapped(data: Any, meaning: str, reading: ReadingOptions) -> Any:
+    """Return what stands at the place that the user named for a meaning; None if none was named.
+
+    Raises ValueError if nothing stands there.
+    """
+    place = reading.columns.get(meaning)
+    if not place:
+        return None
+    value = value_at(data, place)
+    if value is None:
+        raise ValueError(f"--map {meaning}: nothing stands at {shown(place)}")
+    return value

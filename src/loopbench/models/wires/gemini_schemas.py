@@ -1,0 +1,118 @@
+"""Gemini's schemas, a part of OpenAPI's, as JSON Schema; and what the API refuses in them (sources: docs/serve.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .gemini_fields import (
+    broken_rule,
+    inside,
+    invalid_value,
+    items,
+    message,
+    message_type,
+    one_of,
+    struct,
+    texts,
+)
+
+SCHEMA = message_type(
+    "Schema",
+    "type format title description nullable enum maxItems minItems properties required minProperties maxProperties minLength"
+    " maxLength pattern example anyOf propertyOrdering default items minimum maximum",
+)
+_TYPES = frozenset({"TYPE_UNSPECIFIED", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
+_AS_THEY_ARE = ("format", "title", "description", "pattern", "default")
+_COUNTS = ("maxItems", "minItems", "minProperties", "maxProperties", "minLength", "maxLength")
+_BOUNDS = ("minimum", "maximum")
+
+
+class _Place(NamedTuple):
+    """Where a schema is: as Google names places when it reads a body, and as it does when a rule is broken."""
+
+    read: str
+    ruled: str
+
+    def field(self, name: str) -> _Place:
+        return _Place(inside(self.read, name), inside(self.ruled, name))
+
+
+class _Rules(NamedTuple):
+    """What differs between the schema of a function's parameters and that of a reply."""
+
+    may_be_empty: bool
+    """Whether an object may be without properties."""
+
+
+def parameters_schema(value: Any, where: str) -> dict[str, Any]:
+    """Return the schema of a function's parameters as JSON Schema. Raises BadRequest."""
+    return _schema(value, _Place(where, where), _Rules(may_be_empty=True))
+
+
+def reply_schema(value: Any, where: str) -> dict[str, Any]:
+    """Return the schema of a reply as JSON Schema. Raises BadRequest."""
+    return _schema(value, _Place(where, where), _Rules(may_be_empty=False))
+
+
+def _schema(value: Any, place: _Place, rules: _Rules) -> dict[str, Any]:
+    data = message(value, place.read, SCHEMA)
+    kind = one_of(data, "type", place.read, "Type", _TYPES)
+    said = "" if kind in (None, "TYPE_UNSPECIFIED") else str(kind)
+    properties = {
+        name: _schema(inner, _property(place, name, number), rules)
+        for number, (name, inner) in enumerate(struct(data, "properties", place.read).items())
+    }
+    made: dict[str, Any] = {name: data[name] for name in _AS_THEY_ARE if name in data}
+    made |= _numbers(data, place)
+    if said:
+        made["type"] = [said.lower(), "null"] if data.get("nullable") is True else said.lower()
+    if options := texts(data, "enum", place.read):
+        made["enum"] = list(options)
+    if "items" in data:
+        made["items"] = _schema(data["items"], place.field("items"), rules)
+    if choices := items(data, "anyOf", place.read):
+        made["anyOf"] = [_schema(item, _Place(read, f"{place.ruled}.any_of[{n}]"), rules) for n, (item, read) in enumerate(choices)]
+    if said == "OBJECT":
+        made["properties"] = properties
+    if required := texts(data, "required", place.read):
+        made["required"] = list(required)
+    _check(data, said, place.ruled, properties, rules)
+    return made
+
+
+def _property(place: _Place, name: str, number: int) -> _Place:
+    return _Place(f"{place.read}.properties[{number}].value", f"{place.ruled}.properties[{name}]")
+
+
+def _numbers(data: Mapping[str, Any], place: _Place) -> dict[str, Any]:
+    """Return the bounds in a schema; a whole number may be written as text, as protocol buffers write those of 64 bits."""
+    made: dict[str, Any] = {}
+    for name in (*_COUNTS, *_BOUNDS):
+        value = data.get(name)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+            value = int(value)
+        is_number = isinstance(value, int if name in _COUNTS else int | float) and not isinstance(value, bool)
+        if value is not None and not is_number:
+            raise invalid_value(inside(place.read, name), "TYPE_INT64" if name in _COUNTS else "TYPE_DOUBLE", value)
+        if value is not None:
+            made[name] = value
+    return made
+
+
+def _check(data: Mapping[str, Any], kind: str, where: str, properties: Mapping[str, Any], rules: _Rules) -> None:
+    """Check what Google checks of one schema."""
+    if not kind and "anyOf" not in data:
+        raise broken_rule(f"{where}.type", "must be specified when not using one_of, any_of or all_of fields")
+    if kind == "ARRAY" and "items" not in data:
+        raise broken_rule(f"{where}.items", "missing field.")
+    for name in ("properties", "required"):
+        if kind not in ("OBJECT", "") and data.get(name):
+            raise broken_rule(f"{where}.{name}", "only allowed for OBJECT type")
+    if kind not in ("STRING", "") and data.get("enum"):
+        raise broken_rule(f"{where}.enum", "only allowed for STRING type")
+    if kind == "OBJECT" and not properties and not rules.may_be_empty:
+        raise broken_rule(f"{where}.properties", "should be non-empty for OBJECT type")
+    for number, name in enumerate(data.get("required", ())):
+        if name not in properties:
+            raise broken_rule(f"{where}.required[{number}]", "property is not defined")

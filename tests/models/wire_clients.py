@@ -1,0 +1,246 @@
+"""A plain client for each wire: it asks one question with one tool, and reads what comes as the vendor's documentation has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from .served import QUESTION
+
+NAME, DESCRIPTION = "add", "The sum."
+PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as the client got it."""
+
+    id: str = ""
+    name: str = ""
+    arguments: Any = ""
+    """A text, or an object where the vendor sends one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a client makes of an answer with status 200."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    finish: str = ""
+    """Why it ends, in the vendor's word; empty if nothing says so."""
+    error: str = ""
+    """What an error in a stream is called."""
+    ended: bool = False
+    """Whether a stream has had all that closes one."""
+
+
+class WireClient:
+    """One vendor's API from the client's side."""
+
+    wire: ClassVar[str]
+    length: ClassVar[str]
+    """The vendor's word for a reply that is cut for its length."""
+    headers: ClassVar[Mapping[str, str]] = {}
+
+    def path(self, *, stream: bool) -> str:
+        raise NotImplementedError
+
+    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def read(self, body: Any) -> Said:
+        """Read a whole answer."""
+        raise NotImplementedError
+
+    def read_stream(self, events: list[tuple[str, str]]) -> Said:
+        """Read the names and data of a stream's events. Raises ValueError for what is no JSON."""
+        raise NotImplementedError
+
+    def error(self, body: Any) -> str:
+        """Return what an error is called."""
+        raise NotImplementedError
+
+    def wait(self, body: Any) -> str:
+        """Return the part of an error that says how long to wait; empty if none does: most vendors say it in a header."""
+        return ""
+
+
+@dataclass(slots=True)
+class _Growing:
+    """Calls of which pieces come."""
+
+    calls: dict[int, Call] = field(default_factory=dict)
+
+    def add(self, place: int, arguments: Any = "", **named: str) -> None:
+        known = self.calls.get(place, Call())
+        self.calls[place] = replace(known, arguments=known.arguments + arguments, **named)
+
+    def all(self) -> tuple[Call, ...]:
+        return tuple(self.calls[place] for place in sorted(self.calls))
+
+
+def _data(events: list[tuple[str, str]]) -> Iterator[Any]:
+    for _, data in events:
+        if data != "[DONE]":
+            yield json.loads(data)
+
+
+class ChatClient(WireClient):
+    wire, length = "chat", "length"
+
+    def path(self, *, stream: bool) -> str:
+        return "/v1/chat/completions"
+
+    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+        function = {"name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}
+        made: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}], "stream": stream}
+        made |= {"tools": [{"type": "function", "function": function}], "max_tokens": max_tokens}
+        return made | ({"stream_options": {"include_usage": True}} if stream else {})
+
+    def read(self, body: Any) -> Said:
+        (choice,) = body["choices"]
+        message = choice["message"]
+        calls = tuple(
+            Call(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()
+        )
+        return Said(message["content"] or "", calls, choice["finish_reason"])
+
+    def read_stream(self, events: list[tuple[str, str]]) -> Said:
+        text, finish, error, calls = "", "", "", _Growing()
+        for data in _data(events):
+            if "error" in data:
+                error = self.error(data)
+                continue
+            if not data["choices"]:  # the usage
+                continue
+            (choice,) = data["choices"]
+            text += choice["delta"].get("content") or ""
+            for call in choice["delta"].get("tool_calls") or ():
+                named = {"id": call["id"], "name": call["function"]["name"]} if "id" in call else {}
+                calls.add(call["index"], call["function"].get("arguments", ""), **named)
+            finish = choice["finish_reason"] or finish
+        return Said(text, calls.all(), finish, error, events[-1][1] == "[DONE]")
+
+    def error(self, body: Any) -> str:
+        return str(body["error"]["code"] or body["error"]["type"])
+
+
+class ResponsesClient(WireClient):
+    wire, length = "responses", "max_output_tokens"
+
+    def path(self, *, stream: bool) -> str:
+        return "/v1/responses"
+
+    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+        tool = {"type": "function", "name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}
+        return {"model": "scripted", "input": QUESTION, "tools": [tool], "stream": stream, "max_output_tokens": max_tokens}
+
+    def read(self, body: Any) -> Said:
+        texts = [part["text"] for item in body["output"] if item["type"] == "message" for part in item["content"]]
+        calls = [
+            Call(item["call_id"], item["name"], item["arguments"]) for item in body["output"] if item["type"] == "function_call"
+        ]
+        details = body["incomplete_details"]
+        return Said("".join(texts), tuple(calls), body["status"] if details is None else details["reason"])
+
+    def read_stream(self, events: list[tuple[str, str]]) -> Said:
+        text, calls, end = "", _Growing(), Said()
+        for data in _data(events):
+            match data["type"]:
+                case "response.output_text.delta":
+                    text += data["delta"]
+                case "response.output_item.added" if data["item"]["type"] == "function_call":
+                    calls.add(data["output_index"], id=data["item"]["call_id"], name=data["item"]["name"])
+                case "response.function_call_arguments.delta":
+                    calls.add(data["output_index"], data["delta"])
+                case "response.completed" | "response.incomplete":
+                    end = replace(self.read(data["response"]), ended=True)
+                case "response.failed":
+                    end = Said(error=data["response"]["error"]["code"])
+        return Said(text, calls.all(), end.finish, end.error, end.ended)
+
+    def error(self, body: Any) -> str:
+        return str(body["error"]["code"] or body["error"]["type"])
+
+
+class MessagesClient(WireClient):
+    wire, length = "messages", "max_tokens"
+    headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
+
+    def path(self, *, stream: bool) -> str:
+        return "/v1/messages"
+
+    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+        made: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}], "stream": stream}
+        tool = {"name": NAME, "description": DESCRIPTION, "input_schema": PARAMETERS}
+        return made | {"tools": [tool], "max_tokens": max_tokens or 4096}
+
+    def read(self, body: Any) -> Said:
+        texts = [block["text"] for block in body["content"] if block["type"] == "text"]
+        calls = [Call(block["id"], block["name"], block["input"]) for block in body["content"] if block["type"] == "tool_use"]
+        return Said("".join(texts), tuple(calls), body["stop_reason"])
+
+    def read_stream(self, events: list[tuple[str, str]]) -> Said:
+        text, finish, error, calls = "", "", "", _Growing()
+        for data in _data(events):
+            match data["type"]:
+                case "content_block_start" if data["content_block"]["type"] == "tool_use":
+                    calls.add(data["index"], id=data["content_block"]["id"], name=data["content_block"]["name"])
+                case "content_block_delta":
+                    text += data["delta"].get("text", "")
+                    if "partial_json" in data["delta"]:
+                        calls.add(data["index"], data["delta"]["partial_json"])
+                case "message_delta":
+                    finish = data["delta"]["stop_reason"]
+                case "error":
+                    error = self.error(data)
+        return Said(text, calls.all(), finish, error, events[-1][0] == "message_stop")
+
+    def error(self, body: Any) -> str:
+        return str(body["error"]["type"])
+
+
+class GeminiClient(WireClient):
+    wire, length = "gemini", "MAX_TOKENS"
+
+    def path(self, *, stream: bool) -> str:
+        return f"/v1beta/models/scripted:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
+
+    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+        made: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": QUESTION}]}]}
+        function = {"name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}
+        limit = {} if max_tokens is None else {"maxOutputTokens": max_tokens}
+        return made | {"tools": [{"functionDeclarations": [function]}], "generationConfig": limit}
+
+    def read(self, body: Any) -> Said:
+        (candidate,) = body["candidates"]
+        parts = candidate.get("content", {}).get("parts", [])
+        calls = [part["functionCall"] for part in parts if "functionCall" in part]
+        made = tuple(Call(call.get("id", ""), call["name"], call.get("args", {})) for call in calls)
+        return Said("".join(part.get("text", "") for part in parts), made, candidate.get("finishReason", ""))
+
+    def read_stream(self, events: list[tuple[str, str]]) -> Said:
+        text, finish, error = "", "", ""
+        calls: tuple[Call, ...] = ()
+        for data in _data(events):
+            if "error" in data:
+                error = self.error(data)
+                continue
+            said = self.read(data)
+            text, calls, finish = text + said.text, (*calls, *said.calls), said.finish or finish
+        return Said(text, calls, finish, error, bool(finish))
+
+    def error(self, body: Any) -> str:
+        return str(body["error"]["status"])
+
+    def wait(self, body: Any) -> str:
+        delays = [item["retryDelay"] for item in body["error"].get("details", ()) if "retryDelay" in item]
+        return f"retryDelay: {delays[0]}" if delays else ""
+
+
+CLIENTS: Mapping[str, WireClient] = {
+    client.wire: client for client in (ChatClient(), ResponsesClient(), MessagesClient(), GeminiClient())
+}
