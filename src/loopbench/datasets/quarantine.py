@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
+from loopbench.protocol.names import near
 
 from .task import Suite, Task
 

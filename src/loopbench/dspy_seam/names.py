@@ -10,6 +10,8 @@ import dspy
 from dspy import lm15
 from dspy.clients._litellm import get_litellm
 
+from loopbench.protocol.names import near
+
 from .clients import LOCAL_KEY
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from loopbench.protocol import Usage
 from loopbench.protocol.files import read_bounded
+from loopbench.protocol.names import near
 
 PER = 1_000_000
 """The number of tokens that a price is for."""
@@ -80,4 +81,5 @@ def _price(where: str, table: object) -> Price:
 
 
 def _hint(key: str) -> str:
-    return near(key, KEYS) or 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]; a price has input, output, cached_input'
+    quoted = 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]'
+    return near(key, KEYS) or f"{quoted}; a price has {', '.join(KEYS)}"

@@ -22,6 +22,7 @@ from pydantic import (
 
 from loopbench.protocol.digest import digest
 from loopbench.protocol.files import read_settings
+from loopbench.protocol.names import nearest
 
 PROFILES_VERSION = 6
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""

@@ -21,6 +21,7 @@ from loopbench.protocol import (
     Request,
     Sampling,
 )
+from loopbench.protocol.names import nearest
 
 from .limits import Limits, Permit, Pressure
 from .prices import Price

@@ -143,11 +143,15 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+MIN_PART = 3
+"""Characters of a part that tells which name is meant."""
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """Return a question after the known name that is most like a mistyped one, in any case; empty if none is like it."""
     folded = {item.casefold(): item for item in known}
     typed = name.casefold()
-    alike = [item for item in folded if typed and typed in item] or difflib.get_close_matches(typed, folded, 1)
+    alike = [item for item in folded if len(typed) >= MIN_PART and typed in item] or difflib.get_close_matches(typed, folded, 1)
     return f"did you mean {folded[alike[0]]!r}?" if alike else ""
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
-from loopbench.protocol.names import nearest
+from loopbench.protocol.names import near, nearest
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "prompt", "input", "query"),

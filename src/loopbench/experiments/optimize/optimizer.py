@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from loopbench._extras import is_installed, missing
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol import Program
-from loopbench.protocol.names import Spec, own_object
+from loopbench.protocol.names import Spec, nearest, own_object
 from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of
 from loopbench.runs.registry import checked_options
@@ -173,7 +173,8 @@ def optimizer_named(spec: Spec) -> Optimizer:
     plugins = {point.name: point for point in entry_points(group=GROUP)}
     if name in plugins:
         return _own(name, _loaded(plugins[name]), spec.options)
-    raise ValueError(f"unknown optimizer {name!r}; {nearest(name, [*(kind.name for kind in built_in()), *sorted(plugins)])}, or package.module:Name")
+    hint = nearest(name, [*(kind.name for kind in built_in()), *sorted(plugins)])
+    raise ValueError(f"unknown optimizer {name!r}; {hint}, or package.module:Name")
 
 
 def _built_in(kind: type[BuiltIn], typed_options: Mapping[str, Any]) -> Optimizer:
