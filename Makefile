@@ -11,6 +11,10 @@ READY_PEERS := $(PEERS)/.ready
 FRAMEWORKS := $(VENV)/loopbench
 TESTED_FRAMEWORKS := openai_agents pydantic_ai smolagents
 READY_FRAMEWORKS := $(TESTED_FRAMEWORKS:%=$(FRAMEWORKS)/.ready-%)
+PYTEST := $(BIN)/pytest -n auto --dist worksteal -q
+
+# What one process compiles, the next reads, whatever the environment says; without this, pytest rewrites every test at each start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help compare optimize frameworks test explore test-slow fuzz hostile test-real lint types fast bench bench-peers clean
 
@@ -41,8 +45,9 @@ frameworks: $(READY)
 	$(BIN)/loopbench report runs/frameworks/*/* --html runs/frameworks/report.html
 	$(BIN)/python benchmarks/framework_faults.py --write
 
-test: lint types $(READY_DEV) $(READY_FRAMEWORKS)
-	LOOPBENCH_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(BIN)/pytest -n auto -q
+test: $(READY_DEV)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint $(READY_FRAMEWORKS)
+	LOOPBENCH_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(PYTEST)
 
 lint: $(READY_DEV)
 	$(BIN)/ruff check .
@@ -52,16 +57,16 @@ types: $(READY_DEV)
 	$(BIN)/mypy
 
 fast: $(READY_DEV)
-	$(BIN)/pytest -n auto -q -m 'not slow and not real and not thorough'
+	$(PYTEST) -m 'not slow and not real and not thorough'
 
 explore: $(READY_DEV)
-	$(BIN)/pytest -n auto -q -m 'not slow and not real and not thorough' --hypothesis-profile=explore
+	$(PYTEST) -m 'not slow and not real and not thorough' --hypothesis-profile=explore
 
 test-slow: $(READY_DEV)
-	$(BIN)/pytest -n auto -q -m slow
+	$(PYTEST) -m slow
 
 fuzz: $(READY_DEV)
-	$(BIN)/pytest -n auto -q -m slow tests/test_fuzz_artefacts.py --fuzz-seconds=3600
+	$(PYTEST) -m slow tests/test_fuzz_artefacts.py --fuzz-seconds=3600
 
 hostile: $(READY)
 	$(BIN)/python benchmarks/hostile_replies.py --write
@@ -89,8 +94,9 @@ $(READY): pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[all]'
 	touch $@
 
+# pip would compile all of the packages, most of whose modules no test imports: Python compiles those that it imports.
 $(READY_DEV): pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --disable-pip-version-check --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $(READY) $@
 
 $(READY_REAL): pyproject.toml constraints.txt | $(VENV)/bin/python

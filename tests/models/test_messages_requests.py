@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.models.server import Server
 from loopbench.models.server.memory import Memory
 from loopbench.models.tokens import estimate_input
 from loopbench.models.wires.cache_marks import LOOKBACK
@@ -18,6 +21,7 @@ from loopbench.models.wires.messages import MESSAGES, read_request, stream_event
 from loopbench.protocol import Message, NativeCall, Reply, Role, Sampling, ToolSpec, Usage
 
 from .anthropic_cases import ADD, BODY, CALL, CALLING, HEADERS, KEPT, RESULT, TEXT, USER
+from .served import Book, fixed
 
 ASKED = WireRequest(read_request(BODY).request, "scripted")
 
@@ -100,6 +104,28 @@ def test_any_tools_are_read_or_refused_by_their_place(tools: list[Any]) -> None:
 def test_any_schema_of_a_tool_is_read_or_refused(schema: Any) -> None:
     said = failure(BODY | {"tools": [ADD | {"input_schema": schema}]})
     assert said is None or said.startswith("tools.0.custom.input_schema")
+
+
+bodies = (
+    st.binary(max_size=20)
+    | json_values.map(json.dumps).map(str.encode)
+    | st.dictionaries(FIELDS, json_values, max_size=3).map(lambda change: json.dumps(BODY | change).encode())
+)
+
+
+@settings(max_examples=5)
+@given(st.lists(bodies, min_size=30, max_size=30))
+def test_any_body_over_http_gets_a_reply_or_a_refusal_in_the_vendors_form(sent: list[bytes]) -> None:
+    async def work() -> list[httpx.Response]:
+        async with Server(Book(any=fixed(Reply("2", usage=Usage(3, 1))))) as server, httpx.AsyncClient(headers=HEADERS) as plain:
+            pages = ("/v1/messages", "/v1/messages/count_tokens")
+            return [await plain.post(f"{server.url}{page}", content=body) for page in pages for body in sent]
+
+    for answer in asyncio.run(work()):
+        assert answer.status_code in (200, 400, 404)
+        if answer.status_code != 200:
+            assert answer.json()["error"]["type"] in ("invalid_request_error", "not_found_error")
+            assert answer.json()["request_id"] == answer.headers["request-id"]
 
 
 def test_a_body_that_is_nested_too_deep_is_refused() -> None:

@@ -285,6 +285,17 @@ REAL: tuple[RealShape, ...] = (
     ),
     RealShape(
         "messages",
+        "call",
+        "2026-06-23",
+        "github.com/daaain/claude-code-log/issues/227, a message as Claude Code keeps it",
+        {
+            **{"model": "str", "id": "str", "type": "str", "role": "str", "content": [_TOOL_USE]},
+            **{"stop_reason": "str", "stop_sequence": "null", "stop_details": "null", "diagnostics": "null"},
+            "usage": _MESSAGES_USAGE | {"server_tool_use": "object", "iterations": ["object"], "speed": "str"},
+        },
+    ),
+    RealShape(
+        "messages",
         "error",
         "2025-11-27",
         "github.com/anthropics/claude-code/issues/12526",
@@ -325,6 +336,9 @@ LACKS: Mapping[str, Mapping[str, str]] = {
         "container": "what code runs in; none is run here",
         "diagnostics": "of the prompt cache, for those who ask",
         "inference_geo": "where the model runs",
+        "iterations": "what each of several runs within one request cost; there is one here",
+        "server_tool_use": "what the vendor's own tools cost; none is run here",
+        "speed": "how fast the model runs",
     },
     "gemini": {
         "thoughtsTokenCount": "counts of zero are left out, and there are no thoughts here",

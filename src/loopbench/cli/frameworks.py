@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from loopbench.frameworks.environments import home, known_frameworks
+from loopbench.frameworks.environments import environments, known_frameworks
 from loopbench.frameworks.installing import InstallError, Release, install, read_release
 from loopbench.text.plain_text import plain
 
@@ -68,4 +68,4 @@ def list_frameworks(output: JsonOption) -> None:
         return
     for entry in found:
         print_framework(entry)
-    out().print(Text(f"environments: {plain(str(home()))}"), soft_wrap=True)
+    out().print(Text(f"environments: {plain(str(environments()))}"), soft_wrap=True)

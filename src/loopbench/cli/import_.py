@@ -25,7 +25,7 @@ MAX_REASONS = 20
 
 class ImportOptions(OptionGroup):
     files: Annotated[list[Path], typer.Argument()]
-    """Inspect logs, pydantic-evals reports, tables, or trajectories, alone or in a folder; as many as are to be compared."""
+    """Logs, reports, tables, result files, trajectories or folders of jobs; as many as are to be compared."""
     name: Annotated[Path | None, typer.Option("--name", "-o"), IfAbsent("generated")] = None
     """Name of the run in the runs folder, or a path."""
     format_: Annotated[str | None, typer.Option("--format"), IfAbsent("taken from each file")] = None
@@ -70,7 +70,8 @@ class ImportOptions(OptionGroup):
 def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth: VerboseOption) -> None:
     """Import and compare results of other tools.
 
-    It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV or JSON lines, and trajectories in ATIF with their traces.
+    It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV or JSON lines, and runs of terminal-bench; and, with what
+    happened in each trial, trajectories in ATIF, jobs of Harbor, and results of tau-bench and tau2-bench.
     """
     wanted, name = options.request, options.name
     below = place.runs or RUNS

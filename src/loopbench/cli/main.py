@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "serve:serve",
         "Serve the scripted model to programs that ask as OpenAI's, Anthropic's or Google's clients do.",
     ),
+    "validate": ("validate:validate", "Say how well the tunnel predicts a run: fit to half of its tasks, held against the rest."),
     "size": ("size:size", "Compute from a pilot run how many tasks and repeats a decision needs."),
     "gate": ("gate:gate", "Say whether a run is worse than a baseline."),
     "bless": ("gate:bless", "Write a run as the baseline that `loopbench gate` compares later runs with."),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,8 @@ from dspy.clients.engines import AsyncLiteLLMEngine
 from dspy.clients.engines.stream_guard import achecked_stream
 from dspy.clients.model_metadata import model_info
 
+from .gemini import PROVIDERS as GEMINI
+from .gemini import with_calls_apart, with_json_schemas
 from .transport import Transport
 
 MAX_CONNECTIONS = 1024
@@ -51,16 +54,13 @@ class Client(Protocol):
 
 def client_of(lm: Any) -> Client:
     """Return the client that DSPy would use: lm15's own, LiteLLM, or the LM itself if it is not one of DSPy's."""
-    if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type != "chat":
+    if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type == "text":
         return WholeClient(lm)
     selection = select_backend(lm)
     if selection.native:
         return NativeClient(selection)
-    return (
-        WholeClient(lm)
-        if selection.resolution is not None and selection.resolution.declared
-        else LiteLLMClient(lm, selection.clients)
-    )
+    is_declared = selection.resolution is not None and selection.resolution.declared
+    return WholeClient(lm) if is_declared or lm.model_type != "chat" else LiteLLMClient(lm, selection.clients)
 
 
 class WholeClient:
@@ -103,7 +103,8 @@ class NativeClient:
 
     async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
         door = await self._door()
-        async with aclosing(_checked(door.provider, door.worded(request))) as events:
+        checked = _checked(door.provider, door.worded(request))
+        async with aclosing(with_calls_apart(checked) if door.is_gemini else checked) as events:
             async for event in events:
                 yield event
 
@@ -117,7 +118,7 @@ class NativeClient:
         door = self._doors.get(loop)
         if door is None:
             _forget_closed(self._doors)
-            door = self._doors[loop] = _Door(_transport(self._url))
+            door = self._doors[loop] = _Door(_transport(self._url), is_gemini=self.provider in GEMINI)
         if door.provider is None:
             async with door.opening:  # hundreds of trials begin at the same time
                 if door.provider is None:
@@ -133,11 +134,32 @@ class NativeClient:
         # Reads credentials, for a cloud over the network.
         provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
         door.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
+        if isinstance(provider, lm15.AsyncOpenAILM):
+            provider._inner = _ReadsIncomplete(provider._inner)
         door.provider = replace(provider, compat=_OLDER_LIMIT) if door.is_own and self._takes_older_limit() else provider
 
     def _takes_older_limit(self) -> bool:
         """Return whether the model takes the older name: all but OpenAI's reasoning models do, and lm15 knows other providers."""
         return self.provider == "openai-chat" and not model_info(self.provider, self.model).get("supports_reasoning")
+
+
+class _ReadsIncomplete:
+    """lm15's reader of OpenAI's Responses, for streams that end incomplete too.
+
+    It knows no end of a stream but `response.completed`, and takes one that was cut for its length for a broken connection. Why a
+    response is incomplete stands in the event itself, from which `wire.py` reads it.
+    """
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def parse_stream_events(self, request: Any, event: Any) -> Any:
+        if event.event == "response.incomplete":
+            event = replace(event, data=json.dumps(json.loads(event.data) | {"type": "response.completed"}))
+        return self._reader.parse_stream_events(request, event)
 
 
 @dataclass(slots=True)
@@ -148,10 +170,13 @@ class _Door:
     provider: Any = None
     is_own: bool = False
     """The service is not a provider's but some server that speaks OpenAI's format."""
+    is_gemini: bool = False
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def worded(self, request: Any) -> Any:
         """Return the request as this server takes it."""
+        if self.is_gemini:
+            return with_json_schemas(request)
         return _with_texts(request) if self.is_own else request
 
 

@@ -20,6 +20,7 @@ from loopbench.protocol.redact import redact
 
 from .clients import Client, LocalClient, client_of
 from .errors import missing_module, model_error
+from .gemini import malformed_calls
 from .wire import Streamed, lm15_request, reply_of, uncached
 
 Extensions = Callable[[Request], Mapping[str, Any]]
@@ -41,6 +42,8 @@ class Lm15Model:
         try:
             return self._reply(await self.client.complete(sent))
         except Exception as error:
+            if calls := malformed_calls(error):
+                return Reply("", calls, finish_reason="tool_calls")
             told = self._told(error)
         raise told  # outside of the handler, which would set a context
 
@@ -63,8 +66,10 @@ class Lm15Model:
             yield Chunk(reply=self._reply(whole.response(), Streamed("".join(texts), _streamed_calls(whole))))
             return
         except Exception as error:
-            told = self._told(error)
-        raise told
+            calls, told = malformed_calls(error), self._told(error)
+        if not calls:
+            raise told
+        yield Chunk(reply=Reply("".join(texts), calls, finish_reason="tool_calls"))
 
     async def aclose(self) -> None:
         """Close connections that belong to this event loop."""

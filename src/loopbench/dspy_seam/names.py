@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import dspy
 from dspy import lm15
 from dspy.clients._litellm import get_litellm
+from dspy.clients.model_metadata import model_info
 
 from loopbench.protocol.names import near
 
 from .clients import LOCAL_KEY
+
+RESPONSES = "responses/"
+"""What stands before an OpenAI model's name, as in LiteLLM's names, to ask it over Responses."""
 
 
 def open_lm(name: str, base_url: str | None = None) -> Any:
@@ -25,6 +30,8 @@ def open_lm(name: str, base_url: str | None = None) -> Any:
     provider, _, model = name.partition("/")
     if not provider or not model:
         raise ValueError(f"model {name!r}: write provider/model, such as openai/gpt-4o-mini, or scripted")
+    if provider == "openai" and (model.startswith(RESPONSES) or model_info(provider, model).get("mode") == "responses"):
+        return _open_responses(name, model.removeprefix(RESPONSES), base_url)
     url = _with_version(provider, _checked_address(base_url or _address_in_environment(provider)))
     settings = {} if url is None else {"api_base": url}
     try:
@@ -35,8 +42,22 @@ def open_lm(name: str, base_url: str | None = None) -> Any:
         # DSPy knows Azure's addresses by LiteLLM's rules only.
         is_native = url is None or not route.provider.startswith("azure")
         settings |= _native_settings(name, route, url) if is_native else _litellm_settings(name, provider, url)
+    return _opened(name, name, settings)
+
+
+def _open_responses(name: str, model: str, base_url: str | None) -> Any:
+    """Return the LM of a model that is asked over OpenAI's Responses. `name`: what the user wrote."""
+    if not model:
+        raise ValueError(f"model {name!r}: write openai/{RESPONSES}MODEL, such as openai/{RESPONSES}gpt-5-pro")
+    url = _checked_address(base_url or _address_in_environment("openai"))
+    named = f"openai/{model}"
+    settings = {} if url is None else {"api_base": url}
+    return _opened(name, named, settings | _native_settings(name, lm15.LMRouter().resolve(f"openai:{model}"), url), "responses")
+
+
+def _opened(name: str, named: str, settings: Mapping[str, str], model_type: str = "chat") -> Any:
     try:
-        return dspy.LM(name, cache=False, num_retries=0, **settings)
+        return dspy.LM(named, model_type=model_type, cache=False, num_retries=0, **settings)
     except (ValueError, TypeError) as error:
         raise ValueError(f"model {name!r}: {error}") from None
 

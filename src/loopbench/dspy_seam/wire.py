@@ -105,22 +105,47 @@ def reply_of(response: Any, provider: str | None, streamed: Streamed | None = No
         _text(response) if streamed is None else streamed.text,
         _native_calls(response) if streamed is None else streamed.calls,
         _usage_of(response.usage, provider),
-        FINISH[response.finish_reason],
+        _INCOMPLETE.get(_incomplete_reason(response.provider_data), FINISH[response.finish_reason]),
     )
+
+
+_INCOMPLETE: Mapping[Any, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def _incomplete_reason(data: Any) -> Any:
+    """Return why a response in the form of OpenAI's Responses is incomplete, which lm15 does not read; None for any other body."""
+    details = data.get("incomplete_details") if isinstance(data, Mapping) else None
+    return details.get("reason") if isinstance(details, Mapping) else None
 
 
 def _text(response: Any) -> str:
     """Return the text: of an answer whose schema has a choice or a truth value, lm15 keeps only the JSON value."""
     parts = response.message.parts
     if any(part.type == "data" for part in parts):
-        sent = _message(response.provider_data).get("content")
-        if isinstance(sent, str):
+        sent = _sent_text(response.provider_data)
+        if sent is not None:
             return sent
     texts = (json.dumps(part.value) if part.type == "data" else part.text for part in parts if part.type in _TEXTS)
     return "".join(texts)
 
 
 _TEXTS = frozenset({"text", "refusal", "data"})
+
+
+def _sent_text(data: Any) -> str | None:
+    """Return the text from a body in either of OpenAI's formats; None for any other."""
+    items = _output(data)
+    if items is None:
+        sent = _message(data).get("content")
+        return sent if isinstance(sent, str) else None
+    parts = [part for item in items if item.get("type") == "message" for part in item.get("content") or ()]
+    return "".join(str(part.get("text", "")) for part in parts)
+
+
+def _output(data: Any) -> list[Mapping[str, Any]] | None:
+    """Return the items from a body in the form of OpenAI's Responses; None for any other."""
+    items = data.get("output") if isinstance(data, Mapping) else None
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else None
 
 
 def _usage_of(usage: Any, provider: str | None) -> Usage | None:
@@ -157,7 +182,10 @@ def _native_calls(response: Any) -> tuple[NativeCall, ...]:
 
 
 def _raw_arguments(data: Any) -> list[Any]:
-    """Return the raw arguments from a body in OpenAI's format; empty for any other."""
+    """Return the raw arguments from a body in either of OpenAI's formats; empty for any other."""
+    items = _output(data)
+    if items is not None:
+        return [item.get("arguments") for item in items if item.get("type") == "function_call"]
     try:
         return [call["function"]["arguments"] for call in _message(data)["tool_calls"]]
     except (KeyError, TypeError):

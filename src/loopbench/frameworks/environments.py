@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from loopbench.protocol.digest import canonical_json, sha256
+from loopbench.protocol.home import home
 from loopbench.protocol.modules import names_in
 
-HOME_VARIABLE = "LOOPBENCH_HOME"
-"""The environment variable that names the folder of everything that is installed for loopbench."""
 _RELEASE = re.compile(r"[a-z_]+@\d[\w.!+-]*")
 _PYTHON = re.compile(r"^version(?:_info)?\s*=\s*([\d.]+)", re.MULTILINE)
 
@@ -32,10 +30,9 @@ class FrameworkEnvironment:
     """Digest of the versions of all packages in it, and of Python's."""
 
 
-def home() -> Path:
+def environments() -> Path:
     """Return the folder of the environments that were installed."""
-    given = os.environ.get(HOME_VARIABLE)
-    return (Path(given) if given else Path.home() / ".local" / "share" / "loopbench") / "frameworks"
+    return home() / "frameworks"
 
 
 def known_frameworks() -> list[str]:
@@ -66,7 +63,7 @@ def find_environment(name: str, requires: Sequence[str], venv: str = "") -> Fram
 
 def environment_folder(release: str) -> Path:
     """Return where `install` makes the environment of a framework, NAME or NAME@VERSION."""
-    return home() / release
+    return environments() / release
 
 
 def is_release(text: str) -> bool:

@@ -12,14 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.experiments.export_runs.export import export_run
 from loopbench.experiments.fit_profile.fit import fit_run
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from loopbench.experiments.import_runs.foreign_file import open_file
 from loopbench.experiments.import_runs.formats.atif import NO_SCORE
+from loopbench.experiments.learn_plans.learn import learn_run, write_suite
 from loopbench.experiments.why.why import why
 from loopbench.metrics.trace import ModelExchange, ToolRun
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.traces import read_trace
 
 FILES = Path(__file__).with_name("files") / "atif"
@@ -219,3 +224,23 @@ def test_a_trajectory_with_anything_anywhere(kit, place, leaf):
         return
     assert str(path) in said
     assert "\n" not in said
+
+
+def test_plans_are_learned_and_run_on_what_was_recorded(kit, scored, tmp_path):
+    learned = learn_run(scored.folder)
+    assert (learned.checked, len(learned.lessons), dict(learned.not_learned)) == (True, 2, {})
+    plans = {lesson.task: [(call.tool, call.arguments) for call in lesson.plan.calls] for lesson in learned.lessons}
+    assert plans["more-rows"] == [("bash", {"command": "wc -l a.csv"}), ("bash", {"command": "wc -l b.csv"})]
+    write_suite(learned, tmp_path / "learned.jsonl")
+    config = CompareConfig(
+        suite="jsonl",
+        data=str(tmp_path / "learned.jsonl"),
+        tools=learned.tools,
+        loops=("bare", "finish"),
+        profiles=("clean", "flaky-format"),
+        mlflow=False,
+    )
+    experiment = prepare(config, tmp_path / "run")
+    assert not run(experiment, Unwatched())
+    found = results(experiment.folder).records
+    assert {record.accuracy for record in found if "clean" in record.arm} == {1.0}

@@ -122,7 +122,7 @@ def test_a_stream_that_fails_at_once_is_tried_again():
     with serving(in_turn(failure(503, "busy"), told)) as server:
         reply = asyncio.run(_read(open_model(NAME, server.url), HELLO))[-1].reply
     assert reply is not None
-    assert (reply.text, reply.failed_attempts) == ("at last", ("server",))
+    assert (reply.text, reply.failed_attempts) == ("at last", ("overloaded",))
 
 
 def test_closing_a_stream_early_closes_its_connection():

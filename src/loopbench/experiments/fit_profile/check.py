@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -147,19 +147,51 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
 
 def _checked(folder: Path, manifest: Manifest, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
     """Raises RunError, ValueError and OSError."""
+    again = run_again(folder, fitted, allow, scratch)
+    before = [record for record in each_record(folder) if record.arm in fitted.arms]
+    gaps = compare_records(again.arms, before, again.records, fitted.alpha)
+    shared = {record.task for record in again.records if record.status == "scored"}
+    return FitCheck(gaps, len(shared), min(manifest.settings.repeats, MAX_TRIALS), fitted.alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """A run's loops under a fitted profile."""
+
+    arms: Mapping[str, str]
+    """Arm of the run → arm under the profile."""
+    records: tuple[Record, ...]
+
+
+def run_again(
+    folder: Path,
+    fitted: FittedProfile,
+    allow: Collection[str],
+    scratch: Path,
+    tasks: Collection[str] | None = None,
+    trials: int = 0,
+) -> RunAgain:
+    """Run the loops of the arms that a profile was fitted to under it, on as many tasks as `MAX_TRIALS` leaves.
+
+    `tasks`: their ids; None: the run's first ones. `trials`: repeat these tasks until each loop has about so many trials, which
+    makes their means steadier. `scratch`: an empty folder. Raises RunError, ValueError and OSError.
+    """
+    manifest = read_manifest(folder)
     loops = _loops(folder, manifest, fitted.arms)
     config = _config(folder, manifest, list(loops), fitted, scratch)
+    if tasks is not None:
+        repeats = max(config.repeats, trials // max(1, len(tasks)))
+        config = config.model_copy(update={"tasks": None, "repeats": repeats})
     allowed_code(folder, own_code(config), allow)
     experiment = prepare(config, scratch / "again")
+    if tasks is not None:
+        chosen = [task for task in experiment.tasks if task.id in tasks]
+        experiment = replace(experiment, tasks=chosen[: max(1, MAX_TRIALS // config.repeats)])
     arms = dict(zip([arm.name for arm in experiment.arms], loops.values(), strict=True))
     _check_unchanged(folder, manifest, experiment, arms)
     if stopped := run(experiment, Unwatched()):
         raise RunError(f"{folder}: the loops could not be run again: {stopped}")
-    before = [record for record in each_record(folder) if record.arm in fitted.arms]
-    again = list(each_record(experiment.folder))
-    gaps = compare_records({arm.arm: name for name, arm in arms.items()}, before, again, fitted.alpha)
-    shared = {record.task for record in again if record.status == "scored"}
-    return FitCheck(gaps, len(shared), config.repeats, fitted.alpha)
+    return RunAgain({arm.arm: name for name, arm in arms.items()}, tuple(each_record(experiment.folder)))
 
 
 def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, ArmEntry]:
@@ -221,7 +253,11 @@ class _Pair(NamedTuple):
 
 
 def compare_records(
-    names: Mapping[str, str], before: Sequence[Record], again: Sequence[Record], alpha: float
+    names: Mapping[str, str],
+    before: Sequence[Record],
+    again: Sequence[Record],
+    alpha: float,
+    measures: Mapping[str, Callable[[Record], float]] = MEASURES,
 ) -> tuple[MeasureGap, ...]:
     """Compare arms over the tasks scored in both runs; `names`: an arm of the run → that under the profile.
 
@@ -229,7 +265,7 @@ def compare_records(
     """
     pairs = []
     for arm, name in names.items():
-        for measure, value in MEASURES.items():
+        for measure, value in measures.items():
             first = task_values([record for record in before if record.arm == arm], value).means
             second = task_values([record for record in again if record.arm == name], value)
             tasks = [task for task in second.means if task in first]

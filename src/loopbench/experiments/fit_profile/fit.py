@@ -6,7 +6,7 @@ The traces' records of injected faults, the answer key of a scripted run, are ne
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,8 +119,11 @@ def fit_run(
     model: str | None = None,
     name: str | None = None,
     alpha: float = ALPHA,
+    tasks: Collection[str] | None = None,
 ) -> FittedProfile:
     """Fit to a run's traces, errored trials included: all arms of one model, or the arms named, each by a unique part.
+
+    `tasks`: ids of those whose traces are read; None: all.
 
     Raises RunError for an unknown run or arm, and if arms of several models or profiles would be pooled.
     """
@@ -134,7 +137,8 @@ def fit_run(
     timed = _is_timed(manifest.settings, scripted=scripted)
     summary = f"fitted to {label} from the traces of {folder.resolve().name}"
     try:
-        return fit(_traces(folder, selected), name=profile_name, description=summary, alpha=alpha, timed=timed, paired=scripted)
+        traces = _traces(folder, selected, tasks)
+        return fit(traces, name=profile_name, description=summary, alpha=alpha, timed=timed, paired=scripted)
     except RunError:
         raise
     except ValueError as error:
@@ -185,10 +189,11 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower().rpartition("/")[2]).strip("-._") or "fitted"
 
 
-def _traces(folder: Path, arms: frozenset[str]) -> Iterator[tuple[Trace, Mapping[str, int]]]:
+def _traces(folder: Path, arms: frozenset[str], tasks: Collection[str] | None) -> Iterator[tuple[Trace, Mapping[str, int]]]:
     """Yield traces in the order in which trials ended, with the client's retries; also attempts that infrastructure failed."""
     traces, seen = Traces(folder), set[tuple[int, ...]]()
     for record in each_record(folder):
-        if record.arm in arms and record.trace_at is not None and record.trace_at not in seen:  # a rescored trial has two lines
+        wanted = record.arm in arms and (tasks is None or record.task in tasks)
+        if wanted and record.trace_at is not None and record.trace_at not in seen:  # a rescored trial has two lines
             seen.add(record.trace_at)
             yield traces.read(record), record.retries

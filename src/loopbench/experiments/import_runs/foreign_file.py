@@ -84,30 +84,37 @@ class ForeignFile:
         return raw
 
     @cached_property
-    def json_object(self) -> Mapping[str, Any]:
-        """The file's JSON object. Raises ValueError if there is none."""
+    def json_value(self) -> Any:
+        """The file's JSON value. Raises ValueError if there is none."""
         raw = self.content()
         try:
-            data = parse_json(raw)
+            return parse_json(raw)
         except DuplicateKeyError:
             raise
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
+
+    @property
+    def json_object(self) -> Mapping[str, Any]:
+        """The file's JSON object. Raises ValueError if there is none."""
+        data = self.json_value
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
         return data
 
     @cached_property
     def top_level(self) -> Mapping[str, Any]:
-        """The JSON object for recognizing a format; empty if the file is an archive, a file of rows, or something else.
+        """The JSON object for recognizing a format, of a list its first item; empty if the file is anything else.
 
         Raises DuplicateKeyError.
         """
         if self.folder or self.is_zip or self.suffix in ROWS:
             return {}
         try:
-            return self.json_object
+            data = self.json_value
         except DuplicateKeyError:
             raise
         except ValueError:
             return {}
+        first = data[0] if isinstance(data, list) and data else data
+        return first if isinstance(first, dict) else {}

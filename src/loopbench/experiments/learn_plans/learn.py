@@ -37,6 +37,7 @@ from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import read_trace
 
+from .imported_suite import imported_suite
 from .plan_from_trace import (
     FixedValue,
     Kind,
@@ -114,7 +115,8 @@ def learn_run(folder: Path, allow: Collection[str] = (), *, check: bool = False,
     """Learn plans from a run, whose suite is opened again.
 
     `allow`: names of user code that may be imported. `check`: replay each plan, which runs the tools; plans of loopbench's own
-    suites are always replayed. `any_order`: the tools only read, so that calls are ordered only by their results.
+    suites, and of imported traces, are always replayed. `any_order`: the tools only read, so that calls are ordered only by their
+    results.
     Raises RunError for a changed run or suite, ValueError or OSError for an unavailable suite.
     """
     config, suite, is_own = open_suite(folder, allow)
@@ -125,7 +127,7 @@ def open_suite(folder: Path, allow: Collection[str] = ()) -> tuple[CompareConfig
     """Return a run's configuration and suite, and whether the suite uses the user's own code. Raises as `learn_run` does."""
     manifest = read_manifest(folder)
     if manifest.imported is not None:
-        raise RunError(f"{folder}: imported from another tool's files, so there is no trace to learn from")
+        return CompareConfig(), imported_suite(folder, manifest, read_records(folder)), False
     config = config_from(manifest.config, f"{folder}/manifest.json")
     names = own_code(config.model_copy(update={"loops": ()}))
     allowed_code(folder, names, allow)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from loopbench._extras import MissingExtra, needed_by
 
@@ -50,7 +50,7 @@ def odds_ratios(
     if is_separated(solved.sum(axis=0), trials.sum(axis=0), matrix):
         raise NoOdds("outcomes are separated")
     params, covariance = _fit(_summed(solved, units, g), _summed(trials, units, g), matrix)
-    quantile = float(stats.t.ppf(1 - alpha / 2, g - 1))
+    quantile = float(special.stdtrit(g - 1, 1 - alpha / 2))
     made: list[Interval | None] = []
     for contrast in contrasts:
         value = float(contrast @ params)

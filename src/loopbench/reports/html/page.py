@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,6 +21,7 @@ from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.optimize.result import OptimizationResult
+from loopbench.experiments.validate.validity import Validity
 from loopbench.metrics.ranking import ranked
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
@@ -36,6 +38,8 @@ from .overview import overview_section
 from .overview import pairs_section as all_pairs_section
 from .provenance import manifest_section
 from .titles import compared, optimization_title, optimized, run_title
+from .validity import TITLE as VALIDITY
+from .validity import validity_blocks, validity_section
 from .verdict import verdict_section
 
 _BREAKS = re.compile(r"([/(=_])(?=\w)")
@@ -61,6 +65,13 @@ def collection_html(found: SeveralRuns) -> str:
     chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(found.runs, 1))
     subtitle = "; ".join(dict.fromkeys(run.title for run in found.runs))
     return render(Page(title, subtitle, overview, chapters))
+
+
+def validity_html(folder: Path, found: Validity) -> str:
+    """Return the page of a validation of the run in a folder."""
+    subtitle = f"Run {run_name(folder)}: fitted to {found.fitted_tasks} tasks, held against {found.held_out_tasks} others"
+    blocks = tuple(validity_blocks(found))
+    return render(Page("Does the tunnel predict this run?", subtitle, (PageSection("validity", VALIDITY, blocks),)))
 
 
 def _chapter(run: Results, name: str) -> Chapter:
@@ -105,6 +116,7 @@ def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
         recovery_section(records, comparison.arms),
         steps_section(records, comparison.arms),
         *_loss_sections(found, prefix),
+        validity_section(found.folder),
         manifest_section(found),
     )
     return _present(every, prefix)

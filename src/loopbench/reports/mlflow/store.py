@@ -30,6 +30,7 @@ from loopbench.protocol.redact import public_address
 from loopbench.runs.store.files import MANIFEST
 
 from .addresses import DATABASES, SERVERS, scheme_of, ui_command
+from .prepared import prepare_store
 
 KNOCK_S = 5.0
 """Seconds within which a server has to answer."""
@@ -188,13 +189,15 @@ def _knock(uri: str) -> None:
 
 @contextlib.contextmanager
 def _alone(uri: str) -> Iterator[None]:
-    """Keep other processes out: MLflow's migrations fail where two of them make the tables of one new SQLite file."""
-    path = uri.partition(":///")[2].partition("?")[0]
+    """Keep other processes out, and have the tables of a new SQLite file ready: two that make them at once would fail."""
+    path, _, options = uri.partition(":///")[2].partition("?")
     if scheme_of(uri) != "sqlite" or not path or path == ":memory:":
         yield
         return
     with Path(f"{path}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if not options:  # which may ask for a file that is only read, or for none
+            prepare_store(Path(path))
         yield
 
 

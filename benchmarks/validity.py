@@ -1,0 +1,83 @@
+"""How well the tunnel predicts runs whose model is its own, under profiles that the fit does not see.
+
+python benchmarks/validity.py [--tasks N] [--write]
+
+Markdown to stdout; --write renews the table in docs/validity.md. Each row is a run of the five designs on `arithmetic` under a
+built-in profile, validated as `loopbench validate` does it. The run's model is the scripted one, so that a row shows what the fit
+and noise take away, and nothing of another model's ways.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.validate.prediction import ValidationRequest, predict, register
+from loopbench.experiments.validate.validity import Validity, validity
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+
+PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
+BLOCK = re.compile(r"(<!-- validity: .*? -->\n)(.*?)(<!-- /validity -->)", re.DOTALL)
+LOOPS = ["bare", "finish", "phased", "react_extract", "stateless"]
+PROFILES = ("native-2024", "text-2024", "flaky-format", "flaky-tools", "forgetful", "stubborn")
+TASKS = 120
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=TASKS)
+    parser.add_argument("--write", action="store_true", help="renew the table in docs/validity.md")
+    options = parser.parse_args(arguments)
+    text = "\n".join(table(options.tasks))
+    print(text)
+    if options.write:
+        old = PAGE.read_text("utf-8")
+        PAGE.write_text(BLOCK.sub(lambda found: f"{found.group(1)}\n{text}\n\n{found.group(3)}", old), "utf-8")
+
+
+def table(tasks: int) -> Iterator[str]:
+    """Return the table of docs/validity.md, line by line."""
+    yield f"Runs of the five designs on {tasks} tasks of `arithmetic`, half of them held out; brackets are 95 % intervals."
+    yield ""
+    yield "| run under | verdict | pairs told apart | misplaced | tau-b | largest gap of accuracy | off | errors never made |"
+    yield "|---|---|---:|---:|---|---:|---:|---|"
+    for profile in PROFILES:
+        yield row(profile, validated(profile, tasks))
+
+
+def validated(profile: str, tasks: int) -> Validity:
+    """Run the designs under a profile, and validate the run."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "run"
+        config = CompareConfig(loops=LOOPS, profiles=[profile], suite="arithmetic", tasks=tasks, mlflow=False, runs=scratch)
+        run(prepare(config, folder), Unwatched())
+        predicted = predict(folder, ValidationRequest())
+        register(folder, predicted.prediction)
+        return validity(folder, predicted)
+
+
+def row(profile: str, found: Validity) -> str:
+    """Return one row."""
+    tau = "–" if found.tau is None else f"{found.tau.value:.2f} [{found.tau.low:.2f}, {found.tau.high:.2f}]"
+    gap = max(abs(gap.difference.value) for gap in found.gaps if gap.measure == "accuracy")
+    cells = (
+        f"`{profile}`",
+        found.verdict.partition(":")[0],
+        f"{len(found.pairs)} of {found.pairs_in_all}",
+        str(len(found.misplaced)),
+        tau,
+        f"{gap:.3f}",
+        f"{len(found.off)} of {len(found.gaps)}",
+        ", ".join(found.unknown_errors) or "none",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()

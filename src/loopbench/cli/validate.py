@@ -1,0 +1,84 @@
+"""`loopbench validate`: how well the tunnel predicts a finished run."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from loopbench.experiments.validate.prediction import FOLDER, ValidationRequest, predict, register
+from loopbench.experiments.validate.validity import VALIDITY, Validity, validity
+from loopbench.reports.html.files import write_page
+from loopbench.reports.html.page import validity_html
+from loopbench.runs.folders import trials_folder
+from loopbench.runs.store.files import write_document
+from loopbench.text.numbers import interval
+from loopbench.text.table import Table
+
+from .console import out, say
+from .options import AllowOption, JsonOption, OptionGroup, RunChoice, with_options
+from .own_prints import own_prints_aside
+from .tables import print_table
+
+
+class ValidateOptions(OptionGroup):
+    model: str | None = None
+    """Model whose arms are validated, if the run has several."""
+    profile: str | None = None
+    """Profile whose arms are validated, if the run has several."""
+    seed: int = 0
+    """Chooses the half of the tasks that the profile is fitted to."""
+    again: Annotated[bool, typer.Option("--again")] = False
+    """Replace a prediction that was made before."""
+
+
+@with_options()
+def validate(choice: RunChoice, options: ValidateOptions, code: AllowOption, output: JsonOption) -> None:
+    """Say how well the tunnel predicts a run: fit to half of its tasks, held against the rest.
+
+    It fits a profile to half of the run's tasks, runs the loops under it on the other half, and writes what they do there as the
+    prediction. Only then it reads what the run's own model did.
+    """
+    folder = trials_folder(choice.folder)
+    with own_prints_aside():
+        predicted = predict(folder, ValidationRequest(options.model, options.profile, options.seed), code.allow)
+    written = register(folder, predicted.prediction, replace=options.again)
+    found = validity(folder, predicted)
+    write_document(folder / FOLDER / VALIDITY, found.as_dict())
+    page = write_page(validity_html(folder, found), folder / FOLDER / "validity.html")
+    if output.as_json:
+        print(json.dumps({"run": str(folder.resolve())} | found.as_dict(), ensure_ascii=True, allow_nan=False))
+        return
+    _print(found)
+    say(f"prediction {found.digest[:12]} in {written}; page: {page}")
+
+
+def _print(found: Validity) -> None:
+    console = out()
+    style = "green" if found.verdict.startswith("Good") else "yellow"
+    console.print(Text(found.verdict, style=f"bold {style}"), soft_wrap=True)
+    print_table(validity_table(found), console)
+    if found.tau is not None:
+        tau = found.tau
+        console.print(
+            Text(f"Kendall's tau-b of the loops' accuracies: {tau.value:.2f} [{tau.low:.2f}, {tau.high:.2f}]."), soft_wrap=True
+        )
+    unknown = ", ".join(f"{kind} ({count})" for kind, count in found.unknown_errors.items())
+    if unknown:
+        console.print(Text(f"Errors of the run that the tunnel never made: {unknown}."), soft_wrap=True)
+    size = f"Fitted to {found.fitted_tasks} tasks, held against {found.held_out_tasks} others."
+    brackets = "Brackets of accuracy are 95 % intervals; a difference that is OFF lies beyond its own."
+    console.print(Text(f"{size} {brackets}"), soft_wrap=True)
+
+
+def validity_table(found: Validity) -> Table:
+    """Return what was measured and predicted of each loop."""
+    rows = []
+    for loop, first in zip(found.loops, range(0, len(found.gaps), 3), strict=True):
+        accuracy, steps, errors = found.gaps[first : first + 3]
+        differences = (f"{gap.between}{' OFF' if gap.is_off else ''}" for gap in (accuracy, steps, errors))
+        rows.append((accuracy.loop, interval(loop.real, 2), interval(loop.predicted, 2), *differences))
+    columns = ("loop", "run", "tunnel", "accuracy, run − tunnel", "steps", "errors")
+    return Table("Held-out tasks: the run, and what the tunnel predicted", columns, tuple(rows))

@@ -1,0 +1,69 @@
+"""What lm15's client of Gemini leaves to its users: schemas as they are, calls of a stream apart, and malformed calls as calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from dspy import lm15
+
+from loopbench.protocol import NativeCall
+
+PROVIDERS = frozenset({"gemini", "vertex", "vertex-express"})
+
+
+def with_json_schemas(request: Any) -> Any:
+    """Return an lm15 request whose tools keep their schemas.
+
+    lm15 sends them in the field for Google's own schemas, which has no place for `additionalProperties`, `$defs` or several types.
+    """
+    declared = [
+        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters} for tool in request.tools
+    ]
+    if not declared:
+        return request
+    extensions = {**(request.config.extensions or {}), "tools": [{"functionDeclarations": declared}]}
+    return replace(request, config=replace(request.config, extensions=extensions))
+
+
+async def with_calls_apart(events: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    """Yield a stream's events with another part for each call.
+
+    Gemini sends a call whole, and often one in a chunk; lm15 numbers parts within their chunk, so that calls would run together.
+    """
+    last, calls = None, 0
+    async with aclosing(events) as received:
+        async for event in received:
+            delta = event.delta if event.type == "delta" else None
+            if delta is not None and delta.type == "tool_call":
+                last, calls = delta.part_index, calls + 1
+            if delta is not None and last is not None and delta.type in ("tool_call", "continuation") and delta.part_index == last:
+                event = replace(event, delta=replace(delta, part_index=calls))
+            elif delta is not None:
+                last = None
+            yield event
+
+
+# --- malformed calls ---
+
+_CODES = ("MALFORMED_FUNCTION_CALL", "inband_finish_reason")
+"""What lm15 calls a reply that ended so, whole and in a stream."""
+_PRINTED = re.compile(r"print\((?:default_api\.)?(?P<name>\w[\w.:-]*)\((?P<arguments>.*?)\)\)(?=print\(|\s*\Z)", re.DOTALL)
+
+
+def malformed_calls(error: Exception) -> tuple[NativeCall, ...]:
+    """Return the calls that Gemini could not read itself, as it quotes them; none if an error is another one.
+
+    lm15 takes them for an error of the request. They are the model's, and a loop may answer them as it does any malformed call.
+    """
+    if not isinstance(error, lm15.ProviderError) or error.provider_code not in _CODES:
+        return ()
+    head, gap, rest = error.message.partition("\n\n")
+    said = head.removesuffix(f" ({error.provider})") + gap + rest
+    if "malformed" not in said.lower():
+        return ()
+    quoted = [(found["name"], found["arguments"]) for found in _PRINTED.finditer(said)] or [("malformed_call", said)]
+    return tuple(NativeCall(f"malformed_{place}", name, arguments) for place, (name, arguments) in enumerate(quoted))

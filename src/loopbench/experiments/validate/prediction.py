@@ -1,0 +1,145 @@
+"""What the tunnel predicts of a run's held-out tasks, written down with a digest before their results are read."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.fit_profile.check import run_again
+from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
+from loopbench.experiments.fit_profile.toml import to_toml
+from loopbench.metrics.record import Record
+from loopbench.protocol.digest import digest
+from loopbench.runs.manifest import read_manifest
+from loopbench.runs.store.files import RunError, read_document, write_document
+from loopbench.runs.store.records import each_record
+
+from .halves import Halves, clusters_of, halves
+
+FOLDER = "validity"
+"""Below the run directory."""
+PREDICTION = "prediction.json"
+MIN_LOOPS = 3
+TRIALS = 200
+"""Of each loop in the tunnel, or fewer: so many that its mean is steadier than that of the run's half."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPrediction:
+    """Means over the trials of one loop under the fitted profile."""
+
+    accuracy: float
+    steps: float
+    errors: Mapping[str, float]
+    """Kind of error → number per trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPrediction:
+    """What is predicted, and from what."""
+
+    profile: str
+    """The fitted profile as TOML."""
+    fitted: tuple[str, ...]
+    held_out: tuple[str, ...]
+    """Ids of tasks."""
+    loops: Mapping[str, LoopPrediction]
+    """Arm of the run → prediction."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "profile": self.profile,
+            "fitted": list(self.fitted),
+            "held_out": list(self.held_out),
+            "loops": {arm: asdict(loop) for arm, loop in self.loops.items()},
+        }
+
+    @property
+    def digest(self) -> str:
+        """sha256 of all that is predicted."""
+        return digest(self.as_dict())
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A prediction, with the trials in the tunnel that it is made of."""
+
+    prediction: RunPrediction
+    arms: Mapping[str, str]
+    """Arm of the run → arm under the profile."""
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRequest:
+    """Which arms of a run are validated."""
+
+    model: str | None = None
+    profile: str | None = None
+    seed: int = 0
+    """Chooses the halves."""
+
+
+def predict(folder: Path, request: ValidationRequest, allow: Collection[str] = ()) -> Predicted:
+    """Fit a profile to the traces of half of a run's tasks, and run its loops under it on the other half.
+
+    Of the held-out tasks only the names are read. `allow`: the user's own code that may be imported.
+    Raises RunError for an imported run, fewer than three loops, or loops and tasks that cannot be run again; OSError.
+    """
+    if read_manifest(folder).imported is not None:
+        raise RunError(f"{folder}: an imported run has no loops that could be run again; validate a run of this tool's")
+    try:
+        split = halves(clusters_of(each_record(folder)), request.seed)
+    except ValueError as error:
+        raise RunError(f"{folder}: {error}") from None
+    fitted = fit_run(folder, model=request.model, profile=request.profile, tasks=frozenset(split.fitted))
+    if len(fitted.arms) < MIN_LOOPS:
+        raise RunError(f"{folder}: an order needs {MIN_LOOPS} loops or more, and this model has {len(fitted.arms)}")
+    with tempfile.TemporaryDirectory() as scratch:
+        again = run_again(folder, fitted, allow, Path(scratch), frozenset(split.held_out), TRIALS)
+    loops = {arm: _mean_of([record for record in again.records if record.arm == name]) for arm, name in again.arms.items()}
+    return Predicted(_prediction(fitted, split, loops), again.arms, again.records)
+
+
+def _prediction(fitted: FittedProfile, split: Halves, loops: Mapping[str, LoopPrediction]) -> RunPrediction:
+    return RunPrediction(to_toml(fitted), split.fitted, split.held_out, loops)
+
+
+def _mean_of(records: Sequence[Record]) -> LoopPrediction:
+    """Raises RunError if no trial was scored."""
+    scored = [record for record in records if record.status == "scored"]
+    if not scored:
+        raise RunError("no held-out task was scored in the tunnel; the scripted model needs plans for them")
+    errors: Counter[str] = Counter()
+    for record in scored:
+        errors.update(record.errors)
+    return LoopPrediction(
+        math.fsum(record.accuracy for record in scored) / len(scored),
+        math.fsum(record.steps for record in scored) / len(scored),
+        {kind: count / len(scored) for kind, count in sorted(errors.items())},
+    )
+
+
+def register(folder: Path, prediction: RunPrediction, *, replace: bool = False) -> Path:
+    """Write a prediction below its run, and return the file.
+
+    Raises RunError if another prediction stands there already, unless `replace`; OSError.
+    """
+    path = folder / FOLDER / PREDICTION
+    if path.exists() and not replace:
+        try:
+            before = read_document(path).get("digest")
+        except (ValueError, AttributeError) as error:
+            raise RunError(f"{path}: no prediction of this tool ({error}); --again writes a new one") from None
+        if before != prediction.digest:
+            raise RunError(f"{path}: another prediction was made before ({before}); --again replaces it")
+        return path
+    path.parent.mkdir(exist_ok=True)
+    write_document(path, prediction.as_dict() | {"digest": prediction.digest})
+    return path

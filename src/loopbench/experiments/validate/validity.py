@@ -1,0 +1,257 @@
+"""A prediction held against the results of the held-out tasks: per loop, and in the order of the loops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from loopbench.experiments.fit_profile.check import MeasureGap, compare_records
+from loopbench.metrics.bootstrap import bca, unit_sums
+from loopbench.metrics.families import judge_family
+from loopbench.metrics.paired import PairedFlip
+from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import ALPHA, Floats, Interval
+from loopbench.metrics.summary import summarize, task_values
+from loopbench.runs.store.files import RunError, read_document
+from loopbench.runs.store.records import each_record
+
+from .prediction import FOLDER, Predicted
+
+VALIDITY = "validity.json"
+"""Beside the prediction."""
+MEASURES: Mapping[str, Callable[[Record], float]] = {
+    "accuracy": lambda record: record.accuracy,
+    "steps": lambda record: record.steps,
+    "errors": lambda record: sum(record.errors.values()),
+}
+"""What a trial is compared in: the primary score, replies to deciding requests, and errors of any kind."""
+MAX_NAMED = 3
+"""Misplaced pairs that the verdict names."""
+_DIGITS = 12
+"""Decimals beyond which two means are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairOrder:
+    """Two loops that the run tells apart on the held-out tasks."""
+
+    better: str
+    worse: str
+    real: Interval
+    """Accuracy of the better minus that of the worse one."""
+    predicted: float
+    """The same in the tunnel."""
+
+    @property
+    def is_misplaced(self) -> bool:
+        """Whether the tunnel has them equal, or in the other order."""
+        return round(self.predicted, _DIGITS) <= 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        own = {"better": self.better, "worse": self.worse, "predicted": self.predicted, "misplaced": self.is_misplaced}
+        return own | {"real": self.real.as_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class LoopValidity:
+    """One loop's accuracy in the run and in the tunnel, over the held-out tasks of both."""
+
+    arm: str
+    real: Interval
+    predicted: Interval
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"arm": self.arm, "real": self.real.as_dict(), "predicted": self.predicted.as_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """How far a prediction is right."""
+
+    digest: str
+    """Of the prediction."""
+    fitted_tasks: int
+    held_out_tasks: int
+    """That were scored in the run and in the tunnel."""
+    loops: tuple[LoopValidity, ...]
+    gaps: tuple[MeasureGap, ...]
+    """Run minus tunnel, of each loop and measure; all of them are one family."""
+    tau: Interval | None
+    """Kendall's tau-b between the loops' accuracies; None where all of one side are equal."""
+    pairs: tuple[PairOrder, ...]
+    """Those that the run tells apart."""
+    pairs_in_all: int
+    unknown_errors: Mapping[str, int]
+    """Kind of error that the run has and the tunnel never had → its number in the held-out trials."""
+    alpha: float = ALPHA
+
+    @property
+    def misplaced(self) -> tuple[PairOrder, ...]:
+        return tuple(pair for pair in self.pairs if pair.is_misplaced)
+
+    @property
+    def off(self) -> tuple[MeasureGap, ...]:
+        """Differences beyond their intervals."""
+        return tuple(gap for gap in self.gaps if gap.is_off)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence that begins with the worst there is to say."""
+        told = f"The run tells {len(self.pairs)} of {self.pairs_in_all} pairs of loops apart"
+        if self.misplaced:
+            wrong = "; ".join(f"{pair.better} is better than {pair.worse}" for pair in self.misplaced[:MAX_NAMED])
+            return (
+                f"Poor: the tunnel misplaces loops. {told}, and {len(self.misplaced)} of them are in another order there ({wrong})."
+            )
+        off = ", ".join(gap.loop for gap in self.off if gap.measure == "accuracy")
+        level = f"the accuracy of {off} is off" if off else "no accuracy is beyond its interval"
+        if not self.pairs or self.tau is None or self.tau.low <= 0:
+            return f"Weak: nothing speaks against the order of the loops, and little for it. {told}, and {level}."
+        if off:
+            return f"Order right, level wrong: {level}. {told}, all of them in the tunnel's order."
+        return f"Good: {level}. {told}, all of them in the tunnel's order."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "verdict": self.verdict,
+            "prediction": self.digest,
+            "fitted_tasks": self.fitted_tasks,
+            "held_out_tasks": self.held_out_tasks,
+            "loops": [loop.as_dict() for loop in self.loops],
+            "differences": [gap.as_dict() for gap in self.gaps],
+            "tau": None if self.tau is None else self.tau.as_dict(),
+            "pairs": [pair.as_dict() for pair in self.pairs],
+            "pairs_in_all": self.pairs_in_all,
+            "unknown_errors": dict(self.unknown_errors),
+            "alpha": self.alpha,
+        }
+
+
+class ValiditySummary(NamedTuple):
+    """What the report of a run shows of its validation."""
+
+    verdict: str
+    loops: tuple[LoopValidity, ...]
+
+
+def read_summary(folder: Path) -> ValiditySummary | None:
+    """Read what the last validation of a run found; None if there was none. Raises RunError for a damaged file."""
+    path = folder / FOLDER / VALIDITY
+    if not path.exists():
+        return None
+    try:
+        found = read_document(path)
+        loops = tuple(LoopValidity(row["arm"], Interval(**row["real"]), Interval(**row["predicted"])) for row in found["loops"])
+        return ValiditySummary(str(found["verdict"]), loops)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path}: not what `loopbench validate` has written ({error}); run it again") from None
+
+
+def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> Validity:
+    """Read the results of the held-out tasks, and hold the prediction against them. Raises RunError where no task is in both."""
+    arms, held_out = predicted.arms, frozenset(predicted.prediction.held_out)
+    real = [record for record in each_record(folder) if record.task in held_out and record.arm in arms]
+    shared = _scored_everywhere(real, arms) & _scored_everywhere(predicted.records, arms.values())
+    real = [record for record in real if record.task in shared]
+    tunnel = [record for record in predicted.records if record.task in shared]
+    if not shared:
+        raise RunError(f"{folder}: no held-out task was scored for every loop, in the run and in the tunnel")
+    sides = _Sides(arms, real, tunnel)
+    return Validity(
+        predicted.prediction.digest,
+        len(predicted.prediction.fitted),
+        len(shared),
+        tuple(_loop(arm, sides) for arm in arms),
+        compare_records(arms, real, tunnel, alpha, MEASURES),
+        rank_agreement(sides.real, sides.predicted, sides.clusters, alpha),
+        _told_apart(sides, alpha),
+        len(arms) * (len(arms) - 1) // 2,
+        _unknown(real, tunnel),
+        alpha,
+    )
+
+
+def _scored_everywhere(records: Sequence[Record], arms: Iterable[str]) -> set[str]:
+    found = {arm: {record.task for record in records if record.arm == arm and record.status == "scored"} for arm in arms}
+    return set.intersection(*found.values())
+
+
+class _Sides:
+    """The accuracies of all loops, task by task, in the run and in the tunnel."""
+
+    def __init__(self, arms: Mapping[str, str], real: Sequence[Record], tunnel: Sequence[Record]) -> None:
+        self.arms, self.records = arms, {"real": real, "tunnel": tunnel}
+        values = {arm: task_values([record for record in real if record.arm == arm], MEASURES["accuracy"]) for arm in arms}
+        others = [task_values([record for record in tunnel if record.arm == name], MEASURES["accuracy"]) for name in arms.values()]
+        first = next(iter(values.values()))
+        self.tasks = sorted(first.means)
+        self.clusters = [first.clusters[task] for task in self.tasks]
+        self.real: Floats = np.array([[found.means[task] for task in self.tasks] for found in values.values()])
+        self.predicted: Floats = np.array([[found.means[task] for task in self.tasks] for found in others])
+        """[loop, task]."""
+
+
+def _loop(arm: str, sides: _Sides) -> LoopValidity:
+    real = summarize([record for record in sides.records["real"] if record.arm == arm]).accuracy
+    tunnel = summarize([record for record in sides.records["tunnel"] if record.arm == sides.arms[arm]]).accuracy
+    assert real is not None
+    assert tunnel is not None
+    return LoopValidity(arm, real, tunnel)
+
+
+def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alpha: float = ALPHA) -> Interval | None:
+    """Kendall's tau-b (1945) between the mean scores of loops on two sides, with a BCa bootstrap over tasks.
+
+    `real`, `predicted`: [loop, task]. tau-b is the sum of sign·sign over all pairs of loops, divided by √(pairs untied in one ×
+    pairs untied in the other). None where all loops of one side are equal.
+    """
+    one, two = (unit_sums(side.T, list(clusters)) for side in (real, predicted))
+    places = np.array(list(combinations(range(len(real)), 2)))
+
+    def signs(counts: Floats, sums: Floats) -> Floats:
+        totals = np.round(counts @ sums, _DIGITS)
+        return np.asarray(np.sign(totals[:, places[:, 0]] - totals[:, places[:, 1]]), dtype=np.float64)
+
+    def statistic(counts: Floats) -> Floats:
+        ours, theirs = signs(counts, one), signs(counts, two)
+        untied = np.sqrt(np.abs(ours).sum(1) * np.abs(theirs).sum(1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray((ours * theirs).sum(1) / untied, dtype=np.float64)
+
+    whole = float(statistic(np.ones((1, len(one))))[0])
+    if np.isnan(whole):
+        return None
+    low, high = bca(statistic, len(one), alpha)
+    return Interval(whole, min(low, whole), max(high, whole), real.shape[1])
+
+
+def _told_apart(sides: _Sides, alpha: float) -> tuple[PairOrder, ...]:
+    """Return the pairs whose real accuracies differ, decided together (Holm 1979), the better loop first."""
+    names = list(sides.arms)
+    pairs = list(combinations(range(len(names)), 2))
+    flips = [PairedFlip(sides.real[a] - sides.real[b], sides.clusters) for a, b in pairs]
+    found = []
+    for (a, b), decided in zip(pairs, judge_family([(flip, 0.0) for flip in flips], alpha), strict=True):
+        if decided.p_holm < alpha:
+            gap = decided.difference
+            if gap.value < 0:
+                a, b, gap = b, a, gap.turned
+            predicted = float(sides.predicted[a].mean() - sides.predicted[b].mean())
+            found.append(PairOrder(names[a], names[b], gap, predicted))
+    return tuple(found)
+
+
+def _unknown(real: Sequence[Record], tunnel: Sequence[Record]) -> dict[str, int]:
+    met, known = Counter[str](), {kind for record in tunnel for kind in record.errors}
+    for record in real:
+        met.update(record.errors)
+    return {kind: count for kind, count in sorted(met.items()) if kind not in known}

@@ -1,0 +1,15 @@
+"""The folder of what is kept for all runs of a user."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+HOME_VARIABLE = "LOOPBENCH_HOME"
+"""The environment variable that names it."""
+
+
+def home() -> Path:
+    """Return the folder of environments of frameworks, and of an empty MLflow store."""
+    given = os.environ.get(HOME_VARIABLE)
+    return Path(given) if given else Path.home() / ".local" / "share" / "loopbench"

@@ -1,0 +1,72 @@
+"""The page of a validation, and its figure in the report of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from loopbench.experiments.validate.validity import LoopValidity, Validity, read_summary
+from loopbench.runs.folders import run_name
+from loopbench.runs.store.files import RunError
+from loopbench.text.numbers import interval
+
+from .document import Banner, Block, Figure, Grid, PageSection, Paragraph
+from .svg import Axis, ChartRow, Group, Mark, interval_rows
+
+TITLE = "How well the tunnel predicts"
+_HOW = (
+    "A fault profile was fitted to the traces of half of the tasks, the same loops ran under it on the other half, and what they "
+    "did was written down, with a digest, before the run's own results on those tasks were read."
+)
+
+
+def validity_section(folder: Path) -> PageSection | None:
+    """Return what the last validation of a run found; None if there was none."""
+    try:
+        found = read_summary(folder)
+    except RunError as error:
+        text = str(error).replace(str(folder), run_name(folder))  # the page does not depend on where the run is
+        return PageSection("validity", TITLE, (Banner("The validation of this run cannot be read", (text,)),))
+    if found is None:
+        return None
+    return PageSection("validity", TITLE, (Paragraph(found.verdict, "strong"), Figure(figure(found.loops), _HOW)))
+
+
+def validity_blocks(found: Validity) -> Iterator[Block]:
+    yield Paragraph(found.verdict, "strong")
+    yield Figure(figure(found.loops), _HOW)
+    if found.tau is not None:
+        yield Paragraph(f"Kendall's tau-b of the loops' accuracies: {interval(found.tau, 2)} (bootstrap over tasks).")
+    columns = ("loop", "measure", "run", "tunnel", "run − tunnel", "")
+    rows = tuple(
+        (gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.again:.2f}", gap.between, "OFF" if gap.is_off else "")
+        for gap in found.gaps
+    )
+    yield Grid("Each loop, per trial", columns, rows)
+    if found.pairs:
+        heads = ("better in the run", "than", "by", "in the tunnel by", "")
+        pairs = tuple(
+            (pair.better, pair.worse, interval(pair.real, 2), f"{pair.predicted:+.2f}", "MISPLACED" if pair.is_misplaced else "")
+            for pair in found.pairs
+        )
+        yield Grid("Pairs that the run tells apart", heads, pairs)
+    if found.unknown_errors:
+        unknown = tuple((kind, str(count)) for kind, count in found.unknown_errors.items())
+        yield Grid("Errors that the tunnel never made", ("kind", "in the held-out trials"), unknown)
+    yield Paragraph(f"Prediction: {found.digest}", "quiet")
+
+
+_MARKS: Mapping[str, Mark] = {"run": "dot", "tunnel": "undecided"}
+
+
+def figure(loops: Sequence[LoopValidity]) -> Markup:
+    """Return each loop's accuracy in the run and in the tunnel, with intervals."""
+    groups = []
+    for loop in loops:
+        sides = {"run": loop.real, "tunnel": loop.predicted}
+        rows = tuple(ChartRow(name, value, interval(value, 3), _MARKS[name]) for name, value in sides.items())
+        groups.append(Group(loop.arm, rows))
+    said = "; ".join(f"{loop.arm}: run {interval(loop.real, 3)}, tunnel {interval(loop.predicted, 3)}" for loop in loops)
+    return interval_rows("Accuracy in the run and in the tunnel", f"On the held-out tasks: {said}.", groups, Axis("accuracy"))

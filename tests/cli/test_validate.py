@@ -1,0 +1,96 @@
+"""`loopbench validate`, end to end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.validate.prediction import ValidationRequest, predict
+from loopbench.runs.store.traces import Traces
+
+RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=16)", "--profile", "text-2024"]
+LOOPS = ("bare", "finish", "react_extract")
+
+
+@pytest.fixture
+def ran(loopbench):
+    """The same, after a run of three loops."""
+    assert loopbench(*RUN, *(part for loop in LOOPS for part in ("--loop", loop))).code == 0
+    return loopbench
+
+
+def folder() -> Path:
+    return next(path for path in Path("runs").iterdir() if (path / "trials.jsonl").exists())
+
+
+def test_a_run_is_validated_and_the_report_shows_it(ran) -> None:
+    found = ran("validate", "latest")
+    assert found.code == 0, found.err
+    assert found.out.split(":")[0] in ("Good", "Weak", "Order right, level wrong", "Poor")
+    assert all(loop in found.out for loop in LOOPS)
+    written = json.loads((folder() / "validity" / "prediction.json").read_text())
+    assert len(written["fitted"]) == len(written["held_out"]) == 8
+    assert written["loops"].keys() == {f"{loop}/text-2024" for loop in LOOPS}
+    page = (folder() / "validity" / "validity.html").read_text()
+    assert "Does the tunnel predict this run?" in page
+    assert written["digest"] in page
+    ran("report", "latest")
+    assert "How well the tunnel predicts" in (folder() / "report.html").read_text()
+
+
+def test_the_prediction_comes_first_and_stays(ran) -> None:
+    first = ran("validate", "latest", "--json").json
+    assert ran("validate", "latest", "--json").json == first
+    other = ran("validate", "latest", "--seed", "1")
+    assert (other.code, other.out) == (2, "")
+    assert "another prediction was made before" in other.err
+    assert json.loads((folder() / "validity" / "prediction.json").read_text())["digest"] == first["prediction"]
+    assert ran("validate", "latest", "--seed", "1", "--again", "--json").json["prediction"] != first["prediction"]
+
+
+def test_of_the_held_out_tasks_no_trace_is_read(ran, monkeypatch) -> None:
+    read, whole = set(), Traces.read
+
+    def noted(self, record):
+        read.add(record.task)
+        return whole(self, record)
+
+    monkeypatch.setattr(Traces, "read", noted)
+    predicted = predict(folder(), ValidationRequest())
+    assert read == set(predicted.prediction.fitted)
+    assert {record.task for record in predicted.records} == set(predicted.prediction.held_out)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [("{}", "no prediction of this tool"), ("no JSON", "no prediction of this tool"), ("[]", "no prediction of this tool")],
+)
+def test_a_damaged_prediction_is_one_line(ran, damage: str, says: str) -> None:
+    place = folder() / "validity"
+    place.mkdir()
+    (place / "prediction.json").write_text(damage)
+    found = ran("validate", "latest")
+    assert found.code == 2
+    assert says in found.err
+    assert found.err.count("\n") == 1
+
+
+def test_two_loops_have_no_order_and_an_imported_run_no_loops(loopbench, here: Path) -> None:
+    assert loopbench(*RUN, "--loop", "bare", "--loop", "finish").code == 0
+    found = loopbench("validate", "latest")
+    assert (found.code, found.out) == (2, "")
+    assert "an order needs 3 loops or more, and this model has 2" in found.err
+    Path("results.csv").write_text("task,arm,score\n" + "".join(f"t{n},{arm},1\n" for n in range(4) for arm in "abc"))
+    assert loopbench("import", "results.csv").code == 0
+    found = loopbench("validate", "latest")
+    assert (found.code, found.out) == (2, "")
+    assert "an imported run has no loops that could be run again" in found.err
+
+
+def test_a_damaged_result_is_told_on_the_page(ran) -> None:
+    assert ran("validate", "latest").code == 0
+    (folder() / "validity" / "validity.json").write_text('{"verdict": 3}')
+    assert ran("report", "latest").code == 0
+    assert "The validation of this run cannot be read" in (folder() / "report.html").read_text()

@@ -1,0 +1,153 @@
+"""Result files of tau-bench and tau2-bench, made here: replies, calls and errors counted by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from loopbench.experiments.fit_profile.fit import fit_run
+from loopbench.metrics.trace import ModelExchange, ToolRun
+from loopbench.runs.store.traces import read_trace
+
+
+def call(number, name, arguments):
+    return {"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def says(content, *calls):
+    return {"role": "assistant", "content": content, "tool_calls": list(calls) or None}
+
+
+def gave(number, name, content):
+    return {"role": "tool", "tool_call_id": f"c{number}", "name": name, "content": content}
+
+
+def run(task, trial, reward, *messages, **info):
+    task_info = {"task": {"user_id": "u", "instruction": f"do {task}", "outputs": ["7"], "actions": []}}
+    start = [{"role": "system", "content": "policy"}, {"role": "user", "content": "hello"}]
+    return {"task_id": task, "trial": trial, "reward": reward, "info": task_info | info, "traj": [*start, *messages]}
+
+
+TALKS = (
+    says("who are you?"),
+    {"role": "user", "content": "Ann"},
+    says(None, call(1, "find_user", '{"name": "Ann"}')),
+    gave(1, "find_user", "Error: user not found"),
+    says(None, call(2, "find_user", '{"name": "Anne"}')),
+    gave(2, "find_user", "user 7"),
+    says(None, call(3, "look_up", '{"id": 7}')),
+    gave(3, "look_up", "Unknown action look_up"),
+    says("You are user 7."),
+    {"role": "user", "content": "###STOP###"},
+)
+
+
+def test_a_file_of_tau_bench(kit):
+    failed = {"task_id": 5, "trial": 0, "reward": 0.0, "info": {"error": "rate limit", "traceback": "…"}, "traj": []}
+    path = kit.put([run(3, 0, 1.0, *TALKS), run(3, 1, 0.0, says("no")), run(5, 1, 0.0, says("no")), failed])
+    found = kit.imported(path)
+    by_name = {(record.task, record.repeat): record for record in found.records}
+    record = by_name["3", 0]
+    assert (record.steps, record.lm_calls, record.tool_calls) == (5, 5, 2)
+    assert dict(record.errors) == {"tool.Error": 1, "tool.UnknownTool": 1}
+    assert (by_name["5", 0].status, by_name["5", 0].reason, by_name["5", 0].stop) == ("errored", "rate limit", "crashed")
+    trace = read_trace(found.folder, record)
+    assert trace.head.expected == ["7"]
+    assert [(event.role, event.move_kind) for event in trace.events if isinstance(event, ModelExchange)] == [
+        ("answer", "text"),
+        *[("decide", "act")] * 3,
+        ("answer", "text"),
+    ]
+    assert [(event.call.arguments, event.status) for event in trace.events if isinstance(event, ToolRun)] == [
+        ({"name": "Ann"}, "error"),
+        ({"name": "Anne"}, "success"),
+        ({"id": 7}, "error"),
+    ]
+    rates = fit_run(found.folder).rates
+    assert (rates["wire.malformed"].count, rates["decision.unknown_tool"].count) == (0, 1)
+    assert rates["wire.malformed"].interval is not None
+    assert rates["provider.server"].interval is None
+
+
+def test_damaged_arguments_are_counted(kit):
+    messages = [says(None, call(1, "find", '{"name": "An')), gave(1, "find", "Error: bad"), says("I give up")]
+    found = kit.imported(kit.put([run(1, 0, 0.0, *messages)]))
+    assert found.records[0].errors["wire"] == 1
+    assert fit_run(found.folder).rates["wire.truncated"].count == 1
+
+
+def test_replies_in_text_are_read_as_the_calls_that_they_are(kit):
+    action = json.dumps({"name": "find", "arguments": {"name": "Ann"}})
+    respond = json.dumps({"name": "respond", "arguments": {"content": "done"}})
+    messages = [
+        says(f"Thought:\nlook\nAction:\n{action}"),
+        {"role": "user", "content": "API output: user 7"},
+        says(f"Action:\n{respond}"),
+        {"role": "user", "content": "thanks"},
+    ]
+    found = kit.imported(kit.put([run(1, 0, 1.0, *messages)]))
+    trace = read_trace(found.folder, found.records[0])
+    assert [(event.call.tool, event.call.arguments, event.data) for event in trace.events if isinstance(event, ToolRun)] == [
+        ("find", {"name": "Ann"}, "user 7")
+    ]
+
+
+def simulation(task, trial, reward, messages, **more):
+    reward_info = None if reward is None else {"reward": reward}
+    return {"id": "s", "task_id": task, "trial": trial, "reward_info": reward_info, "messages": messages, **more}
+
+
+def test_a_file_of_tau2(kit):
+    flat = {"id": "c1", "name": "find_user", "arguments": {"name": "Ann"}, "requestor": "assistant"}
+    messages = [
+        {"role": "assistant", "content": "Hi, how can I help?"},
+        {"role": "user", "content": "I am Ann"},
+        {"role": "user", "tool_calls": [{**flat, "id": "u1", "requestor": "user"}]},
+        {"role": "tool", "id": "u1", "content": "the user's own", "requestor": "user", "error": False},
+        {
+            "role": "assistant",
+            "tool_calls": [flat],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 9},
+            "generation_time_seconds": 1.5,
+        },
+        {"role": "tool", "id": "c1", "content": "Error: none", "requestor": "assistant", "error": True},
+        {"role": "assistant", "content": "I cannot find you.", "usage": {"prompt_tokens": 120, "completion_tokens": 8}},
+        {"role": "user", "content": "###STOP###"},
+    ]
+    data = {
+        "info": {
+            "num_trials": 1,
+            "agent_info": {"implementation": "llm_agent", "llm": "small-1"},
+            "environment_info": {"domain_name": "mock"},
+        },
+        "tasks": [{"id": "a"}, {"id": "b"}],
+        "simulations": [
+            simulation("a", 0, 1.0, messages, termination_reason="user_stop", agent_cost=0.5, duration=12.0),
+            simulation("b", 0, None, [], termination_reason="infrastructure_error"),
+        ],
+    }
+    found = kit.imported(kit.put(data))
+    first, second = found.records
+    assert (first.arm, first.stop, first.cost_usd, first.seconds) == ("llm_agent/small-1", "finished", 0.5, 12.0)
+    assert (first.steps, first.tool_calls, dict(first.errors)) == (3, 1, {"tool.Error": 1})
+    assert "tokens" in first.unknown  # one reply does not say its own
+    assert (second.status, second.reason) == ("errored", "no reward: infrastructure_error")
+    assert found.manifest.suite.name == "tau2-mock"
+    trace = read_trace(found.folder, first)
+    asked = [event for event in trace.events if isinstance(event, ModelExchange)]
+    assert [(event.tokens, event.seconds) for event in asked] == [(None, 0), ((100, 9), 1.5), ((120, 8), 0)]
+    assert "the user's own" not in str(trace.to_json())
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ({"role": "robot"}, "run 1: message 3: role is 'robot', not system, user, assistant or tool"),
+        ({"role": "assistant", "tool_calls": [{"function": {}}]}, "run 1: message 3: the name of a tool call is not a text"),
+        ({"role": "user", "content": 3}, "run 1: message 3: content is neither a text nor a list of parts"),
+    ],
+)
+def test_a_wrong_message_is_named(kit, message, said):
+    with pytest.raises(ValueError, match=said):
+        kit.imported(kit.put([run(1, 0, 1.0, message)]))

@@ -1,0 +1,80 @@
+"""How a prediction is held against the results: rank agreement, misplaced pairs, and the verdict's first word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from loopbench.experiments.fit_profile.check import MeasureGap
+from loopbench.experiments.validate.validity import LoopValidity, PairOrder, Validity, rank_agreement
+from loopbench.metrics.statistics import Interval
+
+SCORES = st.integers(3, 5).flatmap(
+    lambda loops: st.integers(3, 8).flatmap(
+        lambda tasks: st.tuples(*[
+            st.lists(st.lists(st.sampled_from((0.0, 0.5, 1.0)), min_size=tasks, max_size=tasks), min_size=loops, max_size=loops)
+        ] * 2)
+    )
+)  # fmt: skip
+
+
+@settings(max_examples=15)
+@given(sides=SCORES)
+def test_tau_is_that_of_scipy_within_its_interval(sides: tuple[list[list[float]], list[list[float]]]) -> None:
+    real, predicted = map(np.array, sides)
+    clusters = [str(n) for n in range(real.shape[1])]
+    found = rank_agreement(real, predicted, clusters)
+    expected = kendalltau(real.sum(1), predicted.sum(1)).statistic
+    if np.isnan(expected):
+        assert found is None
+    else:
+        assert found is not None
+        assert found.value == pytest.approx(expected)
+        assert -1 <= found.low <= found.value <= found.high <= 1
+
+
+def test_a_side_that_equals_itself_has_tau_1_and_its_opposite_minus_1() -> None:
+    real = np.array([[1.0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 1]])
+    clusters = list("abcd")
+    assert rank_agreement(real, real, clusters).value == 1  # type: ignore[union-attr]
+    assert rank_agreement(real, 1 - real, clusters).value == -1  # type: ignore[union-attr]
+    assert rank_agreement(real, np.ones_like(real), clusters) is None
+
+
+WIDE = Interval(0.2, 0.1, 0.3, 40)
+LOOPS = tuple(LoopValidity(f"{name}/m", WIDE, WIDE) for name in ("a", "b", "c"))
+FOUND = Validity(
+    digest="d" * 64,
+    fitted_tasks=40,
+    held_out_tasks=40,
+    loops=LOOPS,
+    gaps=(MeasureGap("a", "accuracy", 0.9, 0.6, WIDE, False),),
+    tau=Interval(1.0, 0.4, 1.0, 40),
+    pairs=(PairOrder("a/m", "b/m", WIDE, 0.1),),
+    pairs_in_all=3,
+    unknown_errors={},
+)
+OFF = (MeasureGap("a", "accuracy", 0.9, 0.6, WIDE, True),)
+
+
+@pytest.mark.parametrize(
+    ("change", "begins"),
+    [
+        ({}, "Good: no accuracy is beyond its interval."),
+        ({"gaps": OFF}, "Order right, level wrong: the accuracy of a is off."),
+        ({"tau": Interval(0.3, -0.2, 0.9, 40)}, "Weak: nothing speaks against the order of the loops, and little for it."),
+        ({"tau": None, "gaps": OFF}, "Weak: "),
+        ({"pairs": ()}, "Weak: "),
+        ({"pairs": (PairOrder("a/m", "b/m", WIDE, -0.1),)}, "Poor: the tunnel misplaces loops."),
+        ({"pairs": (PairOrder("a/m", "b/m", WIDE, 0.0),), "tau": None, "gaps": OFF}, "Poor: "),
+    ],
+)
+def test_the_verdict_begins_with_the_worst(change, begins: str) -> None:
+    found = replace(FOUND, **change)
+    assert found.verdict.startswith(begins)
+    assert f"The run tells {len(found.pairs)} of 3 pairs of loops apart" in found.verdict
