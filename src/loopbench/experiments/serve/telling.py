@@ -13,7 +13,7 @@ from loopbench.text.plain_text import plain_line
 
 SAME_AFTER_S = 60.0
 """Seconds after which a line that was told is told again."""
-MOST, WITHIN_S = 10, 10.0
+MAX_LINES, WITHIN_S = 10, 10.0
 """Lines that are told within so many seconds."""
 MAX_CHARS = 400
 MAX_REMEMBERED = 1_000
@@ -27,14 +27,14 @@ class SeldomTold(logging.Handler):
         self._tell = tell
         self._clock = clock
         self._told_at: dict[str, float] = {}
-        self._latest: deque[float] = deque(maxlen=MOST)
+        self._latest: deque[float] = deque(maxlen=MAX_LINES)
         self._held_back = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         reason = "" if error is None else f": {type(error).__name__}: {error}"
         line, now = plain_line(redact(f"{record.getMessage()}{reason}"))[:MAX_CHARS], self._clock()
-        is_often = len(self._latest) == MOST and now < self._latest[0] + WITHIN_S
+        is_often = len(self._latest) == MAX_LINES and now < self._latest[0] + WITHIN_S
         if is_often or (line in self._told_at and now < self._told_at[line] + SAME_AFTER_S):
             self._held_back += 1
             return
