@@ -42,7 +42,7 @@ class ServeOptions(OptionGroup):
 
 @with_options(CONFIG_FLAGS)
 def serve(flags: dict[str, Any], options: ServeOptions) -> None:
-    """Serve the scripted model to any program that speaks OpenAI's protocol, until Ctrl-C."""
+    """Serve the scripted model to any program that speaks OpenAI's, Anthropic's or Google's protocol, until Ctrl-C."""
     if options.mcp and not is_installed("mcp"):
         raise missing("--mcp", "mcp")
     config = load_config(None, flags)
