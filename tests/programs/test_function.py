@@ -128,16 +128,17 @@ def test_anthropics_clients_reach_the_same_model():
     asked = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
 
     async def solve(question, tools, *, url):
-        streamed = tunnel.AsyncAnthropic(base_url=url).messages.stream(**asked)
-        async with streamed as stream:
-            return [piece async for piece in stream.text_stream]
+        client = tunnel.AsyncAnthropic(base_url=url)
+        counted = await client.messages.count_tokens(model="any", messages=asked["messages"])
+        async with client.messages.stream(**asked) as stream:
+            return [counted.input_tokens, *[piece async for piece in stream.text_stream]]
 
     def solve_blocking(question, tools):
         with pytest.raises(anthropic.OverloadedError):
             tunnel.Anthropic(max_retries=0).messages.create(**asked)
         return tunnel.Anthropic(max_retries=0).messages.create(**asked).content[0].text
 
-    assert run(tunnel.loop(solve)).answer == ["42"]
+    assert run(tunnel.loop(solve)).answer == [5, "42"]
     assert run(tunnel.loop(solve_blocking), FakeModel(ProviderError("busy", "overloaded"), then=Answer("", "42"))).answer == "42"
 
 

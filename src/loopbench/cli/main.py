@@ -37,10 +37,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "show": ("show:show", "Print the trace of one trial: prompts, replies, moves, observations and faults."),
     "why": ("why:why", "Say where arms diverge, and why trials were lost."),
     "replay": ("replay:replay", "Run one trial of a run again, as it was or with other faults."),
+    "card": (
+        "card:card",
+        "Disclose an agent on one page, in Markdown, or as JSON.",
+    ),
     "optimize": ("optimize:optimize", "Optimize each loop's prompts on an equal budget, and test them on locked tasks."),
     "show-program": ("programs:show_program", "Print a program: the instructions and demonstrations of each predictor."),
     "diff": ("programs:diff", "Print how program B differs from program A."),
-    "serve": ("serve:serve", "Serve the scripted model to any program that speaks OpenAI's protocol, until Ctrl-C."),
+    "serve": (
+        "serve:serve",
+        "Serve the scripted model to programs that ask as OpenAI's, Anthropic's or Google's clients do.",
+    ),
     "validate": ("validate:validate", "Say how well the tunnel predicts a run: fit to half of its tasks, held against the rest."),
     "size": ("size:size", "Compute from a pilot run how many tasks and repeats a decision needs."),
     "gate": ("gate:gate", "Say whether a run is worse than a baseline."),
