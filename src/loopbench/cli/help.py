@@ -63,8 +63,8 @@ def _section(formatter: Any, heading: str, rows: Sequence[tuple[str, str]]) -> N
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Compare": ("compare", "ablate", "size", "extend", "resume", "rescore", "import"),
-    "Read a run": ("report", "why", "show", "validate", "export"),
-    "Guard against regressions": ("gate", "bless", "check"),
+    "Read a run": ("report", "why", "show", "replay", "validate", "export"),
+    "Guard against regressions": ("gate", "bless", "check", "card"),
     "Optimize prompts": ("optimize", "show-program", "diff"),
     "Prepare": ("init", "new", "suite", "plan", "profile", "frameworks", "serve", "list"),
 }
