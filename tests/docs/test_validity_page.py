@@ -25,7 +25,7 @@ def accuracies(benchmark: tuple[Any, Any], temper: Any, folder: Path) -> dict[st
         loops=validity.LOOPS, profiles=["clean"], suite="arithmetic(size=6)", mlflow=False, runs=str(folder)
     )
     with other.in_the_tunnels_place(temper):
-        assert validity.run(validity.prepare(config, folder / "run"), validity.Unwatched()) is None
+        assert not validity.run(validity.prepare(config, folder / "run"), validity.Unwatched())
     results = importlib.import_module("loopbench.experiments.compare.results").results(folder / "run")
     return {arm.info.loop: arm.summary.accuracy.value for arm in results.comparison.arms}
 
