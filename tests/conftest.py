@@ -164,19 +164,19 @@ def one_trial() -> Callable[..., FinishedTrial]:
 
 
 @pytest.fixture
-def over_http() -> Callable[[], AbstractContextManager[None]]:
+def over_http() -> Callable[..., AbstractContextManager[None]]:
     """Within its block all runs of this process ask the scripted model through a server on loopback, as a real one is asked."""
     return _over_http
 
 
 @contextmanager
-def _over_http() -> Iterator[None]:
+def _over_http(wire: str = "chat") -> Iterator[None]:
     boards: dict[asyncio.AbstractEventLoop, tuple[Switchboard, ExitStack]] = {}
     opened = TrialModels.opened
 
     @asynccontextmanager
     async def opened_with_server(models: TrialModels) -> AsyncIterator[TrialModels]:
-        async with open_switchboard() as board, opened(models) as ready:
+        async with open_switchboard(wire) as board, opened(models) as ready:
             with ExitStack() as trials:
                 boards[asyncio.get_running_loop()] = board, trials
                 yield ready

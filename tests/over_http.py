@@ -21,12 +21,19 @@ from loopbench.models.tunnel import Tunnel
 from loopbench.models.wires.contract import WireRequest
 from loopbench.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
 
+VERSIONS = {"gemini": "v1beta"}
+"""Wire → the first part of its paths, where it is not `v1`."""
+FIELDS = {"gemini": "labels"}
+"""Wire → the field of a request that says codec, role and scope, where it is not `metadata`."""
+
 
 class Switchboard:
     """Puts trials through a server of their own; the server finds them here by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, wire: str = "chat") -> None:
+        """`wire`: what clients and server speak."""
         self.url = ""
+        self._wire = wire
         self._trials: dict[str, ServedTrial] = {}
         self._numbers = itertools.count(1)
 
@@ -46,15 +53,15 @@ class Switchboard:
         behind = _Behind(scripted)
         self._trials[name] = ServedTrial(behind, scripted.tunnel, behind.codecs)
         try:
-            yield OverHttp(f"{self.url}/t/{name}/v1", scripted.tunnel, behind)
+            yield OverHttp(f"{self.url}/t/{name}/{VERSIONS.get(self._wire, 'v1')}", scripted.tunnel, behind, self._wire)
         finally:
             del self._trials[name]
 
 
 @contextlib.asynccontextmanager
-async def open_switchboard() -> AsyncIterator[Switchboard]:
+async def open_switchboard(wire: str = "chat") -> AsyncIterator[Switchboard]:
     """Its server runs in this event loop, on a free port of loopback."""
-    switchboard = Switchboard()
+    switchboard = Switchboard(wire)
     async with Server(switchboard) as server:
         switchboard.url = server.url
         try:
@@ -92,10 +99,11 @@ class OverHttp:
 
     name = "scripted"
 
-    def __init__(self, url: str, tunnel: Tunnel, behind: _Behind) -> None:
+    def __init__(self, url: str, tunnel: Tunnel, behind: _Behind, wire: str) -> None:
         self._tunnel = tunnel
         self._behind = behind
-        self._client = local_client(url, self._metadata)
+        self._field = FIELDS.get(wire, "metadata")
+        self._client = local_client(url, self._metadata, wire=wire)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -116,7 +124,7 @@ class OverHttp:
     def _metadata(self, request: Request) -> Mapping[str, Any]:
         codec = self._behind.named(request.codec or NATIVE)
         told = {"role": request.role.value, "scope": request.scope, "codec": codec, "examples": str(request.examples)}
-        return {"metadata": told}
+        return {self._field: told}
 
     @contextlib.contextmanager
     def _on_its_way(self, request: Request) -> Iterator[None]:

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 EXTRA_OF: Mapping[str, str] = {
     "datasets": "huggingface",
     "dspy": "dspy",
+    "httpx2": "mcp",
     "litellm": "dspy",
     "mcp": "mcp",
     "mcp_types": "mcp",

@@ -23,6 +23,7 @@ from loopbench.protocol import Message, NativeCall, Reply, Role, Sampling, ToolS
 from .anthropic_cases import ADD, BODY, CALL, CALLING, HEADERS, KEPT, RESULT, TEXT, USER
 from .served import Book, fixed
 
+CLOSED = {"type": "object", "additionalProperties": False}
 ASKED = WireRequest(read_request(BODY).request, "scripted")
 
 json_values = st.recursive(
@@ -164,7 +165,7 @@ def test_a_whole_request() -> None:
             ],
             "tools": [{"type": "custom", "description": "Adds.", **ADD}, {"type": "web_search_20260209", "name": "web_search"}],
             "tool_choice": {"type": "tool", "name": "add", "disable_parallel_tool_use": True},
-            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
+            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": CLOSED}},
             "temperature": 0.5,
             "top_p": 0.9,
             "top_k": 40,
@@ -187,7 +188,7 @@ def test_a_whole_request() -> None:
         Message("system", "Hurry."),
     )
     assert request.tools == (ToolSpec("add", "Adds.", ADD["input_schema"]),)  # type: ignore[arg-type]
-    assert (request.tool_choice, request.parallel_calls, request.response_schema) == ("add", False, {"type": "object"})
+    assert (request.tool_choice, request.parallel_calls, request.response_schema) == ("add", False, CLOSED)
     assert request.sampling == Sampling(0.5, 9, 0.9, None, ("END",))
     assert (request.role, request.scope, request.examples, asked.stream) == (Role.PLAN, "s", 2, True)
     assert asked.metadata == {"role": "plan", "scope": "s", "codec": "k", "examples": "2"}

@@ -82,11 +82,15 @@ FAULTS: Mapping[str, Callable[[], ServedTrial]] = {
 # --- asking ---
 
 
-async def met(server: Server, client: WireClient, *, stream: bool, limit: int | None = None) -> Met:
-    """Ask over a plain socket, so that nothing mends what comes, and read it."""
+async def met(server: Server, client: WireClient, fault: str, *, stream: bool, trial: str = "") -> Met:
+    """Ask over a plain socket, so that nothing mends what comes, and read it. `trial`: empty for the server's only one."""
+    limit = LIMIT if fault.startswith("`max_tokens`") else None
     body = json.dumps(client.body(stream=stream, max_tokens=limit)).encode()
     named = {"Host": f"127.0.0.1:{server.port}", "Connection": "close", "Content-Length": str(len(body)), **client.headers}
-    head = f"POST {client.path(stream=stream)} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    place = f"/t/{trial}" if trial else ""
+    head = f"POST {place}{client.path(stream=stream)} HTTP/1.1\r\n" + "".join(
+        f"{name}: {value}\r\n" for name, value in named.items()
+    )
     return read(client, await exchange(server, head.encode() + b"\r\n" + body), stream=stream)
 
 
@@ -129,11 +133,10 @@ def _events(body: bytes) -> list[tuple[str, str]]:
 
 async def both(fault: str, wire: str) -> tuple[Met, Met]:
     """Meet a fault whole, and in a stream."""
-    limit = LIMIT if fault.startswith("`max_tokens`") else None
     found = []
     for stream in (False, True):
         async with Server(Book(any=FAULTS[fault]())) as server:
-            found.append(await met(server, CLIENTS[wire], stream=stream, limit=limit))
+            found.append(await met(server, CLIENTS[wire], fault, stream=stream))
     return found[0], found[1]
 
 

@@ -48,7 +48,7 @@ class SuiteOptions(OptionGroup):
     data: Path | None = None
     """File that the suite reads its tasks from, if it imports them."""
     tools: str | None = None
-    """Your own tools, `my.module` or `my.module:NAME`."""
+    """Your own tools, `my.module` or `my.module:NAME`, or those of a server, `mcp:COMMAND` or `mcp:URL`."""
     run_tools: bool = False
     """Let checks call your own tools, whatever they do to the real world."""
     quarantine: Path | None = None

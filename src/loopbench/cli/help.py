@@ -63,7 +63,7 @@ def _section(formatter: Any, heading: str, rows: Sequence[tuple[str, str]]) -> N
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Compare": ("compare", "ablate", "size", "extend", "resume", "rescore", "import"),
-    "Read a run": ("report", "why", "show", "validate", "export"),
+    "Read a run": ("report", "why", "show", "replay", "validate", "export"),
     "Guard against regressions": ("gate", "bless", "check"),
     "Optimize prompts": ("optimize", "show-program", "diff"),
     "Prepare": ("init", "new", "suite", "plan", "profile", "frameworks", "serve", "list"),

@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "report": ("report:report", "Print the tables of a run again and write its page."),
     "show": ("show:show", "Print the trace of one trial: prompts, replies, moves, observations and faults."),
     "why": ("why:why", "Say where arms diverge, and why trials were lost."),
+    "replay": ("replay:replay", "Run one trial of a run again, as it was or with other faults."),
     "optimize": ("optimize:optimize", "Optimize each loop's prompts on an equal budget, and test them on locked tasks."),
     "show-program": ("programs:show_program", "Print a program: the instructions and demonstrations of each predictor."),
     "diff": ("programs:diff", "Print how program B differs from program A."),

@@ -30,7 +30,7 @@ class PlanOptions(OptionGroup):
     file: Annotated[Path, typer.Argument()]
     """Tasks with plans (.csv, .jsonl, .parquet), or a file with one plan, in JSON or a call per line."""
     tools: str | None = None
-    """Your own tools, `my.module` or `my.module:NAME`: names and arguments of the calls are checked against them."""
+    """Your own tools, as `compare` takes them: names and arguments of the calls are checked against them."""
     run_tools: bool = False
     """Make the calls of every plan with your own tools, whatever they do to the real world, and judge what comes out."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False

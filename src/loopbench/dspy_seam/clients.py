@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -84,18 +85,14 @@ class WholeClient:
         await self.lm.aclose()
 
 
-class NativeClient:
-    """lm15's client of a provider, with one pool of connections per event loop."""
+class _Lm15Client(ABC):
+    """One of lm15's clients, with what it needs on each event loop."""
 
     streams = True
 
-    def __init__(self, selection: Any) -> None:
-        route, settings = selection.resolution, selection.clients
-        self.provider: str | None = str(route.provider)
-        self.model = str(route.model)
-        self._key = settings.get("api_key")
-        self._url = settings.get("api_base") or settings.get("base_url")
-        self._doors: dict[asyncio.AbstractEventLoop, _Door] = {}
+    @abstractmethod
+    async def _door(self) -> _Door:
+        """Return what the client holds for the running event loop."""
 
     async def complete(self, request: Any) -> Any:
         door = await self._door()
@@ -107,6 +104,18 @@ class NativeClient:
         async with aclosing(with_calls_apart(checked) if door.is_gemini else checked) as events:
             async for event in events:
                 yield event
+
+
+class NativeClient(_Lm15Client):
+    """lm15's client of a provider, with one pool of connections per event loop."""
+
+    def __init__(self, selection: Any) -> None:
+        route, settings = selection.resolution, selection.clients
+        self.provider: str | None = str(route.provider)
+        self.model = str(route.model)
+        self._key = settings.get("api_key")
+        self._url = settings.get("api_base") or settings.get("base_url")
+        self._doors: dict[asyncio.AbstractEventLoop, _Door] = {}
 
     async def aclose(self) -> None:
         door = self._doors.pop(asyncio.get_running_loop(), None)
@@ -134,8 +143,7 @@ class NativeClient:
         # Reads credentials, for a cloud over the network.
         provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
         door.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
-        if isinstance(provider, lm15.AsyncOpenAILM):
-            provider._inner = _ReadsIncomplete(provider._inner)
+        provider = _reading_incomplete(provider)
         door.provider = replace(provider, compat=_OLDER_LIMIT) if door.is_own and self._takes_older_limit() else provider
 
     def _takes_older_limit(self) -> bool:
@@ -160,6 +168,13 @@ class _ReadsIncomplete:
         if event.event == "response.incomplete":
             event = replace(event, data=json.dumps(json.loads(event.data) | {"type": "response.completed"}))
         return self._reader.parse_stream_events(request, event)
+
+
+def _reading_incomplete(provider: Any) -> Any:
+    """Return lm15's client of a provider; that of OpenAI's Responses reads streams that end incomplete."""
+    if isinstance(provider, lm15.AsyncOpenAILM):
+        provider._inner = _ReadsIncomplete(provider._inner)
+    return provider
 
 
 @dataclass(slots=True)
@@ -283,19 +298,28 @@ class LiteLLMClient:
         """LiteLLM's connections belong to the whole process."""
 
 
-class LocalClient:
-    """lm15's client for OpenAI's format. All clients of one event loop share their connections, so that each is cheap to make."""
+_LOCAL: Mapping[str, tuple[str, type[Any]]] = {
+    "chat": ("openai-chat", lm15.AsyncOpenAIChatLM),
+    "responses": ("openai", lm15.AsyncOpenAILM),
+    "messages": ("anthropic", lm15.AsyncAnthropicLM),
+    "gemini": ("gemini", lm15.AsyncGeminiLM),
+}
+"""Wire of our server → the provider that it is the API of, and lm15's client for that."""
 
-    provider: str | None = "openai-chat"
-    streams = True
+
+class LocalClient(_Lm15Client):
+    """lm15's client of a server that speaks one of our wires. Those of one event loop share their connections, so each is cheap."""
+
     transports: ClassVar[dict[asyncio.AbstractEventLoop, Any]] = {}
 
-    def __init__(self, url: str, model: str) -> None:
+    def __init__(self, url: str, model: str, wire: str = "chat") -> None:
         self.url = url
         self.model = model
-        self._doors: dict[asyncio.AbstractEventLoop, Any] = {}
+        self.provider: str | None
+        self.provider, self._speaks = _LOCAL[wire]
+        self._doors: dict[asyncio.AbstractEventLoop, _Door] = {}
 
-    def _door(self) -> Any:
+    async def _door(self) -> _Door:
         loop = asyncio.get_running_loop()
         door = self._doors.get(loop)
         if door is None:
@@ -303,16 +327,9 @@ class LocalClient:
             if transport is None:
                 _forget_closed(self.transports)
                 transport = self.transports[loop] = _transport(self.url)
-            door = self._doors[loop] = lm15.AsyncOpenAIChatLM(api_key=LOCAL_KEY, base_url=self.url, transport=transport)
+            speaks = self._speaks(api_key=LOCAL_KEY, base_url=self.url, transport=transport)
+            door = self._doors[loop] = _Door(transport, _reading_incomplete(speaks), is_gemini=self.provider in GEMINI)
         return door
-
-    async def complete(self, request: Any) -> Any:
-        return await self._door().complete(request)
-
-    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
-        async with aclosing(_checked(self._door(), request)) as events:
-            async for event in events:
-                yield event
 
     async def aclose(self) -> None:
         """The connections are shared: see `close_local_clients`."""

@@ -173,9 +173,12 @@ class DspyModel(Lm15Model):
         return None if cost is None else float(cost)
 
 
-def local_client(url: str, extensions: Extensions | None = None, model: str = "scripted") -> Lm15Model:
-    """Return a model behind an OpenAI-compatible server on this machine: without retries, key, price and proxy. Cheap to make."""
-    return Lm15Model(f"openai/{model}", LocalClient(url, model), Capabilities(response_schema=True), extensions)
+def local_client(url: str, extensions: Extensions | None = None, model: str = "scripted", wire: str = "chat") -> Lm15Model:
+    """Return a model behind a server on this machine: without retries, key, price and proxy. Cheap to make.
+
+    `wire`: what the server speaks, as `models/wires/registry.py` names it.
+    """
+    return Lm15Model(f"openai/{model}", LocalClient(url, model, wire), Capabilities(response_schema=True), extensions)
 
 
 def model_named(name: str, settings: Mapping[str, Any]) -> DspyModel:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from loopbench.runs.manifest import ArmEntry, Manifest, SuiteEntry
+from loopbench.runs.manifest import ArmEntry, Manifest, SuiteEntry, ToolServerEntry
 
 MAX_TOLD = 3
 """Maximum number of changes that a message names; it counts the rest."""
@@ -66,8 +66,20 @@ def _suite_changes(was: SuiteEntry, now: SuiteEntry) -> Iterator[str]:
         yield f"the number of tasks ({was.tasks}, now {now.tasks})"
     if was.max_tool_steps != now.max_tool_steps:
         yield f"the step limit ({was.max_tool_steps}, now {now.max_tool_steps})"
+    if was.tool_server != now.tool_server:
+        yield _server_change(was.tool_server, now.tool_server)
     if was.code != now.code:
         yield f"the code of your own that suite {now.name} is made of or scored by"
+
+
+def _server_change(was: ToolServerEntry | None, now: ToolServerEntry | None) -> str:
+    """Say what has changed about the server that gives the tools."""
+    if was is None or now is None or was.name != now.name:
+        before, after = ("none" if entry is None else entry.name or "unnamed" for entry in (was, now))
+        return f"the server of the tools ({before}, now {after})"
+    if was.tools != now.tools:
+        return f"the list of tools of the server {now.name}"
+    return f"the version of the server {now.name} ({was.version}, now {now.version})"
 
 
 def _profile_changes(then: Manifest, now: Manifest) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
+from loopbench.datasets.importing.mcp_server import is_mcp
 from loopbench.protocol import ForeignLoop, Loop
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.values import underlying
@@ -50,7 +51,7 @@ def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str]
     modules: list[ModuleType | None] = []
     if suite is not None and suite not in builtin_names("suite"):
         modules += [_named_module(suite), inspect.getmodule(find("suite", suite))]
-    if tools is not None:
+    if tools is not None and not is_mcp(tools):  # a server has an entry of its own in the manifest
         modules += [_named_module(tools), *(inspect.getmodule(underlying(tool.function)) for tool in tools_named(tools).fixed)]
     modules += map(_named_module, scorers)
     own = {module.__name__: module for module in modules if module is not None and module.__name__.partition(".")[0] != "loopbench"}

@@ -113,7 +113,7 @@ class CompareConfig(BaseModel):
     data: Path | None = None
     """File that the suite reads its tasks from, if it imports them."""
     tools: str | None = None
-    """Your own tools, `my.module` or `my.module:NAME`, for a suite that brings none."""
+    """Your own tools for a suite that brings none: `my.module`, `my.module:NAME`, `mcp:COMMAND` or `mcp:URL`."""
     profiles: Annotated[tuple[str, ...], Field(min_length=1)] = ("clean",)
     """Fault profile, a built-in name or a TOML file; repeat the option for more profiles."""
     models: Annotated[tuple[str, ...], Field(min_length=1)] = ("scripted",)

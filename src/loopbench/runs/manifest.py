@@ -53,6 +53,15 @@ def _check_version(data: Mapping[str, Any], folder: Path) -> None:
     )
 
 
+class ToolServerEntry(ManifestPart):
+    """The server that gives the tools, where `--tools mcp:…` names one."""
+
+    name: str
+    version: str
+    tools: str
+    """Digest of its list of tools: names, descriptions and schemas."""
+
+
 class SuiteEntry(ManifestPart):
     """The suite that the run uses."""
 
@@ -67,6 +76,7 @@ class SuiteEntry(ManifestPart):
     """Maximum number of tool steps of a loop; unknown for an imported run."""
     code: str = ""
     """Digest of the user's own code that makes tasks, provides tools and scores answers."""
+    tool_server: ToolServerEntry | None = None
 
 
 class ArmEntry(ManifestPart):

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from loopbench.datasets.importing.mcp_server import is_mcp
+from loopbench.datasets.importing.mcp_tools import tool_server
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.profiles import PROFILES_VERSION
@@ -17,7 +19,7 @@ from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest, own_code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import constructed_in, scorers_of
-from loopbench.runs.manifest import ArmEntry, AskedDigests, Manifest, SuiteEntry, timestamp
+from loopbench.runs.manifest import ArmEntry, AskedDigests, Manifest, SuiteEntry, ToolServerEntry, timestamp
 from loopbench.runs.schedule import Arm
 from loopbench.text.plain_text import json_safe
 
@@ -43,7 +45,7 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
 
 def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:
     """Return what a manifest says of the suite."""
-    code, constructed = suite_code(config, suite), constructed_in(tasks)
+    code, constructed, server = suite_code(config, suite), constructed_in(tasks), _server_entry(config)
     return SuiteEntry(
         name=suite.name,
         version=suite.version,
@@ -52,7 +54,16 @@ def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> S
         max_tool_steps=config.max_tool_steps or suite.max_tool_steps,
         **({"code": code} if code else {}),
         **({"by_construction": constructed} if constructed else {}),
+        **({"tool_server": server} if server is not None else {}),
     )
+
+
+def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
+    """Return the server that gives the tools; None without one."""
+    if config.tools is None or not is_mcp(config.tools):
+        return None
+    name, version, tools = tool_server(config.tools)
+    return ToolServerEntry(name=name, version=version, tools=tools)
 
 
 def _arm_entry(arm: Arm) -> ArmEntry:
@@ -133,5 +144,10 @@ def asked_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> Aske
     return AskedDigests(
         questions=digest([limit, suite.shared, tools, questions]),
         plans=digest(plans),
-        **({} if config.tools is None else {"tools": own_code_digest(None, config.tools)}),
+        **({} if config.tools is None else {"tools": _tools_digest(config.tools)}),
     )
+
+
+def _tools_digest(name: str) -> str:
+    """Return the digest of the code of the user's own tools, or of the list of a server."""
+    return digest(list(tool_server(name))) if is_mcp(name) else own_code_digest(None, name)

@@ -10,6 +10,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from loopbench._extras import is_installed, missing
+from loopbench.datasets.importing.mcp_server import is_mcp
 from loopbench.protocol.names import GONE, is_gone, lives_in_one_process, parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import FOREIGN, builtin_names, loops_named, programs_named
@@ -94,6 +95,7 @@ def allow_words(config: CompareConfig) -> list[str]:
 def own_code(config: CompareConfig) -> list[str]:
     """Return what a configuration names outside of loopbench, to be imported here or run in processes of its own, each once."""
     started = [name for text in config.loops for name in programs_named(parse_spec(text))]
+    started += [config.tools] if config.tools is not None and is_mcp(config.tools) else []
     return list(dict.fromkeys([*_imported_code(config), *started]))
 
 
@@ -103,7 +105,7 @@ def _imported_code(config: CompareConfig) -> list[str]:
     ours = {"loop": [*builtin_names("loop"), *foreign], "suite": builtin_names("suite")}
     named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
     names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
-    tools = [] if config.tools is None else [config.tools]
+    tools = [] if config.tools is None or is_mcp(config.tools) else [config.tools]
     return list(dict.fromkeys([*(name for kind, name in names if name not in ours[kind]), *tools]))
 
 

@@ -18,6 +18,8 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from loopbench._extras import needed_by
 from loopbench.datasets.generating import Source
+from loopbench.datasets.importing.mcp_server import is_mcp
+from loopbench.datasets.importing.mcp_tools import mcp_tools
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
@@ -259,13 +261,18 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
     if tools is not None:
         options["tools"] = tools_named(tools)
     if missing := _missing(loader, options):
-        how = {"data": "--data FILE", "tools": "--tools MODULE"}.get(missing, f"{spec.name}({missing}=…)")
+        how = {"data": "--data FILE", "tools": "--tools MODULE or mcp:COMMAND"}.get(missing, f"{spec.name}({missing}=…)")
         raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
     return options
 
 
 def tools_named(name: str) -> OwnTools:
-    """Return the tools of `my.module` or `my.module:NAME`, see `loopbench.datasets.importing.own_tools`. Raises ValueError."""
+    """Return the tools of `my.module` or `my.module:NAME`, see `loopbench.datasets.importing.own_tools`, or of a server, `mcp:…`.
+
+    Raises ValueError.
+    """
+    if is_mcp(name):
+        return mcp_tools(name)
     module_name, colon, attribute = name.partition(":")
     module = own_module("tools", name, module_name)
     if colon and not hasattr(module, attribute):

@@ -366,6 +366,9 @@ class _Run:
         task = self.trial.task
         try:
             self.end_state = self.environment.state()
+        except Exception as error:  # the suite's, or that of its tools: the trial is errored, not wrong
+            return {}, f"end state: {type(error).__name__}: {error}"
+        try:
             said = None if self.outcome.gave_up else answer
             return scores_of(Judgement(task, said, self.outcome.stop.value, self.end_state)), ""
         except Exception as error:  # our bug or the suite's, never the loop's: the trial is errored, not wrong

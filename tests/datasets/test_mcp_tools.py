@@ -1,0 +1,174 @@
+"""The tools of a server of the user's own: what is read of it, its sessions, and how it may fail."""
+
+import asyncio
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.datasets.importing.mcp_server import is_mcp, read_server
+from loopbench.datasets.importing.mcp_tools import mcp_tools, tool_server
+from loopbench.datasets.task import Task
+from loopbench.models.fake import FakeModel
+from loopbench.programs.gateway import served
+from loopbench.programs.trial import ProgramTrial
+from loopbench.protocol import Query, Tool, Toolbox, ToolCall
+
+SHOP = Path(__file__).with_name("mcp_shop.py")
+TASK = Task("t", Query("?"), 1)
+
+
+def shop(behaviour, *more, options=""):
+    return f"mcp:{shlex.join([sys.executable, str(SHOP), behaviour, *more])}{options}"
+
+
+def called(environment, *calls, time_limit_s=None):
+    """What calls of an environment give, each as (name, item)."""
+
+    async def run():
+        tools = Toolbox(environment.tools, time_limit_s=time_limit_s)
+        return [await tools.call(ToolCall(name, {"item": item})) for name, item in calls]
+
+    return asyncio.run(run())
+
+
+def test_results_errors_and_json_rpc_errors_are_told_apart():
+    environment = mcp_tools(shop("state")).open(TASK)
+    price, rows, failed, refused, unknown = called(
+        environment, ("price", "lamp"), ("rows", "x"), ("fail", "x"), ("refuse", "x"), ("nothing", "x")
+    )
+    assert (price.value, price.data) == (39.9, "39.9")
+    assert rows.value == {"rows": [1, 2]}
+    assert (failed.error_type, failed.data) == ("McpToolFailed", "no such item")
+    assert (refused.error_type, refused.data) == ("McpError", "no tools/call here (-32601)")
+    assert unknown.error_type == "UnknownTool"
+    assert environment.state() is None
+    environment.close()
+
+
+def test_a_server_is_known_by_its_name_its_version_and_its_list():
+    own = mcp_tools(shop("state"))
+    assert tool_server(own.name)[:2] == ("shop", "2")
+    environment = own.open(TASK)
+    assert [tool.name for tool in environment.tools] == ["price", "count", "rows", "fail", "refuse", "environment"]
+    assert environment.tools[0].description == "The price of an item."
+    assert environment.tools[0].parameters["required"] == ["item"]
+
+
+@pytest.mark.parametrize(("options", "second"), [("", [1]), ("(session=trial)", [1]), ("(session=worker)", [3])])
+def test_each_trial_has_a_session_of_its_own_unless_all_share_one(options, second):
+    own = mcp_tools(shop("state", "alone", options=options))
+    first = own.open(TASK)
+    assert [seen.value for seen in called(first, ("count", "x"), ("count", "x"))] == [1, 2]
+    first.close()
+    later = own.open(TASK)
+    assert [seen.value for seen in called(later, ("count", "x"))] == second
+    later.close()
+
+
+def test_secrets_are_kept_from_a_command_unless_they_are_named(monkeypatch):
+    monkeypatch.setenv("SHOP_API_KEY", "sk-abcdefgh12345678")
+    for options, value in (("", "unset"), ('(keys=["SHOP_API_KEY"])', "sk-abcdefgh12345678")):
+        environment = mcp_tools(shop("state", options=options)).open(TASK)
+        assert called(environment, ("environment", "SHOP_API_KEY"))[0].data == value
+        environment.close()
+
+
+def test_a_server_that_dies_spoils_its_trial_and_no_later_one():
+    own = mcp_tools(shop("ends", options="(session=worker)"))
+    environment = own.open(TASK)
+    first, second = called(environment, ("price", "lamp"), ("price", "lamp"))
+    assert (first.error_type, first.data) == ("McpServerGone", "its server has ended: the shop is closed")
+    assert second.data == first.data
+    with pytest.raises(RuntimeError, match="the shop is closed"):
+        environment.state()
+    own.open(TASK).state()
+
+
+def test_a_call_that_hangs_ends_at_its_time_limit():
+    environment = mcp_tools(shop("stalls")).open(TASK)
+    assert called(environment, ("price", "lamp"), time_limit_s=0.5)[0].error_type == "TimeoutError"
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "options", "said"),
+    [
+        ("dies", "", "its server has ended: no licence for this shop"),
+        ("hangs", "(start_s=0.5)", "no list of tools within 0.5 s; start_s=… gives it more"),
+        ("no-list", "", "the list of tools cannot be read: no tools/list here (-32601)"),
+        ("empty", "", "the server shop lists no tool"),
+    ],
+)
+def test_a_server_whose_tools_cannot_be_had_is_told_in_one_line(behaviour, options, said):
+    name = shop(behaviour, options=options)
+    with pytest.raises(ValueError, match="tools") as refused:
+        mcp_tools(name)
+    assert str(refused.value) == f"tools {name!r}: {said}"
+
+
+def test_nothing_listens_at_an_address():
+    with pytest.raises(ValueError, match=r"^tools 'mcp:http://127.0.0.1:9/mcp': its server cannot be asked: ConnectError"):
+        mcp_tools("mcp:http://127.0.0.1:9/mcp")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("mcp:", "write mcp:COMMAND or mcp:URL"),
+        ("mcp:no-such-command-here x", "there is no 'no-such-command-here' to run"),
+        ("mcp:python 'x", "No closing quotation in the command"),
+        ("mcp:https://user:word@example.org/mcp", "a password has no place in the address"),
+        ("mcp:http://[", "the address must name a host"),
+        ("mcp:http://example.org:99999/mcp", "the address must name a host"),
+        ("mcp:python x(session=run)", "session must be trial or worker, not 'run'"),
+        ("mcp:python x(wait=3)", "wait is not an option; there are session, keys, token, start_s"),
+        ("mcp:python x(start_s=0)", "start_s must be a number"),
+        ("mcp:python x(start_s=nan)", "start_s must be a number"),
+        ("mcp:python x(keys=A)", "keys must be a list"),
+        ('mcp:python x(keys=["NO_SUCH_VARIABLE"])', "the environment has no NO_SUCH_VARIABLE"),
+        ("mcp:python x(token=HOME)", "token is for an address"),
+        ('mcp:http://example.org/mcp(keys=["HOME"])', "keys are for a command"),
+    ],
+)
+def test_what_was_typed_wrong_is_told_in_one_line(typed, said):
+    with pytest.raises(ValueError, match="tools") as refused:
+        read_server(typed)
+    assert str(refused.value).startswith(f"tools {typed!r}: {said}")
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused_with_its_name(text):
+    name = f"mcp:{text}"
+    assert is_mcp(name)
+    try:
+        said = read_server(name).name
+    except ValueError as error:
+        said = str(error).removeprefix("tools ").partition(": ")[0]
+    assert said in (name, repr(name)) or said.startswith(repr(name))
+
+
+def test_an_address_leads_to_a_server_with_its_token(monkeypatch):
+    """Our own: an MCP client and an MCP server of this project, each of which the other holds to its word."""
+    monkeypatch.setenv("SHOP_TOKEN", "t-123")
+
+    def double(n: int) -> int:
+        """Twice a number."""
+        return 2 * n
+
+    async def run():
+        trial = ProgramTrial(FakeModel(), Toolbox((Tool.from_function(double),)), None)
+        async with served(trial) as url:
+            own = await asyncio.to_thread(mcp_tools, f"mcp:{url}/mcp(token=SHOP_TOKEN)")
+            environment = own.open(TASK)
+            seen = await Toolbox(environment.tools).call(ToolCall("double", {"n": 4}))
+            environment.close()
+            return own, seen
+
+    own, seen = asyncio.run(run())
+    assert seen.value == 8
+    assert tool_server(own.name).name == "loopbench"
+    assert read_server(own.name).headers() == {"Authorization": "Bearer t-123"}
