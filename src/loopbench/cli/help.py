@@ -25,7 +25,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         *("context-tokens", "probe", "temperature", "top-p", "max-tokens", "provider-seed", "cassette", "cassette-mode"),
     ),
     "How trials run": ("concurrency", "engine", "address", "workers", "real-time", "allow"),
-    "What is kept": ("traces", "runs", "mlflow", "tracking-uri", "experiment"),
+    "What is kept": ("traces", "runs", "mlflow", "tracking-uri", "experiment", "otlp"),
 }
 """Heading → options without their dashes, wherever a command has them; all others are about what is printed."""
 REST = "What is printed"

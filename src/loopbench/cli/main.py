@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "gate": ("gate:gate", "Say whether a run is worse than a baseline."),
     "bless": ("gate:bless", "Write a run as the baseline that `loopbench gate` compares later runs with."),
     "import": ("import_:import_", "Import and compare results of other tools."),
-    "export": ("export:export", "Write each kept trial of a run in a format that other tools read, a file each."),
+    "export": ("export:export", "Write each kept trial of a run in a format that other tools read."),
     "check loop": ("check_loop:check_loop", "Test a loop against every law, with generated models and tools."),
     "check model": ("check_model:check_model", "Send a real model a few tiny requests and say what works."),
     "check program": ("check_program:check_program_", "Run an agent with one fault at a time, and say what it does with each."),

@@ -17,12 +17,15 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.export_runs.export import export_run
 from loopbench.experiments.fit_profile.fit import fit_run
+from loopbench.experiments.gate.baseline import bless
+from loopbench.experiments.gate.judge import judge
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from loopbench.experiments.import_runs.foreign_file import open_file
 from loopbench.experiments.import_runs.formats.atif import NO_SCORE
 from loopbench.experiments.learn_plans.learn import learn_run, write_suite
 from loopbench.experiments.why.why import why
 from loopbench.metrics.trace import ModelExchange, ToolRun
+from loopbench.reports.dataframes import load
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.traces import read_trace
@@ -152,7 +155,7 @@ def test_a_wrong_place_is_named(kit, columns, said):
 
 def test_a_run_of_ours_comes_back_with_equal_rates(tmp_path, own_run):
     exported = export_run(own_run, "atif", tmp_path / "out")
-    back = results(import_files([exported.folder], ImportRequest(), tmp_path / "back").folder)
+    back = results(import_files([exported.out], ImportRequest(), tmp_path / "back").folder)
     ours = results(own_run)
     assert exported.trials == len(ours.records) == len(back.records)
     strip = {"suite_digest": "", "trace_at": None}
@@ -170,7 +173,7 @@ def test_a_run_of_ours_comes_back_with_equal_rates(tmp_path, own_run):
 
 def test_what_anybody_reads_in_it_gives_equal_rates_of_what_it_tells(tmp_path, own_run):
     """Without what only loopbench reads in the files: native calls, whose arguments and errors ATIF can hold."""
-    out = export_run(own_run, "atif", tmp_path / "out").folder
+    out = export_run(own_run, "atif", tmp_path / "out").out
     for path in out.iterdir():
         data = json.loads(path.read_text())
         record = data["extra"]["loopbench"]["record"]
@@ -244,3 +247,11 @@ def test_plans_are_learned_and_run_on_what_was_recorded(kit, scored, tmp_path):
     assert not run(experiment, Unwatched())
     found = results(experiment.folder).records
     assert {record.accuracy for record in found if "clean" in record.arm} == {1.0}
+
+
+def test_an_imported_run_is_blessed_gated_and_loaded(scored):
+    outcome = judge(scored, bless(scored))
+    assert outcome.outcome == "identical"
+    trials = load(scored.folder).trials
+    assert trials["tool_calls"].tolist() == [2, 2, 2, 0]
+    assert trials["false_success"].isna().all()

@@ -46,6 +46,12 @@ class ModelTurn:
     """Input and output."""
     seconds: float = 0.0
     error: RequestError | None = None
+    prompt: tuple[Message, ...] | None = None
+    """The messages that the request showed; None: the format does not say, and all that came before is taken."""
+    is_told: bool = True
+    """Whether the format has the reply's content; without it nothing is read from the reply."""
+    problem: str = ""
+    """Why the agent could not read the reply, if the format says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +115,18 @@ class _Reading:
 
     events: list[TraceEvent] = field(default_factory=list)
     history: list[Message] = field(default_factory=list)
-    shown: dict[str, int] = field(default_factory=dict)
-    """Role → messages that its last request has shown."""
+    shown: dict[str, int | list[Message]] = field(default_factory=dict)
+    """Role → messages that its last request has shown, or how many, as long as messages are only added."""
     open: list[_OpenCall] = field(default_factory=list)
     requests: int = 0
 
     def turn(self, turn: ModelTurn, following: ConversationItem | None) -> None:
         self.close()
         role = _role(turn, following)
-        same = self.shown.get(role, 0)
-        self.shown[role] = len(self.history)
+        if turn.prompt is not None:
+            self.history = list(turn.prompt)
+        same = self._same(role)
+        self.shown[role] = self.history[:] if turn.prompt is not None else len(self.history)
         self.requests += 1
         event = ModelExchange(
             role, same, tuple(self.history[same:]), seconds=turn.seconds, tokens=turn.tokens, error=turn.error, number=self.requests
@@ -132,9 +140,17 @@ class _Reading:
             ]
         self.events.append(event)
 
+    def _same(self, role: str) -> int:
+        """Return how many messages the last request of this role has shown already."""
+        before = self.shown.get(role, 0)
+        if isinstance(before, int):
+            return min(before, len(self.history))
+        pairs = zip(before, self.history, strict=False)
+        return next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(self.history)))
+
     def result(self, result: CallResult) -> None:
         self.history.append(Message("tool", result.text, call_id=result.call_id))
-        found = next((one for one in self.open if result.call_id in ("", one.id)), None)
+        found = next((one for one in self.open if _answers(result, one)), None)
         if found is not None:
             self.open.remove(found)
             if not result.never_ran:
@@ -152,16 +168,25 @@ class _Reading:
         self.open = []
 
 
+def _answers(result: CallResult, one: _OpenCall) -> bool:
+    """Tell whether a result may be that of a call: by its id, or else by the tool."""
+    return result.call_id == one.id if result.call_id else result.tool in ("", one.call.tool)
+
+
 def _role(turn: ModelTurn, following: ConversationItem | None) -> str:
     if turn.calls or turn.error is not None or following is None:
         return Role.DECIDE.value
-    return (Role.REASON if isinstance(following, ModelTurn) else Role.ANSWER).value
+    if isinstance(following, ModelTurn) and not (following.prompt and following.prompt[-1].role == "user"):
+        return Role.REASON.value
+    return Role.ANSWER.value
 
 
 def _replied(event: ModelExchange, turn: ModelTurn, arguments: Sequence[tuple[Any, str]]) -> ModelExchange:
     """Return the request with its reply, and the move that this states."""
     replied = replace(event, reply=turn.text, native_calls=turn.calls)
-    problem = next((problem for _, problem in arguments if problem), "")
+    if not turn.is_told:
+        return replied
+    problem = turn.problem or next((problem for _, problem in arguments if problem), "")
     if problem:
         return replace(replied, wire_error=problem)
     if turn.calls:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import PurePosixPath
 from typing import Any
 
 from loopbench.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, is_atif, read_trajectory, steps_of
+from loopbench.experiments.trace_formats.atif_own import own_of, without_own
 from loopbench.experiments.trace_formats.conversation import ModelTurn, events_of, untold_of
 from loopbench.experiments.trace_formats.differences import difference
-from loopbench.experiments.trace_formats.own_trials import OwnTrial, own_trial, without_own
+from loopbench.experiments.trace_formats.own_trials import OwnTrial
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from ..foreign_file import ForeignFile, parse_json
+from ..documents import documents, has, task_of
+from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..places import check_meanings, mapped
 from ..values import answer_of, label_of, located, mapping, name_of, score
@@ -30,51 +31,28 @@ MEANINGS = ("arm", "task", "score", "cluster", "suite")
 SUITE = "trajectories"
 """Name of the suite of trajectories that say nothing of it."""
 NO_SCORE = "a trajectory holds no score; say where it stands: --map score=PLACE, such as extra.reward"
-STANDARD = "trajectory"
-"""Name that agents give the file of every trial; the folder's name tells the trials apart."""
 ATIF = "atif"
 """Key in a trace's details: what the document has beside the events, so that an export gives the same document."""
-_SAME = ("status", "reason", "stop", "answer", "cost_usd", "confidence", "cluster", "attempt")
-"""Fields that a trial has in common with its record."""
 _RESULT = re.compile(r"(.*/)?result\.json")
 """The file that makes a folder one of Harbor's jobs."""
 
 
 def recognizes(file: ForeignFile) -> bool:
-    if file.tree is None:
-        return is_atif(file.top_level)
-    names = [name for name in file.tree.names if name.endswith(".json")]
-    if not names or any(map(_RESULT.fullmatch, names)):
-        return False
-    try:
-        return is_atif(parse_json(file.tree.read(names[0])))
-    except ValueError:
-        return False
+    is_job = file.tree is not None and any(map(_RESULT.fullmatch, file.tree.names))
+    return not is_job and has(file, is_atif)
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read trajectories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
     check_meanings(reading, MEANINGS)
     gathered = _Gathered(reading)
-    for name, data in _documents(file):
+    for name, data in documents(file):
         with located(name):
             gathered.add(name, mapping(data, "the trajectory"))
     return gathered.log()
 
 
 FORMAT = Format("atif", recognizes, read, mapped=True)
-
-
-def _documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
-    """Yield each trajectory with the name that tells it apart."""
-    if file.tree is None:
-        yield file.path.name, file.json_object
-        return
-    for name in file.tree.names:
-        if name.endswith(".json"):
-            raw = file.tree.read(name)
-            with located(name):
-                yield name, parse_json(raw)
 
 
 @dataclass(slots=True)
@@ -90,13 +68,15 @@ class _Gathered:
     notes: list[str] = field(default_factory=list)
 
     def add(self, name: str, data: Mapping[str, Any]) -> None:
-        read_own = own_trial(data)
+        read_own = own_of(data)
         if isinstance(read_own, str):
             self.notes.append(f"{name}: {read_own}")
         document = without_own(data)
         read = read_trajectory(document)
-        made = _own(read_own) if isinstance(read_own, OwnTrial) else self._foreign(name, document, read)
-        arm, trial, suite, question = made
+        if isinstance(read_own, OwnTrial):
+            arm, trial, suite, question = read_own.arm, read_own.trial, read_own.record.suite, read_own.question
+        else:
+            arm, trial, suite, question = self._foreign(name, document, read)
         self.arms.setdefault(arm.name, arm)
         self.trials.append(trial)
         self.suites.add(suite)
@@ -107,7 +87,7 @@ class _Gathered:
         reading = self.reading
         arm = _arm(read, mapped(document, "arm", reading))
         task = mapped(document, "task", reading)
-        task_name = _task_of(name) if task is None else name_of(task, "--map task")
+        task_name = task_of(name) if task is None else name_of(task, "--map task")
         repeat = self.repeats[arm.name, task_name]
         self.repeats[arm.name, task_name] += 1
         value = score(mapped(document, "score", reading), reading.scale)
@@ -144,31 +124,6 @@ def _arm(read: AtifTrajectory, typed: Any) -> ForeignArm:
     name = name_of(typed, "--map arm") if typed is not None else read.agent
     label = name if typed is not None or read.model == "unknown" else f"{name}/{read.model}"
     return ForeignArm(label, loop=read.agent, options={"version": read.version} if read.version else {}, model=read.model)
-
-
-def _task_of(name: str) -> str:
-    """Return a task's name from the file's: without its ending, or, where all files are called the same, from its folder's."""
-    path = PurePosixPath(name)
-    text = path.parent.as_posix() if path.stem == STANDARD and path.parent.name else path.with_suffix("").as_posix()
-    return name_of(text, "the file's name")
-
-
-def _own(trial: OwnTrial) -> _Made:
-    """Return a trial of loopbench's own."""
-    record, head = trial.record, trial.trace.head
-    scores = dict(record.scores)
-    value = scores.pop("accuracy", None)
-    made = ForeignTrial(
-        record.arm,
-        record.task,
-        record.repeat,
-        **{name: getattr(record, name) for name in _SAME},
-        score=value,
-        scores=scores,
-        trace=ForeignTrace(trial.trace.events, head.query, head.expected, head.end_state, head.details, head.untold),
-        ours=record,
-    )
-    return trial.arm, made, record.suite, digest([head.query, head.expected])
 
 
 def measured(read: AtifTrajectory) -> dict[str, Any]:
