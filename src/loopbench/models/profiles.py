@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
@@ -24,7 +23,7 @@ from pydantic import (
 from loopbench.protocol import Role
 from loopbench.protocol.digest import digest
 from loopbench.protocol.files import read_settings
-from loopbench.protocol.names import toml_text
+from loopbench.protocol.names import nearest, toml_text
 
 PROFILES_VERSION = 6
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
@@ -202,7 +201,7 @@ class Profile(_Section):
             kind, _, point = text.partition("@")
             role, _, call = point.partition(":")
             if kind not in FAULT_KINDS and kind not in WEAKNESS_KINDS and kind != LAPSE:
-                raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {_nearest(kind, (*FAULT_KINDS, *WEAKNESS_KINDS, LAPSE))}")
+                raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {nearest(kind, (*FAULT_KINDS, *WEAKNESS_KINDS, LAPSE))}")
             if role not in _ROLES or not call:
                 raise ValueError(f"{text!r} is not written KIND@ROLE:CALL, such as tool.raises@decide:c2")
             if kind in FAULT_KINDS and point in drawn:
@@ -255,7 +254,7 @@ class Profile(_Section):
                     f"{kind!r} is a weakness; put it under [[weaknesses]]: kind = {kind.partition('.')[2]!r}, rate = …"
                 )
             if kind not in FAULT_KINDS:
-                raise ValueError(f"unknown fault kind {kind!r}; {_nearest(kind, FAULT_KINDS)}")
+                raise ValueError(f"unknown fault kind {kind!r}; {nearest(kind, FAULT_KINDS)}")
         if sum(rates.values()) > 1 + 1e-9:
             raise ValueError(f"the rates add up to {sum(rates.values()):g}; at most 1 fault fits a point")
         return rates
@@ -286,7 +285,7 @@ def load_profile(name: str) -> Profile:
         check_own_name(own, name)
         return own
     if name not in built_in_profiles():
-        raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {_nearest(name, built_in_profiles())}")
+        raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {nearest(name, built_in_profiles())}")
     return _built_in(name)
 
 
@@ -329,15 +328,8 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             section = _SECTIONS.get(str(first["loc"][0]), Profile)
-            message = f"unknown field; {_nearest(str(first['loc'][-1]), section.model_fields)}"
+            message = f"unknown field; {nearest(str(first['loc'][-1]), section.model_fields)}"
         raise ValueError(f"{source}: {where}: {message}") from None
 
 
 _SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness}
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the nearest right name, else all of them."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
