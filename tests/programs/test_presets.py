@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loopbench.cli.main import main
-from loopbench.programs.presets import PRESETS, Place
+from loopbench.programs.presets import PRESETS, TrialPlace
 from loopbench.programs.program import Program
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.program_specs import program_spec
@@ -23,7 +23,7 @@ URL = "http://127.0.0.1:9/t/x"
 
 @pytest.fixture
 def launched(tmp_path):
-    return {name: preset.launch(Place(URL, _folder(tmp_path / name), "scripted", 9)) for name, preset in PRESETS.items()}
+    return {name: preset.launch(TrialPlace(URL, _folder(tmp_path / name), "scripted", 9)) for name, preset in PRESETS.items()}
 
 
 def _folder(path):
@@ -69,7 +69,9 @@ def test_a_name_is_a_preset_and_anything_else_a_command():
     with pytest.raises(ValueError, match=r"^executable: it is for the named agents"):
         Program("python x.py", executable="/bin/x")
     spec = parse_spec(program_spec("codex(executable=/opt/codex)"))
-    assert make_loop(spec).command_words() == ["/opt/codex"]
+    loop = make_loop(spec)
+    assert isinstance(loop, Program)
+    assert loop.command_words() == ["/opt/codex"]
     assert "codex" in programs_named(spec)
 
 

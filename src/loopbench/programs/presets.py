@@ -19,7 +19,7 @@ from loopbench.protocol.wire import from_json
 from .environment import API_KEY
 
 
-class Place(NamedTuple):
+class TrialPlace(NamedTuple):
     """What an agent is told of its trial."""
 
     url: str
@@ -47,10 +47,10 @@ class Preset:
 
     executable: str
     """Name of its executable."""
-    launch: Callable[[Place], Launch]
+    launch: Callable[[TrialPlace], Launch]
 
 
-def _codex(place: Place) -> Launch:
+def _codex(place: TrialPlace) -> Launch:
     home = place.folder / "codex"
     home.mkdir()
     settings = [
@@ -72,7 +72,7 @@ def _codex(place: Place) -> Launch:
     return Launch(("exec", "--skip-git-repo-check", "--ephemeral", "-"), {"CODEX_HOME": str(home)})
 
 
-def _claude_code(place: Place) -> Launch:
+def _claude_code(place: TrialPlace) -> Launch:
     servers = _json_file(place.folder / "mcp.json", {"mcpServers": {SERVER: {"type": "http", "url": f"{place.url}/mcp"}}})
     told = {
         "ANTHROPIC_BASE_URL": place.url,
@@ -86,7 +86,7 @@ def _claude_code(place: Place) -> Launch:
     return Launch(("-p", "--output-format", "text", "--max-turns", str(place.max_steps), *tools), told)
 
 
-def _opencode(place: Place) -> Launch:
+def _opencode(place: TrialPlace) -> Launch:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{place.url}/v1", "apiKey": API_KEY},
@@ -108,7 +108,7 @@ def _opencode(place: Place) -> Launch:
     return Launch(words, told, asks=True, read=_last_text_of_opencode)
 
 
-def _qwen_code(place: Place) -> Launch:
+def _qwen_code(place: TrialPlace) -> Launch:
     servers = _json_file(place.folder / "mcp.json", {"mcpServers": {SERVER: {"httpUrl": f"{place.url}/mcp", "trust": True}}})
     words = (
         "--auth-type", "openai", "--openai-base-url", f"{place.url}/v1", "--openai-api-key", API_KEY, "-m", place.model,

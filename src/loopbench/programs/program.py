@@ -20,7 +20,7 @@ from .executable import place, run_executable
 from .gateway import MODEL, served
 from .interpreter import Interpreter, look_at
 from .loop import ProgramLoop
-from .presets import PRESETS, Place, Preset
+from .presets import PRESETS, Preset, TrialPlace
 from .trial import ProgramTrial
 from .worker import Solver
 
@@ -181,7 +181,7 @@ class Program(ProgramLoop):
         """Run a named agent in a folder of its own, which is its home, too: it finds none of the user's settings there."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
             folder = Path(name)
-            launch = preset.launch(Place(url, folder, MODEL, self.max_steps))
+            launch = preset.launch(TrialPlace(url, folder, MODEL, self.max_steps))
             asked = (*launch.arguments, *((question,) if launch.asks else ()))
             told = {**environment, **home_in(folder), **launch.environment}
             message = (await run_executable([*words, *asked], told, question, folder)).message()
