@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 READY_REAL := $(VENV)/.ready-real
+VERCEL := tests/models/vercel
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
 FRAMEWORKS := $(VENV)/loopbench
@@ -16,7 +17,7 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal -q
 # What one process compiles, the next reads, whatever the environment says; without this, pytest rewrites every test at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compare optimize frameworks test explore test-slow fuzz hostile test-real lint types fast bench bench-peers clean
+.PHONY: help compare optimize frameworks test explore test-slow fuzz hostile test-real test-node lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
@@ -29,6 +30,7 @@ help:
 	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"
 	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"
 	@echo "make test-real  the same client against a real inference server, which is compiled first: minutes"
+	@echo "make test-node  Vercel's AI SDK against the served model: needs node and npm"
 	@echo "make bench      speed beside a hand-written loop, dspy.ReAct, and those peers that are installed: minutes"
 	@echo "make bench-peers  the same with all peers, installed into an environment of their own"
 	@echo "make clean      remove the environment and what runs left behind"
@@ -74,6 +76,10 @@ hostile: $(READY)
 test-real: $(READY_REAL)
 	$(BIN)/pytest -q -m real tests/real
 
+test-node: $(READY_DEV)
+	npm install --prefix $(VERCEL) --no-package-lock --no-audit --no-fund --silent
+	$(BIN)/pytest -q -m node tests/models/test_vercel.py
+
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/overhead.py
@@ -111,4 +117,4 @@ $(READY_PEERS): pyproject.toml constraints.txt | $(PEERS)/bin/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache .hypothesis runs build src/*.egg-info
+	rm -rf $(VENV) $(PEERS) $(VERCEL)/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis runs build src/*.egg-info

@@ -1,10 +1,10 @@
-"""How well the tunnel predicts runs whose model is its own, under profiles that the fit does not see.
+"""How well the tunnel predicts runs whose model is not the one it is fitted with, or is its own under a profile unknown to the fit.
 
 python benchmarks/validity.py [--tasks N] [--write]
 
 Markdown to stdout; --write renews the table in docs/validity.md. Each row is a run of the five designs on `arithmetic` under a
-built-in profile, validated as `loopbench validate` does it. The run's model is the scripted one, so that a row shows what the fit
-and noise take away, and nothing of another model's ways.
+built-in profile, or on the model of `other_policy.py`, which shares no code with the scripted one; it is validated as `loopbench
+validate` does it. Rows of the scripted model show what the fit and noise take away; the others, what structure it does not know.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import argparse
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+
+from other_policy import TEMPERS, Temper, in_the_tunnels_place
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
@@ -26,7 +29,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
 BLOCK = re.compile(r"(<!-- validity: .*? -->\n)(.*?)(<!-- /validity -->)", re.DOTALL)
 LOOPS = ["bare", "finish", "phased", "react_extract", "stateless"]
 PROFILES = ("native-2024", "text-2024", "flaky-format", "flaky-tools", "forgetful", "stubborn")
-TASKS = 120
+TASKS = 240
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -48,26 +51,29 @@ def table(tasks: int) -> Iterator[str]:
     yield "| run under | verdict | pairs told apart | misplaced | tau-b | largest gap of accuracy | off | errors never made |"
     yield "|---|---|---:|---:|---|---:|---:|---|"
     for profile in PROFILES:
-        yield row(profile, validated(profile, tasks))
+        yield row(f"`{profile}`", validated(profile, None, tasks))
+    for temper in TEMPERS:
+        yield row(f"the other policy, {temper.name}", validated("clean", temper, tasks))
 
 
-def validated(profile: str, tasks: int) -> Validity:
-    """Run the designs under a profile, and validate the run."""
+def validated(profile: str, temper: Temper | None, tasks: int) -> Validity:
+    """Run the designs under a profile or on the other policy, and validate the run."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        config = CompareConfig(loops=LOOPS, profiles=[profile], suite="arithmetic", tasks=tasks, mlflow=False, runs=scratch)
-        run(prepare(config, folder), Unwatched())
+        config = CompareConfig(loops=LOOPS, profiles=[profile], suite=f"arithmetic(size={tasks})", mlflow=False, runs=scratch)
+        with nullcontext() if temper is None else in_the_tunnels_place(temper):
+            run(prepare(config, folder), Unwatched())
         predicted = predict(folder, ValidationRequest())
         register(folder, predicted.prediction)
         return validity(folder, predicted)
 
 
-def row(profile: str, found: Validity) -> str:
+def row(under: str, found: Validity) -> str:
     """Return one row."""
     tau = "–" if found.tau is None else f"{found.tau.value:.2f} [{found.tau.low:.2f}, {found.tau.high:.2f}]"
     gap = max(abs(gap.difference.value) for gap in found.gaps if gap.measure == "accuracy")
     cells = (
-        f"`{profile}`",
+        under,
         found.verdict.partition(":")[0],
         f"{len(found.pairs)} of {found.pairs_in_all}",
         str(len(found.misplaced)),

@@ -194,7 +194,7 @@ def test_careless_calls_are_found() -> None:
 
 TRACE_KEYS = frozenset({"event", "same", "failed_attempts", "wire_error", "move"})
 """Fields of a trace that nothing else has."""
-OTHERS_KEYS = frozenset({"experiments/import_runs/formats/inspect_log.py"})
+OTHERS_KEYS = frozenset({"experiments/import_runs/formats/inspect_log.py", "experiments/trace_formats/inspect_transcript.py"})
 """Files that read logs of other tools, which have a field of the same name."""
 
 

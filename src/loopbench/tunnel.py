@@ -8,13 +8,13 @@
     compare([my_agent, "finish"], profiles=["flaky-tools"])
 
 A function that makes its clients by itself gets them here: `OpenAI()`, `AsyncOpenAI()`, `Anthropic()` and `AsyncAnthropic()` take
-the options of those classes, `transport()` is for any other client of httpx or httpx2. All of them belong to the trial that the
-function is called for.
+the options of those classes, `Gemini()` those of `google.genai.Client`, and `transport()` is for any other client of httpx or
+httpx2. All of them belong to the trial that the function is called for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from loopbench.programs.function import (
@@ -23,13 +23,26 @@ from loopbench.programs.function import (
     FunctionLoop,
     anthropic_client,
     current_trial,
+    gemini_client,
     openai_client,
 )
 from loopbench.programs.gateway import MODEL
 from loopbench.programs.outside.typed_functions import ToolError
 from loopbench.programs.transport import TunnelTransport
 
-__all__ = ["API_KEY", "BASE_URL", "MODEL", "Anthropic", "AsyncAnthropic", "AsyncOpenAI", "OpenAI", "ToolError", "loop", "transport"]
+__all__ = [
+    "API_KEY",
+    "BASE_URL",
+    "MODEL",
+    "Anthropic",
+    "AsyncAnthropic",
+    "AsyncOpenAI",
+    "Gemini",
+    "OpenAI",
+    "ToolError",
+    "loop",
+    "transport",
+]
 
 
 def loop(function: Callable[..., Any]) -> FunctionLoop:
@@ -63,6 +76,14 @@ def Anthropic(**options: Any) -> Any:  # noqa: N802  # in the place of anthropic
 def AsyncAnthropic(**options: Any) -> Any:  # noqa: N802  # in the place of anthropic.AsyncAnthropic
     """Return an `anthropic.AsyncAnthropic` whose model is the trial's. Raises RuntimeError outside of a trial."""
     return anthropic_client(current_trial(), is_async=True, **options)
+
+
+def Gemini(http_options: Mapping[str, Any] | None = None, **options: Any) -> Any:  # noqa: N802  # beside the vendors' classes
+    """Return a `google.genai.Client` whose model is the trial's: `.models` in a plain function, `.aio.models` in a coroutine.
+
+    `http_options`: as that class has them, a dict. Raises RuntimeError outside of a trial.
+    """
+    return gemini_client(current_trial(), http_options or {}, **options)
 
 
 def transport(library: str = "httpx") -> TunnelTransport:

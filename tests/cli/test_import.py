@@ -84,7 +84,8 @@ def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
     assert "scripted" not in shown.out
     assert "simulated" not in shown.out
     assert (here / "runs" / "monday" / "report.html").exists()
-    assert sorted(path.name for path in (here / "runs" / "monday").iterdir()) == ["manifest.json", "report.html", "trials.jsonl"]
+    names = sorted(path.name for path in (here / "runs" / "monday").iterdir())
+    assert names == ["manifest.json", "report.html", "traces.zst", "trials.jsonl"]
 
     assert loopbench("bless", "monday", "--output", "base.json").code == 0
     same = loopbench("gate", "monday", "--baseline", "base.json")
@@ -102,7 +103,8 @@ def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
         2,
         "error: runs/monday: imported from another tool's files, so there is nothing to run\n",
     )
-    learned = loopbench("suite", "learn", "monday", "-o", "learned.jsonl")
+    loopbench("import", str(FILES / "capitals.json"), "--scorer", "Exact", "--name", "untraced")
+    learned = loopbench("suite", "learn", "untraced", "-o", "learned.jsonl")
     assert (learned.code, "imported from another tool's files, and they hold no traces" in learned.err) == (2, True)
 
 

@@ -47,11 +47,40 @@ def test_it_answers_until_it_is_told_to_end(end):
         assert words[2].startswith(base)
         made = httpx.post(words[2], json=json.loads(words[-1]), headers={"Connection": "keep-alive"}).json()
         assert made["choices"][0]["message"]["tool_calls"]
+        settings = [child.stdout.readline() for _ in range(2)]
         child.send_signal(end)
-        out, errors = child.communicate(timeout=60)
+        _, errors = child.communicate(timeout=60)
     assert child.returncode == 0
-    assert out == ""
+    assert settings[1] == f"export OPENAI_BASE_URL={base} OPENAI_API_KEY=none\n"
     assert errors.splitlines() == ["serving arithmetic, 3 tasks; Ctrl-C ends", "closed"]
+
+
+def test_it_takes_any_name_of_a_model_and_tells_what_it_refuses_and_cannot_read():
+    with served() as (child, base, example):
+        words = shlex.split(example)
+        body = json.loads(words[-1]) | {"model": "gpt-4o"}
+        question = {"model": "claude-x", "messages": body["messages"]}
+        assert httpx.get(f"{base}/models/gpt-4o").json()["id"] == "gpt-4o"
+        assert httpx.post(words[2], json=body).json()["choices"][0]["message"]["tool_calls"]
+        refused = [
+            httpx.post(words[2], json=question | {"model": "scripted/nope"}),
+            httpx.post(words[2], json=question | {"stop": []}),
+            httpx.post(words[2], json=question | {"stop": []}),
+            httpx.post(words[2], content=b"{"),
+            httpx.get(base.replace("/v1", "/v1/nowhere")),
+        ]
+        assert [response.status_code for response in refused] == [404, 400, 400, 400, 404]
+        assert httpx.post(words[2], json=question).status_code == 200
+        child.send_signal(signal.SIGTERM)
+        _, errors = child.communicate(timeout=60)
+    _, model, stop, no_json, page, unread, closed = errors.splitlines()
+    assert model.startswith("refused POST /v1/chat/completions: 404 at model: The model 'scripted/nope' does not exist; there are ")
+    assert stop.startswith("refused POST /v1/chat/completions: 400 at stop: ")
+    assert no_json.startswith("refused POST /v1/chat/completions: 400: We could not parse the JSON body of your request.")
+    assert no_json.endswith(" (1 line held back before it)")
+    assert page == "refused GET /v1/nowhere: 404: Invalid URL (GET /v1/nowhere)"
+    assert unread.startswith("not read as a program's: no trial named, wire chat: it offers no tools, ")
+    assert closed == "closed"
 
 
 def test_what_tools_of_the_users_own_print_does_not_come_before_the_address(tmp_path, monkeypatch):

@@ -44,11 +44,11 @@ def said_by(folder: Path, *words: str) -> str:
 
 
 def test_the_page_has_the_agents_that_are_tested_here() -> None:
-    assert set(FILES) == {"my_agent.py", "my_agent.mjs", "my_function.py", "my_claude.py", "in_python.py"}
-    assert len(COMPARISONS) == 4
+    assert set(FILES) == {"my_agent.py", "my_agent.mjs", "my_function.py", "my_claude.py", "my_gemini.py", "in_python.py"}
+    assert len(COMPARISONS) == 5
 
 
-@pytest.mark.parametrize("name", ["my_agent.py", "my_function.py", "my_claude.py"])
+@pytest.mark.parametrize("name", ["my_agent.py", "my_function.py", "my_claude.py", "my_gemini.py"])
 def test_an_agent_is_short_and_imports_nothing_of_ours(name: str) -> None:
     assert len([line for line in FILES[name].splitlines() if line.strip()]) <= MAX_LINES
     nodes = list(ast.walk(ast.parse(FILES[name])))
@@ -76,6 +76,8 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
         pytest.skip("Node is not installed")
     if "my_claude" in command:
         pytest.importorskip("anthropic")
+    if "my_gemini" in command:
+        pytest.importorskip("google.genai")
     _, *words = shlex.split(command)
     out = said_by(page, "-m", "loopbench", *words, "--suite", "arithmetic(size=6)", "--no-mlflow", "-q", "--json")
     arms = json.loads(out)["arms"]

@@ -187,6 +187,16 @@ CASES = (
         tool(input_schema={"type": "object", "properties": {"a": {"type": "int"}}}),
     ),
     RefusedMessages(
+        "a `strict` tool with an open object",
+        "tools.0.custom: For 'object' type, 'additionalProperties' must be explicitly set to false",
+        tool(strict=True),
+    ),
+    RefusedMessages(
+        "a reply's schema with an open object",
+        "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set to false",
+        {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object", "properties": {}}}}},
+    ),
+    RefusedMessages(
         "`tool_choice` without tools",
         "tool_choice.any: may only be specified while providing tools",
         {"tool_choice": {"type": "any"}},

@@ -15,7 +15,7 @@ from loopbench.models.native import NATIVE
 from loopbench.models.server import ServedTrial, Server, UnknownModel
 from loopbench.models.tunnel import Tunnel
 from loopbench.models.wires.contract import WireRequest
-from loopbench.protocol import Reply, ToolCall
+from loopbench.protocol import ProviderError, Reply, ToolCall
 
 QUESTION = "What comes out?"
 BODY = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}]}
@@ -50,6 +50,16 @@ class Book:
 def fixed(said: Reply | Exception) -> ServedTrial:
     """A trial whose model always says, or raises, the same."""
     return ServedTrial(FakeModel(then=said), Tunnel())
+
+
+def struck_by(fault: str) -> ServedTrial:
+    """A trial in which every request meets a fault."""
+
+    class Struck(Tunnel):
+        def struck(self, request: Any) -> str:
+            return fault
+
+    return ServedTrial(FakeModel(then=ProviderError("Broken.", "server")), Struck())
 
 
 def of(trial: Any, **changes: Any) -> ServedTrial:

@@ -16,7 +16,7 @@ from loopbench.models.server import ServedTrial, Server
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
 
-from .served import Book, fixed, run
+from .served import Book, fixed, run, struck_by
 
 genai = pytest.importorskip("google.genai")
 types = genai.types
@@ -265,16 +265,6 @@ def streams(struck: str) -> list[bytes]:
         return got
 
     return list(run(work, Book(any=struck_by(struck))))
-
-
-def struck_by(fault: str) -> ServedTrial:
-    """A trial in which every request meets a fault."""
-
-    class Struck(Tunnel):
-        def struck(self, request: Any) -> str:
-            return fault
-
-    return ServedTrial(FakeModel(then=ProviderError("Broken.", "server")), Struck())
 
 
 def test_a_stream_that_is_cut_off_ends_the_connection_in_the_middle_of_a_chunk():

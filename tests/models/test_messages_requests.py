@@ -15,7 +15,7 @@ from loopbench.models.server import Server
 from loopbench.models.server.memory import Memory
 from loopbench.models.tokens import estimate_input
 from loopbench.models.wires.cache_marks import LOOKBACK
-from loopbench.models.wires.contract import Incoming, Stamp, WireRequest
+from loopbench.models.wires.contract import Incoming, Stamp, WireFailure, WireRequest
 from loopbench.models.wires.fields import MAX_DEPTH, BadRequest
 from loopbench.models.wires.messages import MESSAGES, read_request, stream_events
 from loopbench.protocol import Message, NativeCall, Reply, Role, Sampling, ToolSpec, Usage
@@ -23,6 +23,7 @@ from loopbench.protocol import Message, NativeCall, Reply, Role, Sampling, ToolS
 from .anthropic_cases import ADD, BODY, CALL, CALLING, HEADERS, KEPT, RESULT, TEXT, USER
 from .served import Book, fixed
 
+CLOSED = {"type": "object", "additionalProperties": False}
 ASKED = WireRequest(read_request(BODY).request, "scripted")
 
 json_values = st.recursive(
@@ -52,6 +53,7 @@ FIELDS = st.sampled_from(
     [
         *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "thinking", "metadata", "stop_sequences", "stream"),
         *("temperature", "top_k", "top_p", "cache_control", "output_config", "output_format", "context_management", "betas"),
+        "thread",
     ]
 )
 
@@ -164,7 +166,7 @@ def test_a_whole_request() -> None:
             ],
             "tools": [{"type": "custom", "description": "Adds.", **ADD}, {"type": "web_search_20260209", "name": "web_search"}],
             "tool_choice": {"type": "tool", "name": "add", "disable_parallel_tool_use": True},
-            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
+            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": CLOSED}},
             "temperature": 0.5,
             "top_p": 0.9,
             "top_k": 40,
@@ -187,7 +189,7 @@ def test_a_whole_request() -> None:
         Message("system", "Hurry."),
     )
     assert request.tools == (ToolSpec("add", "Adds.", ADD["input_schema"]),)  # type: ignore[arg-type]
-    assert (request.tool_choice, request.parallel_calls, request.response_schema) == ("add", False, {"type": "object"})
+    assert (request.tool_choice, request.parallel_calls, request.response_schema) == ("add", False, CLOSED)
     assert request.sampling == Sampling(0.5, 9, 0.9, None, ("END",))
     assert (request.role, request.scope, request.examples, asked.stream) == (Role.PLAN, "s", 2, True)
     assert asked.metadata == {"role": "plan", "scope": "s", "codec": "k", "examples": "2"}
@@ -291,3 +293,45 @@ def test_what_is_read_from_the_cache_or_put_there_is_no_input() -> None:
 def test_the_call_of_the_examples_reads() -> None:
     assert failure(BODY | {"messages": [USER, CALLING, {"role": "user", "content": [RESULT]}]}) is None
     assert CALL["id"] == RESULT["tool_use_id"]
+
+
+# --- threads ---
+
+
+def threaded(previous: str | None = None, **fields: Any) -> dict[str, Any]:
+    thread = {"type": "create"} if previous is None else {"type": "continue", "previous_message_id": previous}
+    return BODY | {"thread": thread} | fields
+
+
+def test_a_thread_is_the_conversation_with_the_replies_that_were_given() -> None:
+    kept: dict[str, Any] = {}
+
+    def say(body: dict[str, Any], number: str) -> WireRequest:
+        asked = read_request(body, recall=kept.get)
+        reply = Reply("Hm.", (NativeCall("call_0", "add", '{"a": 1}'),), Usage(3, 4), "tool_calls")
+        kept.update([MESSAGES.kept(asked, reply, Stamp(number, 0))])  # type: ignore[list-item]
+        return asked
+
+    result = {"role": "user", "content": [RESULT | {"tool_use_id": "toolu_call_0"}]}
+    first = say(threaded(system="Be brief.", tools=[ADD]), "1")
+    second = say(threaded("msg_1", messages=[result]), "2")
+    third = say(threaded("msg_2", messages=[result]), "3")
+    turn = (Message("assistant", "Hm.", (NativeCall("call_0", "add", '{"a": 1}'),)), Message("tool", "2", call_id="call_0"))
+    assert second.request.messages == (*first.request.messages, *turn)
+    assert third.request.messages == (*first.request.messages, *turn, *turn)
+    assert third.request.tools == first.request.tools
+    assert say(threaded("msg_1", messages=[result]), "4").request == second.request  # a thread may be continued twice
+
+
+def test_a_thread_that_is_not_kept_is_told_by_its_code() -> None:
+    with pytest.raises(BadRequest) as caught:
+        read_request(threaded("msg_9"))
+    answer = MESSAGES.failure(WireFailure(400, str(caught.value), caught.value.param, caught.value.code))
+    assert (answer.status, answer.body["error"]["type"]) == (404, "not_found_error")
+    assert answer.body["error"]["details"] == {"error_code": "thread_not_found"}
+
+
+def test_what_a_thread_keeps_is_not_said_again() -> None:
+    for name, value in (("system", "Be brief."), ("tools", [ADD])):
+        assert (failure(threaded("msg_1", **{name: value})) or "").startswith(f"{name}: the thread keeps")
+    assert "does not match any of the expected tags" in (failure(BODY | {"thread": {"type": "fork"}}) or "")

@@ -232,6 +232,7 @@ def test_models_have_a_form_of_their_own() -> None:
         ("v1/models", HEADERS, True),
         ("v1/files", HEADERS, True),
         ("v1/models", {}, False),
+        ("v1/chat/completions", HEADERS, False),
         ("v1/chat/completions", {}, False),
     ],
 )

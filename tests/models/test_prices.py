@@ -79,7 +79,7 @@ def test_a_table_is_read(tmp_path):
         ('["m"]\ninput = "1"\noutput = 1', "input must be a number"),
         ('["m"]\ninput = true\noutput = 1', "input must be a number"),
         ('["m"]\ninput = 1\noutput = 1\ncached_input = 2', "cached_input must not exceed input: 2 > 1"),
-        ('["m"]\ninput = 1\noutput = 1\ncached_imput = 2', "unknown key 'cached_imput'; did you mean cached_input?"),
+        ('["m"]\ninput = 1\noutput = 1\ncached_imput = 2', "unknown key 'cached_imput'; did you mean 'cached_input'?"),
         ("[openai.gpt-4o]\ninput = 1\noutput = 1", "unknown key 'gpt-4o'; model names with a dot or slash stand in quotes"),
         ('["m"]\ninput = 1', "'m': output is missing"),
         ("m = 1", "'m': write a table for each model"),

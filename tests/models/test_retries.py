@@ -314,8 +314,8 @@ def test_without_streaming_a_reply_comes_in_one_piece() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"without": frozenset({"tool_choise"})}, "unknown capability 'tool_choise'; did you mean tool_choice?"),
-        ({"without": frozenset({"zzz"})}, "unknown capability 'zzz'; there are response_schema, streaming, tool_choice"),
+        ({"without": frozenset({"tool_choise"})}, "unknown capability 'tool_choise'; did you mean 'tool_choice'?"),
+        ({"without": frozenset({"zzz"})}, "unknown capability 'zzz'; known: response_schema, streaming, tool_choice"),
         ({"attempts": 0}, "attempts must be greater than 0, got 0"),
         ({"patience_s": float("nan")}, "patience_s must be greater than 0, got nan"),
         ({"call_timeout_s": -1.0}, "call_timeout_s must be greater than 0, got -1.0"),

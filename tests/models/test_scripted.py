@@ -63,7 +63,7 @@ def test_under_clean_every_plan_ends_right_in_as_few_calls_as_it_takes(codec: Co
 
 
 PROFILES = {name: name for name in built_in_profiles()} | {
-    "everything": Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 0.03), forget=0.5, latency_s=0.1),
+    "everything": Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 1 / len(FAULT_KINDS)), forget=0.5, latency_s=0.1),
     "broken-tools": Profile(
         name="broken-tools",
         rates={"tool.raises": 0.4, "tool.flaky": 0.2, "tool.garbage": 0.2},
@@ -176,7 +176,7 @@ from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.profiles import FAULT_KINDS, Profile
 
 shared = runpy.run_path(sys.argv[1])
-profile = Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 0.03), forget=0.5)
+profile = Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 1 / len(FAULT_KINDS)), forget=0.5)
 trials = [shared["Bench"](shared["chain"](4), profile, repeat=repeat) for repeat in range(60)]
 
 async def main():

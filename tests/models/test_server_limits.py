@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.server.limits import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, room_after, within_limits
+from loopbench.models.server.limits import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, room_after, stopped_at, within_limits
 from loopbench.models.tokens import estimate_usage
 from loopbench.protocol import Message, NativeCall, ProviderError, Reply, Request, Sampling, Usage
 
@@ -58,11 +58,13 @@ def test_a_reply_ends_before_the_first_stop_sequence_in_its_text(reply: Reply, s
     kept = within_limits(reply, Sampling(stop=tuple(stops)))
     assert not any(stop in kept.text for stop in stops)
     if any(stop in reply.text for stop in stops):
-        assert any(reply.text.startswith(kept.text + stop) for stop in stops)
+        assert stopped_at(reply, kept, tuple(stops)) in stops
+        assert reply.text.startswith(kept.text + stopped_at(reply, kept, tuple(stops)))
         assert (kept.calls, kept.finish_reason) == ((), "stop")
         assert output_tokens(kept) == estimate_usage(0, kept).output_tokens
     else:
         assert kept is reply
+        assert stopped_at(reply, kept, tuple(stops)) == ""
 
 
 @given(replies)

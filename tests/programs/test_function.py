@@ -128,14 +128,32 @@ def test_anthropics_clients_reach_the_same_model():
     asked = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
 
     async def solve(question, tools, *, url):
-        streamed = tunnel.AsyncAnthropic(base_url=url).messages.stream(**asked)
-        async with streamed as stream:
-            return [piece async for piece in stream.text_stream]
+        client = tunnel.AsyncAnthropic(base_url=url)
+        counted = await client.messages.count_tokens(model="any", messages=asked["messages"])
+        async with client.messages.stream(**asked) as stream:
+            return [counted.input_tokens, *[piece async for piece in stream.text_stream]]
 
     def solve_blocking(question, tools):
         with pytest.raises(anthropic.OverloadedError):
             tunnel.Anthropic(max_retries=0).messages.create(**asked)
         return tunnel.Anthropic(max_retries=0).messages.create(**asked).content[0].text
+
+    assert run(tunnel.loop(solve)).answer == [5, "42"]
+    assert run(tunnel.loop(solve_blocking), FakeModel(ProviderError("busy", "overloaded"), then=Answer("", "42"))).answer == "42"
+
+
+def test_google_s_client_reaches_the_same_model():
+    genai = pytest.importorskip("google.genai")
+    asked = {"model": "any", "contents": "?"}
+
+    async def solve(question, tools):
+        return [chunk.text async for chunk in await tunnel.Gemini().aio.models.generate_content_stream(**asked)]
+
+    def solve_blocking(question, tools):
+        client = tunnel.Gemini(http_options={"timeout": 5_000})
+        with pytest.raises(genai.errors.ServerError, match="UNAVAILABLE"):
+            client.models.generate_content(**asked)
+        return client.models.generate_content(**asked).text
 
     assert run(tunnel.loop(solve)).answer == ["42"]
     assert run(tunnel.loop(solve_blocking), FakeModel(ProviderError("busy", "overloaded"), then=Answer("", "42"))).answer == "42"
@@ -192,7 +210,7 @@ def test_what_leaves_a_function_is_a_crash_of_it(error, said):
 
 
 def test_outside_of_a_trial_there_is_no_client():
-    for made in (tunnel.OpenAI, tunnel.AsyncOpenAI, tunnel.Anthropic, tunnel.AsyncAnthropic, tunnel.transport):
+    for made in (tunnel.OpenAI, tunnel.AsyncOpenAI, tunnel.Anthropic, tunnel.AsyncAnthropic, tunnel.Gemini, tunnel.transport):
         with pytest.raises(RuntimeError, match="no trial is under way"):
             made()
 

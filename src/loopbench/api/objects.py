@@ -16,7 +16,7 @@ from loopbench.datasets.generating import Source
 from loopbench.datasets.task import Suite
 from loopbench.models.profiles import Profile, built_in_profiles, check_own_name, load_profile
 from loopbench.protocol import Loop
-from loopbench.protocol.names import lives_in_one_process, parse_spec, toml_text, value_text
+from loopbench.protocol.names import lives_in_one_process, parse_spec, value_text
 from loopbench.runs.config import shown_short
 from loopbench.runs.registry import FOREIGN, PACKAGES, builtin_names, find, loops_named, make_loop, make_suite
 
@@ -116,10 +116,9 @@ def profile_name(given: str | Path | Profile, runs: Path) -> str:
     if given.name in built_in_profiles() and load_profile(given.name) == given:
         return given.name
     check_own_name(given, "profiles")
-    content = "".join(f"{key} = {toml_text(value)}\n" for key, value in given.model_dump(mode="json", exclude_none=True).items())
     path = runs / "profiles" / f"{given.name}-{given.digest[:8]}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
+    path.write_text(given.to_toml(), encoding="utf-8")
     return str(path)
 
 

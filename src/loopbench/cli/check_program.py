@@ -55,19 +55,26 @@ class AgentChoice(OptionGroup):
     key: Texts
     """Environment variable with a secret that the program may have; repeat the option for more."""
 
-    def named(self) -> tuple[Loop, str]:
-        """Return the agent and its name. Raises ValueError."""
+    def spec(self) -> Spec | None:
+        """Return the agent as it is named, with its options; None for a service. Raises ValueError."""
         given = [flag for flag, value in (("PROGRAM", self.program), ("--loop", self.loop), ("--url", self.url)) if value]
         if len(given) != 1:
             what = "name one agent" if not given else f"{' and '.join(given)} are given; name one agent"
             raise ValueError(f"{what}: a command line behind --, my.module:solve, a framework, --loop or --url")
         if self.url:
             self._check_plain("--url")
-            return Service(self.url), self.url
+            return None
         spec = parse_spec(self.loop) if self.loop else agent_spec(self.program or [])
         if spec.name != "program":
             self._check_plain(str(spec))
-        return make_loop(self._with_options(spec), TOLD_STEPS), agent_name(spec)
+        return self._with_options(spec)
+
+    def named(self) -> tuple[Loop, str]:
+        """Return the agent and its name. Raises ValueError."""
+        spec = self.spec()
+        if spec is None:
+            return Service(self.url or ""), self.url or ""
+        return make_loop(spec, TOLD_STEPS), agent_name(spec)
 
     def _with_options(self, spec: Spec) -> Spec:
         more: dict[str, Any] = {"venv": self.venv} if self.venv else {}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.export_runs.sending import SpanEndpoint
 from loopbench.runs.config import load_config
 
 from .console import say
@@ -20,12 +21,18 @@ class ConfigFile(OptionGroup):
     """TOML file with any of these settings; flags override it."""
 
 
+class SpanOptions(OptionGroup):
+    otlp: str | None = None
+    """Address of an OTLP endpoint, such as http://localhost:4318, that gets each trial's spans when it has ended."""
+
+
 @with_options(ConfigFlags())
-def compare(flags: dict[str, Any], file: ConfigFile, output: ResultsOptions) -> None:
+def compare(flags: dict[str, Any], file: ConfigFile, spans: SpanOptions, output: ResultsOptions) -> None:
     """Run loops over a suite's tasks and say which is better, with intervals."""
     load_env()  # keys may stand in a .env of the current directory
+    endpoint = None if spans.otlp is None else SpanEndpoint(spans.otlp)
     with own_prints_aside():
         made = prepare(load_config(file.config, flags))
     if made.tasks_note:
         say(f"note: --tasks {made.config.tasks}: {made.tasks_note}")
-    carry_out(made, output)
+    carry_out(made, output, endpoint)

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from loopbench.experiments.export_runs.export import export_run
+from loopbench.experiments.export_runs.export import SUFFIXES, export_run
+from loopbench.experiments.export_runs.sending import send_run
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import trials_folder
 
@@ -16,17 +17,25 @@ from .options import OptionGroup, RunChoice, with_options
 
 
 class ExportOptions(OptionGroup):
-    format_: Annotated[Literal["atif"], typer.Option("--format")] = "atif"
-    """Format of the files: atif, the trajectories of Harbor and others."""
+    format_: Annotated[Literal["atif", "otlp"], typer.Option("--format")] = "atif"
+    """Format to write: atif, trajectories as Harbor has them, a file per trial; or otlp, spans, a line per trial."""
     out: Annotated[Path | None, typer.Option("--out", "-o"), IfAbsent("RUN-FORMAT, here")] = None
-    """Folder to write to; it must not exist."""
+    """Folder of atif, or file of otlp, to write; it must not exist."""
+    otlp: str | None = None
+    """Address of an OTLP endpoint, such as http://localhost:4318, to send the spans to instead of writing them."""
 
 
 @with_options()
 def export(choice: RunChoice, options: ExportOptions) -> None:
-    """Write each kept trial of a run in a format that other tools read, a file each."""
+    """Write each kept trial of a run in a format that other tools read."""
     folder = trials_folder(choice.folder)
-    out = options.out or Path(f"{folder.resolve().name}-{options.format_}")
-    made = export_run(folder, options.format_, out)
+    if options.otlp is not None:
+        if options.out is not None:
+            raise ValueError("--otlp and --out exclude each other: one sends, the other writes")
+        say(f"sent the spans of {send_run(folder, options.otlp)} trials")
+        return
+    name = options.format_
+    out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES[name]}")
+    made = export_run(folder, name, out)
     left = f"; {made.untraced} have no trace" if made.untraced else ""
-    say(f"wrote {made.trials} trials to {made.folder}{left}; read them back: loopbench import {made.folder}")
+    say(f"wrote {made.trials} trials to {made.out}{left}; read them back: loopbench import {made.out}")

@@ -25,7 +25,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         *("context-tokens", "probe", "temperature", "top-p", "max-tokens", "provider-seed", "cassette", "cassette-mode"),
     ),
     "How trials run": ("concurrency", "engine", "address", "workers", "real-time", "allow"),
-    "What is kept": ("traces", "runs", "mlflow", "tracking-uri", "experiment"),
+    "What is kept": ("traces", "runs", "mlflow", "tracking-uri", "experiment", "otlp"),
 }
 """Heading → options without their dashes, wherever a command has them; all others are about what is printed."""
 REST = "What is printed"
@@ -63,8 +63,8 @@ def _section(formatter: Any, heading: str, rows: Sequence[tuple[str, str]]) -> N
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Compare": ("compare", "ablate", "size", "extend", "resume", "rescore", "import"),
-    "Read a run": ("report", "why", "show", "validate", "export"),
-    "Guard against regressions": ("gate", "bless", "check"),
+    "Read a run": ("report", "why", "show", "replay", "validate", "export"),
+    "Guard against regressions": ("gate", "bless", "check", "card"),
     "Optimize prompts": ("optimize", "show-program", "diff"),
     "Prepare": ("init", "new", "suite", "plan", "profile", "frameworks", "serve", "list"),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Sequence
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from loopbench.protocol.names import nearest
 from loopbench.text.plain_text import plain, plain_line
 
 from .catalogue import CatalogueEntry, CatalogueFramework, CatalogueSuite, entries
@@ -59,9 +59,8 @@ def _chosen(found: list[CatalogueEntry], choice: CatalogueChoice) -> list[Catalo
         return found
     named = [entry for entry in found if entry.name == choice.name]
     if not named:
-        near = get_close_matches(choice.name, [entry.name for entry in found], 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"there is no {choice.name!r} among the {choice.what.value}{hint}")
+        hint = nearest(choice.name, [entry.name for entry in found])
+        raise ValueError(f"there is no {choice.name!r} among the {choice.what.value}; {hint}")
     return named
 
 

@@ -13,6 +13,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
+from loopbench.text.numbers import interval, interval_of
 from loopbench.text.plain_text import plain_line
 
 from .console import WIDE
@@ -36,12 +37,12 @@ class CellForm:
     cost: Callable[[Interval, Unit], str] | None
 
 
-def _whole(value: Interval) -> str:
-    return f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+def _thousandths(value: Interval) -> str:
+    return interval(value, 3)
 
 
 def _hundredths(value: Interval) -> str:
-    return f"{_short(value.value)} [{_short(value.low)}, {_short(value.high)}]"
+    return interval_of(value, _short)
 
 
 def _short(share: float) -> str:
@@ -49,11 +50,11 @@ def _short(share: float) -> str:
 
 
 def _cost(value: Interval, unit: Unit) -> str:
-    return f"{amount(value.value, unit)} [{amount(value.low, unit)}, {amount(value.high, unit)}]"
+    return interval_of(value, lambda number: amount(number, unit))
 
 
 FORMS = (
-    CellForm(_whole, _cost),
+    CellForm(_thousandths, _cost),
     CellForm(_hundredths, _cost),
     CellForm(_hundredths, None),
     CellForm(lambda value: _short(value.value), None),

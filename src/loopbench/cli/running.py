@@ -11,6 +11,7 @@ import typer
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run_apart
+from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.reports.progress.trials import watching
 from loopbench.reports.tracking import log_results, not_logged
 from loopbench.runs.engine.messages import WorkerError
@@ -25,16 +26,22 @@ from .outcome import print_results, write_report
 from .own_prints import own_prints_aside, quiet_loops
 
 
-def carry_out(experiment: Experiment, output: ResultsOptions) -> NoReturn:
+def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None = None) -> NoReturn:
     """Run what is missing, print and write the results, and exit with the command's code.
 
+    `spans`: the endpoint that gets trials as they end.
     Raises ValueError if no worker can be started.
     """
     halted, stopped = "", ""
     if not output.quiet:
         say(f"if this is cut off, go on with: {resume_command(experiment)}")
     try:
-        with quiet_loops(), own_prints_aside(), watching(experiment, quiet=output.quiet) as progress:
+        with (
+            quiet_loops(),
+            own_prints_aside(),
+            watching(experiment, quiet=output.quiet) as watched,
+            live_spans(watched, experiment.folder, spans) as progress,
+        ):
             stopped = run_apart(experiment, progress)
     except KeyboardInterrupt:
         halted = "interrupted"

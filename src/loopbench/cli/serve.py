@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
+import logging
 import shlex
 import signal
-import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
+import loopbench.models.server
 from loopbench._extras import is_installed, missing
 from loopbench.datasets.task import Suite
-from loopbench.experiments.serve.pages import SuiteTrials
+from loopbench.experiments.serve.clients import settings
+from loopbench.experiments.serve.pages import MODEL, SuiteTrials
+from loopbench.experiments.serve.telling import SeldomTold
 from loopbench.models.profiles import load_profile
 from loopbench.models.server import McpPages, Server
 from loopbench.programs.environment import mcp_command
@@ -23,6 +28,7 @@ from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import load_config
 from loopbench.runs.registry import make_suite
 
+from .console import say
 from .options import ConfigFlags, OptionGroup, with_options
 from .own_prints import own_prints_aside
 
@@ -42,7 +48,10 @@ class ServeOptions(OptionGroup):
 
 @with_options(CONFIG_FLAGS)
 def serve(flags: dict[str, Any], options: ServeOptions) -> None:
-    """Serve the scripted model to any program that speaks OpenAI's protocol, until Ctrl-C."""
+    """Serve the scripted model to programs that ask as OpenAI's, Anthropic's or Google's clients do.
+
+    It ends with Ctrl-C.
+    """
     if options.mcp and not is_installed("mcp"):
         raise missing("--mcp", "mcp")
     config = load_config(None, flags)
@@ -63,24 +72,42 @@ def serve(flags: dict[str, Any], options: ServeOptions) -> None:
 
 async def _until_told(server: Server, suite: Suite) -> None:
     told = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:  # as nohup leaves SIGHUP
+            continue
         asyncio.get_running_loop().add_signal_handler(number, told.set)
     async with server:
         print(f"{server.url}/v1")
-        print(_example(server.url, suite), flush=True)
+        print(_example(server.url, suite))
         if server.mcp is not None:
             trial = f"{server.url}/t/{suite.tasks[0].id}"
             print(f"{trial}/mcp")
-            print(mcp_command(trial), flush=True)
-        print(f"serving {suite.name}, {len(suite.tasks)} tasks; Ctrl-C ends", file=sys.stderr, flush=True)
-        await told.wait()
-    print("closed", file=sys.stderr)
+            print(mcp_command(trial))
+        print(*(f"# {who}\n{setting}" for who, setting in settings(server.url, MODEL)), sep="\n", flush=True)
+        say(f"serving {suite.name}, {len(suite.tasks)} tasks; Ctrl-C ends")
+        with _told_of_requests():
+            await told.wait()
+    say("closed")
+
+
+@contextlib.contextmanager
+def _told_of_requests() -> Iterator[None]:
+    """Print within the block, a line each and seldom, which requests are refused, and which no program with tools has made."""
+    logger, told = logging.getLogger(loopbench.models.server.__name__), SeldomTold(say)
+    before = logger.level
+    logger.addHandler(told)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(told)
 
 
 def _example(url: str, suite: Suite) -> str:
     """A request to copy: a task's question, and a tool to begin with."""
     task = next((task for task in suite.tasks if task.plan and task.plan.calls), suite.tasks[0])
-    body: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": task.query.text}]}
+    body: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": task.query.text}]}
     if task.plan and task.plan.calls:
         first = task.plan.calls[0]
         parameters = {"type": "object", "properties": {name: {} for name in first.arguments}}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.why.arms import arms_named, pairs_named, required_arms
+from loopbench.experiments.why.minimal import MAX_RUNS, minimal_faults
+from loopbench.experiments.why.replay import NO_FAULTS, replayable
 from loopbench.experiments.why.why import LostTrial, loss_of
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
@@ -17,8 +21,11 @@ from loopbench.protocol.names import meant
 from loopbench.runs.folders import trials_folder
 
 from . import render_why
-from .options import JsonOption, OptionGroup, RunChoice, with_options
+from .console import print_line, say
+from .options import AllowOption, JsonOption, OptionGroup, RunChoice, with_options
+from .own_prints import own_prints_aside, quiet_loops
 
+MIN_RUNS = 2
 MIN = 3
 """Examples of each cause that are printed."""
 
@@ -36,14 +43,28 @@ class WhyOptions(OptionGroup):
     """Print every trial and task, not only the first of each kind."""
 
 
+class MinimalOptions(AllowOption):
+    minimal: bool = False
+    """Of the faults that landed in the trial A, find the smallest set with which it is still lost, by running it again."""
+    max_runs: int = MAX_RUNS
+    """Times that the trial is run again at most."""
+    out: Path | None = None
+    """File, ending in .toml, to write the trial's profile to with that set of faults alone."""
+
+
 @with_options()
-def why(choice: RunChoice, options: WhyOptions, output: JsonOption) -> None:
+def why(choice: RunChoice, options: WhyOptions, smallest: MinimalOptions, output: JsonOption) -> None:
     """Say where arms diverge, and why trials were lost.
 
-    It also says what is notable about the tasks. No model is called.
+    It also says what is notable about the tasks. No real model is called.
     """
     a, b = options.a, options.b
     found = results(trials_folder(choice.folder))
+    if smallest.minimal:
+        _minimal(found, a, b, smallest, as_json=output.as_json)
+        return
+    if smallest.out is not None or smallest.max_runs != MAX_RUNS:
+        raise ValueError(f"--{'max-runs' if smallest.out is None else 'out'} goes with --minimal")
     if a is not None and b is None and not arms_named(found, a):
         if not meant(a, [record.name for record in found.records]):
             required_arms(found, a)
@@ -69,11 +90,40 @@ def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, 
 
 def _trial(found: Results, record: Record, *, as_json: bool) -> None:
     """Explain one trial by itself."""
-    if record.status != "scored" or record.accuracy >= 1:
-        state = "was solved" if record.status == "scored" else f"is {record.status}: {record.reason}"
-        raise ValueError(f"{record.arm}/{record.task}/{record.repeat} {state}; there is no loss to explain")
+    _refuse_unlost(record)
     lost = LostTrial(record.task, record.repeat, record.stop, loss_of(found, record))
     if as_json:
         print(json.dumps({"run": str(found.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:
         render_why.lost(found, record.arm, lost)
+
+
+def _refuse_unlost(record: Record) -> None:
+    """Raise ValueError for a trial that was not lost."""
+    if record.status != "scored" or record.accuracy >= 1:
+        state = "was solved" if record.status == "scored" else f"is {record.status}: {record.reason}"
+        raise ValueError(f"{record.name} {state}; there is no loss to explain")
+
+
+def _minimal(found: Results, trial: str | None, other: str | None, options: MinimalOptions, *, as_json: bool) -> None:
+    """Find the smallest set of faults with which one trial is lost."""
+    if trial is None or other is not None:
+        raise ValueError("--minimal is about one trial: loopbench why RUN ARM/TASK/REPEAT --minimal")
+    if options.max_runs < MIN_RUNS:
+        raise ValueError(f"--max-runs {options.max_runs}: at least {MIN_RUNS} are needed, with no fault and with all of them")
+    if options.out is not None and options.out.suffix != ".toml":
+        raise ValueError(f"--out {options.out}: a profile's file ends in .toml")
+    record = find_record(found, trial)
+    _refuse_unlost(record)
+    with own_prints_aside(), quiet_loops():
+        made = minimal_faults(replayable(found.folder, record, options.allow), record, options.max_runs)
+    if options.out is not None:
+        options.out.write_text(made.profile.to_toml(), encoding="utf-8")
+        say(f"wrote {options.out}")
+    if as_json:
+        print(json.dumps({"run": str(found.folder.resolve())} | made.to_json(), ensure_ascii=True))
+        return
+    print_line(made.sentence)
+    faults = ",".join(made.faults) or NO_FAULTS
+    again = ["loopbench", "replay", str(found.folder), record.name, "--faults", str(options.out or faults)]
+    print_line(f"run it so again: {shlex.join(again)}", "dim")

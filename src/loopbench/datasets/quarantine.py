@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
+from loopbench.protocol.names import near
 
 from .task import Suite, Task
 
@@ -45,9 +45,8 @@ def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
     known = {task.id for task in suite.tasks}
     for name in entries:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"quarantine: suite {suite.name!r} has no task {name!r}{hint}")
+            hint = near(name, sorted(known))
+            raise ValueError(f"quarantine: suite {suite.name!r} has no task {name!r}{'; ' * bool(hint)}{hint}")
     return replace(suite, tasks=tuple(marked) if isinstance(suite.tasks, tuple) else marked)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,8 @@ import dspy
 from dspy import lm15
 from dspy.clients._litellm import get_litellm
 from dspy.clients.model_metadata import model_info
+
+from loopbench.protocol.names import near
 
 from .clients import LOCAL_KEY
 
@@ -108,9 +109,8 @@ def _litellm_settings(name: str, provider: str, url: str | None) -> dict[str, st
     litellm = get_litellm(feature=f"{provider}/…")
     known = {str(getattr(item, "value", item)) for item in litellm.provider_list}
     if provider not in known:
-        near = difflib.get_close_matches(provider, sorted(known), 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"model {name!r}: unknown provider; {hint}a server of your own is openai/NAME with --base-url")
+        hint = " ".join(filter(None, (near(provider, sorted(known)), "a server of your own is openai/NAME with --base-url")))
+        raise ValueError(f"model {name!r}: unknown provider; {hint}")
     # Cloud providers find their credentials in other places too; an API key is in the environment or nowhere.
     missing = [key for key in litellm.validate_environment(name)["missing_keys"] if key.endswith("_API_KEY")]
     if missing and url is None:

@@ -126,7 +126,13 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
 
 
 def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: PlannedCall | None, first: bool) -> Fault | None:
-    """Draw the fault of a point, if any: one draw, keyed by trial and point, never by loop or scope."""
+    """Draw the fault of a point, if any: one draw, keyed by trial and point, never by loop or scope.
+
+    Where the profile lists its faults, that of the point is taken; what clears it and whether it is believed is drawn alike.
+    """
+    if profile.faults is not None:
+        kind = profile.placed.get(str(point))
+        return None if kind is None or not _applies(kind, point.role, call, first) else _fault(profile, kind, key, point)
     if not profile.rates:
         return None
     u = unit(*key, "fault", point)
@@ -134,10 +140,14 @@ def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: Pla
         if not _applies(kind, point.role, call, first):
             continue
         if u < rate:
-            believed = kind in IMPLICIT and unit(*key, "notices", point) >= profile.notices
-            return Fault(kind, point, *_clearing(profile, kind, key, point), believed=believed)
+            return _fault(profile, kind, key, point)
         u -= rate
     return None
+
+
+def _fault(profile: Profile, kind: str, key: tuple[object, ...], point: FaultPoint) -> Fault:
+    believed = kind in IMPLICIT and unit(*key, "notices", point) >= profile.notices
+    return Fault(kind, point, *_clearing(profile, kind, key, point), believed=believed)
 
 
 def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: FaultPoint) -> tuple[Clearing, int]:

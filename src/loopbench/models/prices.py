@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import tomllib
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from loopbench.protocol import Usage
 from loopbench.protocol.files import read_bounded
+from loopbench.protocol.names import near
 
 PER = 1_000_000
 """The number of tokens that a price is for."""
@@ -81,7 +81,5 @@ def _price(where: str, table: object) -> Price:
 
 
 def _hint(key: str) -> str:
-    near = difflib.get_close_matches(key, KEYS, 1)
-    if near:
-        return f"did you mean {near[0]}?"
-    return 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]; a price has input, output, cached_input'
+    quoted = 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]'
+    return near(key, KEYS) or f"{quoted}; a price has {', '.join(KEYS)}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -21,8 +20,10 @@ from pydantic import (
     model_validator,
 )
 
+from loopbench.protocol import Role
 from loopbench.protocol.digest import digest
 from loopbench.protocol.files import read_settings
+from loopbench.protocol.names import nearest, toml_text
 
 PROFILES_VERSION = 6
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
@@ -74,6 +75,10 @@ WEAKNESS_KINDS: dict[str, str] = {
     "weakness.answer": "an answer that is a number is stated in thousands",
 }
 """What a record calls the slips that come of weaknesses; a profile has them under `weaknesses`, never under `rates`."""
+
+LAPSE = "decision.forget"
+"""What a record calls a result that the model overlooked; a profile has its rate as `forget`."""
+_ROLES = frozenset(role.value for role in Role)
 
 FEEDBACK_PARTS = ("names", "error", "expected", "reply")
 """What the new text of a retry may show; each has its share under `[clears]`."""
@@ -173,6 +178,9 @@ class Profile(_Section):
     abilities: Abilities = Abilities()
     weaknesses: tuple[Weakness, ...] = ()
     """What can be taught to the model; see `loopbench.models.weaknesses`."""
+    faults: tuple[str, ...] | None = None
+    """The faults that strike, each KIND@ROLE:CALL, such as `tool.raises@decide:c2`, whatever the rates are. Lapses and weaknesses
+    that are listed may strike where they come up. Left out, all strike that are drawn."""
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -181,7 +189,36 @@ class Profile(_Section):
         for name in ("weaknesses", "evidence", "sources"):
             if not made.get(name):
                 made.pop(name, None)
+        if self.faults is None:
+            made.pop("faults", None)
         return made
+
+    @field_validator("faults")
+    @classmethod
+    def _are_faults(cls, faults: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        drawn: set[str] = set()
+        for text in faults or ():
+            kind, _, point = text.partition("@")
+            role, _, call = point.partition(":")
+            if kind not in FAULT_KINDS and kind not in WEAKNESS_KINDS and kind != LAPSE:
+                raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {nearest(kind, (*FAULT_KINDS, *WEAKNESS_KINDS, LAPSE))}")
+            if role not in _ROLES or not call:
+                raise ValueError(f"{text!r} is not written KIND@ROLE:CALL, such as tool.raises@decide:c2")
+            if kind in FAULT_KINDS and point in drawn:
+                raise ValueError(f"{text!r}: another fault strikes at {point}; at most 1 fits a point")
+            if kind in FAULT_KINDS:
+                drawn.add(point)
+        return faults
+
+    @cached_property
+    def placed(self) -> dict[str, str]:
+        """The listed faults that need no occasion: point, as ROLE:CALL, → kind."""
+        listed = (text.partition("@") for text in self.faults or ())
+        return {point: kind for kind, _, point in listed if kind in FAULT_KINDS}
+
+    def may_strike(self, kind: str, point: str) -> bool:
+        """Say whether a lapse or a slip that comes up at a point, ROLE:CALL, is one of the faults that strike."""
+        return self.faults is None or f"{kind}@{point}" in self.faults
 
     @field_validator("weaknesses")
     @classmethod
@@ -217,7 +254,7 @@ class Profile(_Section):
                     f"{kind!r} is a weakness; put it under [[weaknesses]]: kind = {kind.partition('.')[2]!r}, rate = …"
                 )
             if kind not in FAULT_KINDS:
-                raise ValueError(f"unknown fault kind {kind!r}; {_nearest(kind, FAULT_KINDS)}")
+                raise ValueError(f"unknown fault kind {kind!r}; {nearest(kind, FAULT_KINDS)}")
         if sum(rates.values()) > 1 + 1e-9:
             raise ValueError(f"the rates add up to {sum(rates.values()):g}; at most 1 fault fits a point")
         return rates
@@ -226,6 +263,11 @@ class Profile(_Section):
     def digest(self) -> str:
         """sha256 of all that the profile does; what it says of itself is left out."""
         return digest(self.model_dump(exclude={"description", "evidence", "sources"}))
+
+    def to_toml(self) -> str:
+        """Return the text of a file that `load_profile` reads back."""
+        plain = self.model_dump(mode="json", exclude_none=True)
+        return "".join(f"{name} = {toml_text(value)}\n" for name, value in plain.items())
 
 
 def built_in_profiles() -> tuple[str, ...]:
@@ -243,7 +285,7 @@ def load_profile(name: str) -> Profile:
         check_own_name(own, name)
         return own
     if name not in built_in_profiles():
-        raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {_nearest(name, built_in_profiles())}")
+        raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {nearest(name, built_in_profiles())}")
     return _built_in(name)
 
 
@@ -273,6 +315,11 @@ def _parse(raw: bytes, source: str) -> Profile:
         data = tomllib.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{source}: not valid TOML: {error}") from None
+    return make_profile(data, source)
+
+
+def make_profile(data: dict[str, Any], source: str) -> Profile:
+    """Return a profile from plain data. Raises ValueError, in one line that names source and field."""
     try:
         return Profile.model_validate(data)
     except ValidationError as error:
@@ -281,15 +328,8 @@ def _parse(raw: bytes, source: str) -> Profile:
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             section = _SECTIONS.get(str(first["loc"][0]), Profile)
-            message = f"unknown field; {_nearest(str(first['loc'][-1]), section.model_fields)}"
+            message = f"unknown field; {nearest(str(first['loc'][-1]), section.model_fields)}"
         raise ValueError(f"{source}: {where}: {message}") from None
 
 
 _SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness}
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the nearest right name, else all of them."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -22,6 +21,7 @@ from loopbench.protocol import (
     Request,
     Sampling,
 )
+from loopbench.protocol.names import nearest
 
 from .limits import Limits, Permit, Pressure
 from .prices import Price
@@ -77,9 +77,7 @@ class RealOptions:
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be greater than 0, got {value!r}")
         for name in sorted(self.without - ABILITIES):
-            near = difflib.get_close_matches(name, sorted(ABILITIES), 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(ABILITIES))}"
-            raise ValueError(f"unknown capability {name!r}; {hint}")
+            raise ValueError(f"unknown capability {name!r}; {nearest(name, sorted(ABILITIES))}")
 
 
 DEFAULTS = RealOptions()

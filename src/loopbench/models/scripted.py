@@ -40,13 +40,13 @@ from .feedback import (
 from .formats import spares, spoiled_reply
 from .native import NATIVE
 from .policy import POLICY, Decision, PolicyRequest, guess
-from .profiles import Profile
+from .profiles import LAPSE, Profile
 from .prompt_view import PromptView, read, shows_text
 from .receipts import Truth, call_digest
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
-from .weaknesses import PlanWithSlips, WorkingPlan, is_in_thousands, slips_of, split_examples
+from .weaknesses import PlanWithSlips, WorkingPlan, chosen, is_in_thousands, slips_of, split_examples
 
 PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
@@ -157,7 +157,8 @@ class Scripted:
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
         weaknesses = [one for one in script.profile.weaknesses if script.words or one.kind != "answer"]
-        self._plan = PlanWithSlips(script.plan, slips_of(script.plan, weaknesses, script.key, script.tools))
+        slips = chosen(slips_of(script.plan, weaknesses, script.key, script.tools), script.profile.faults)
+        self._plan = PlanWithSlips(script.plan, slips)
         self._slips: dict[tuple[str, str], Fault] = {}
         """What has slipped so far, by kind and planned call."""
 
@@ -328,7 +329,7 @@ class Scripted:
 
     def _forgotten(self, turn: _Turn, attempt: int) -> Collection[str]:
         rate = self.script.profile.forget
-        if rate == 0 or turn.point.role not in _MAY_OVERLOOK:
+        if rate == 0 or turn.point.role not in _MAY_OVERLOOK or not self.script.profile.may_strike(LAPSE, str(turn.point)):
             return ()
         key = (*self.script.key, "forget", turn.point, attempt)
         return [name for name, item in turn.view.known.items() if unit(*key, name) < rate * item.distance]
@@ -337,7 +338,7 @@ class Scripted:
         """Decide again without the results that were overlooked; it is a fault if the decision is another one."""
         clean, turn.decision = turn.decision, self._decision(turn, turn.view.without(forgotten))
         if turn.decision.options != clean.options:
-            fault = Fault("decision.forget", turn.point, "after", 1)
+            fault = Fault(LAPSE, turn.point, "after", 1)
             self.tunnel.faults.append(fault)
             self.tunnel.land(fault, turn.request, True)
             turn.visits.lapses.append(fault)

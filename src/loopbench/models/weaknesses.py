@@ -181,6 +181,15 @@ def slips_of(
     return tuple(slip for slip in slips if slip.calls or slip.kind == "answer")
 
 
+def chosen(slips: Sequence[Slip], faults: Collection[str] | None) -> tuple[Slip, ...]:
+    """Return the slips, each at those calls alone where a fault of its kind strikes, KIND@ROLE:CALL, at any role; None: at all."""
+    if faults is None:
+        return tuple(slips)
+    at = {(kind, point.partition(":")[2]) for kind, _, point in (text.partition("@") for text in faults)}
+    cut = [replace(slip, calls=frozenset(call for call in slip.calls if (f"weakness.{slip.kind}", call) in at)) for slip in slips]
+    return tuple(slip for slip in cut if slip.calls or (slip.kind == "answer" and ("weakness.answer", ANSWER) in at))
+
+
 def _slip(plan: Plan, weakness: Weakness, specs: Mapping[str, ToolSpec]) -> Slip:
     slip = Slip(weakness.kind, only=weakness.tool, specs=specs)
     concerned = [call for call in plan.calls if weakness.tool in (None, call.tool)]

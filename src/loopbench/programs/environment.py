@@ -19,6 +19,7 @@ _NO_PROXIES = ("NO_PROXY", "no_proxy")
 _QUIET = {
     "OPENAI_API_KEY": API_KEY,
     "ANTHROPIC_API_KEY": API_KEY,
+    "GEMINI_API_KEY": API_KEY,
     "OTEL_SDK_DISABLED": "true",
     "CREWAI_DISABLE_TELEMETRY": "true",
     "CREWAI_TRACING_ENABLED": "false",
@@ -51,7 +52,7 @@ def own_environment(keys: Collection[str], interpreter: str) -> dict[str, str]:
         kept["PATH"] = os.pathsep.join([str(bin_folder), *filter(None, [kept.get("PATH")])])
         if (bin_folder.parent / "pyvenv.cfg").is_file():
             kept["VIRTUAL_ENV"] = str(bin_folder.parent)
-    return kept | {"OPENAI_API_KEY": API_KEY, "ANTHROPIC_API_KEY": API_KEY}
+    return kept | {"OPENAI_API_KEY": API_KEY, "ANTHROPIC_API_KEY": API_KEY, "GEMINI_API_KEY": API_KEY}
 
 
 def trial_environment(url: str, question: str, model: str, max_steps: int) -> dict[str, str]:
@@ -64,6 +65,9 @@ def trial_environment(url: str, question: str, model: str, max_steps: int) -> di
         "ANTHROPIC_BASE_URL": url,  # Anthropic's clients add the version of the API themselves
         "ANTHROPIC_API_KEY": API_KEY,
         "ANTHROPIC_MODEL": model,
+        "GOOGLE_GEMINI_BASE_URL": url,  # Google's clients add the version too
+        "GEMINI_API_KEY": API_KEY,
+        "GEMINI_MODEL": model,
         "LOOPBENCH_TOOLS_URL": f"{url}/tools",
         "LOOPBENCH_ANSWER_URL": f"{url}/answer",
         "LOOPBENCH_MCP_URL": f"{url}/mcp",

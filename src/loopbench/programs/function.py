@@ -136,6 +136,14 @@ def anthropic_client(place: InProcessTrial, *, is_async: bool, **options: Any) -
     return _vendors_client(place, "anthropic", "Anthropic", is_async, {"base_url": ORIGIN, **options})
 
 
+def gemini_client(place: InProcessTrial, http_options: Mapping[str, Any], **options: Any) -> Any:
+    """Return a `google.genai.Client` whose model is the trial's, blocking and asynchronous in one. Raises ImportError."""
+    genai: Any = importlib.import_module("google.genai")
+    clients = {"httpx_client": False, "httpx_async_client": True}
+    made = {name: http_client(place, "httpx", is_async=is_async) for name, is_async in clients.items()}
+    return genai.Client(**{"api_key": API_KEY, **options}, http_options={"base_url": ORIGIN, **made, **http_options})
+
+
 def _vendors_client(place: InProcessTrial, package: str, name: str, is_async: bool, options: Mapping[str, Any]) -> Any:
     """Return a client of a vendor's package, over the library that the package itself uses."""
     vendor: Any = importlib.import_module(package)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from loopbench.models.server.answers import JSON, WireAnswer
 from loopbench.models.server.bodies import json_bytes
 from loopbench.models.server.chatting import Chat
-from loopbench.models.server.refusals import Refusal, bad_request
+from loopbench.models.server.refusals import Refusal, unreadable
 from loopbench.models.tokens import estimate_input
 from loopbench.models.wires.contract import ErrorAnswer, Incoming
 from loopbench.models.wires.fields import BadRequest
@@ -69,7 +69,7 @@ class InProcessTrial(NamedTuple):
                 return WireAnswer((counted,), {**JSON, "Content-Length": str(len(counted))})
             return await self.chat.answer(wire, asked, self.trial.served, None)
         except BadRequest as error:
-            return bad_request(error).on(wire)
+            return unreadable(error).on(wire)
         except Refusal as error:
             return error.on(wire)
 

@@ -143,11 +143,23 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+MIN_PART = 3
+"""Characters of a part that tells which name is meant."""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return a question after the known name that is most like a mistyped one, in any case; empty if none is like it."""
+    folded = {item.casefold(): item for item in known}
+    typed = name.casefold()
+    alike = [item for item in folded if len(typed) >= MIN_PART and typed in item] or difflib.get_close_matches(typed, folded, 1)
+    return f"did you mean {folded[alike[0]]!r}?" if alike else ""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint: the nearest known name, and all of them."""
     listed = list(known)
-    near = difflib.get_close_matches(name, listed, 1)
-    return (f"did you mean {near[0]!r}? " if near else "") + f"known: {', '.join(listed) or 'none'}"
+    asked = near(name, listed)
+    return f"{asked}{' ' * bool(asked)}known: {', '.join(listed) or 'none'}"
 
 
 def meant(typed: str, names: Collection[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from loopbench.metrics.comparison import ArmInfo, Pair
 from loopbench.metrics.statistics import Interval, VerdictWord
@@ -42,16 +42,27 @@ def verdict(pair: Pair) -> str:
 
 def interval(value: Interval | None, digits: int) -> str:
     """Return `0.908 [0.843, 0.948]`, or – if unknown. Data that never vary have no interval: `5.00 (in all 120)`."""
-    if value is None:
-        return "–"
+    return "–" if value is None else interval_of(value, lambda number: f"{number:.{digits}f}")
+
+
+def interval_of(value: Interval, written: Callable[[float], str]) -> str:
+    """Return the same with its numbers written in a way of the caller's."""
     if value.low == value.high:
-        return f"{value.value:.{digits}f} (in all {value.n})"
-    high = "∞" if math.isinf(value.high) else f"{value.high:.{digits}f}"
-    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {high}]"
+        return f"{written(value.value)} (in all {value.n})"
+    return f"{written(value.value)} [{written(value.low)}, {'∞' if math.isinf(value.high) else written(value.high)}]"
 
 
 def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """Return `under a second`, `42 s`, `12 min`, `3.4 h`."""
+    if seconds < 1:
+        return "under a second"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3_600:.1f} h"
 
 
 def chance_in_words(chance: float) -> str:

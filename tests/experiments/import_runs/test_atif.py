@@ -152,7 +152,7 @@ def test_a_wrong_place_is_named(kit, columns, said):
 
 def test_a_run_of_ours_comes_back_with_equal_rates(tmp_path, own_run):
     exported = export_run(own_run, "atif", tmp_path / "out")
-    back = results(import_files([exported.folder], ImportRequest(), tmp_path / "back").folder)
+    back = results(import_files([exported.out], ImportRequest(), tmp_path / "back").folder)
     ours = results(own_run)
     assert exported.trials == len(ours.records) == len(back.records)
     strip = {"suite_digest": "", "trace_at": None}
@@ -170,7 +170,7 @@ def test_a_run_of_ours_comes_back_with_equal_rates(tmp_path, own_run):
 
 def test_what_anybody_reads_in_it_gives_equal_rates_of_what_it_tells(tmp_path, own_run):
     """Without what only loopbench reads in the files: native calls, whose arguments and errors ATIF can hold."""
-    out = export_run(own_run, "atif", tmp_path / "out").folder
+    out = export_run(own_run, "atif", tmp_path / "out").out
     for path in out.iterdir():
         data = json.loads(path.read_text())
         record = data["extra"]["loopbench"]["record"]

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs.zip_file import ZSTD, ZipArchive
+from loopbench.metrics.trace import ModelExchange, ToolRun
+from loopbench.runs.store.traces import read_trace
 
 EVENTS: list[dict[str, Any]] = [
     {"event": "span_begin", "id": "s", "type": "solvers"},
@@ -360,3 +362,88 @@ def test_clusters_come_from_the_metadata(kit):
     assert [record.cluster for record in found.records] == ["7", "", ""]
     with pytest.raises(ValueError, match="--cluster: no trial has 'kind'"):
         kit.imported(kit.put(kit.log(kit.sample(1))), cluster="kind")
+
+
+# --- what happened ---
+
+
+def transcript():
+    """A tool that is called twice, the first time with arguments that cannot be parsed; long texts are attachments."""
+    broken = {"id": "c1", "function": "find", "arguments": {}, "parse_error": "Error parsing:\n\n{'name': An\n\nbad"}
+    good = {"id": "c2", "function": "find", "arguments": {"name": "Ann"}}
+    pool = [
+        {"role": "system", "content": "attachment://1"},
+        {"role": "user", "content": [{"type": "text", "text": "Where is Ann?"}]},
+        {"role": "assistant", "content": "", "tool_calls": [broken]},
+        {"role": "tool", "content": "no", "tool_call_id": "c1", "function": "find"},
+    ]
+
+    def model(refs, message, **more):
+        output = {"choices": [{"message": message}], "usage": {"input_tokens": 10, "output_tokens": 2}}
+        return {"event": "model", "input": [], "input_refs": [refs], "output": output, "working_time": 0.5, **more}
+
+    said = {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "room 7"}]}
+    return {
+        "events_data": {"messages": pool},
+        "attachments": {"1": "You find people."},
+        "events": [
+            model([0, 2], pool[2]),
+            {"event": "tool", "id": "c1", "function": "find", "arguments": {}, "error": {"type": "parsing", "message": "no"}},
+            {"event": "model", "input_refs": [[0, 4]], "error": "late", "output": {}},
+            model([0, 4], {"role": "assistant", "content": "", "tool_calls": [good]}),
+            {"event": "tool", "id": "c2", "function": "find", "arguments": {"name": "Ann"}, "result": "room 7"},
+            model([0, 4], said),
+        ],
+    }
+
+
+def test_a_transcript_is_the_trace(kit):
+    found = kit.imported(kit.put(kit.log(kit.sample(1, **transcript()))))
+    record = only(found)
+    assert dict(record.errors) == {"wire": 1, "tool.InvalidArguments": 1, "provider": 1}
+    trace = read_trace(found.folder, record)
+    assert (trace.head.query, trace.head.expected) == ("What is 1?", "yes")
+    asked = [event for event in trace.events if isinstance(event, ModelExchange)]
+    assert [(event.move_kind, event.seconds, event.tokens, event.same, len(event.messages)) for event in asked] == [
+        ("", 0.5, (10, 2), 0, 2),
+        ("", 0.0, None, 2, 2),
+        ("act", 0.5, (10, 2), 4, 0),
+        ("answer", 0.5, (10, 2), 4, 0),
+    ]
+    assert asked[0].messages[0].content == "You find people."
+    assert asked[0].native_calls[0].arguments == "{'name': An"
+    assert asked[3].move == {"move": "answer", "thought": "hm", "value": "room 7"}
+    assert [(run.data, run.status, run.error_type) for run in trace.events if isinstance(run, ToolRun)] == [
+        ("no", "error", "InvalidArguments"),
+        ("room 7", "success", None),
+    ]
+    assert trace.head.untold == ("provider", "wire")
+
+
+def test_without_events_the_messages_are_the_trace(kit):
+    call = {"id": "c1", "function": "find", "arguments": {"name": "Ann"}}
+    messages = [
+        {"role": "user", "content": "Where is Ann?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {
+            "role": "tool",
+            "content": "Tool find not found",
+            "tool_call_id": "c1",
+            "error": {"type": "parsing", "message": "not found"},
+        },
+        {"role": "assistant", "content": "I do not know"},
+    ]
+    found = kit.imported(kit.put(kit.log(kit.sample(1, messages=messages))))
+    record = only(found)
+    assert (record.tool_calls, dict(record.errors), "lm_calls" in record.unknown) == (0, {"tool.UnknownTool": 1}, True)
+    kinds = [event.move_kind for event in read_trace(found.folder, record).events if isinstance(event, ModelExchange)]
+    assert kinds == ["act", "answer"]
+
+
+def test_the_transcripts_of_a_real_log(kit):
+    """Requests without the scorers' own, counted in the file: two in six samples, one in that with a limit, none after an error."""
+    found = kit.imported(kit.files / "capitals.eval", scorer="letters")
+    for record in found.records:
+        events = read_trace(found.folder, record).events if record.trace_at is not None else ()
+        assert len([event for event in events if isinstance(event, ModelExchange)]) == record.lm_calls
+    assert sorted(record.lm_calls for record in found.records) == [0, 1, 2, 2, 2, 2, 2, 2]

@@ -293,17 +293,17 @@ def test_the_models_name_chooses_the_profile():
         ask = {"messages": [{"role": "user", "content": entry["question"]}], "tools": entry["tools"]}
         profiles = []
         async with client(plain, "t1") as asking:
-            for model in ("scripted", "scripted/flaky-tools"):
+            for model in ("scripted", "scripted/flaky-tools", "gpt-4o", "mistralai/Mistral-7B"):
                 await asking.chat.completions.create(model=model, **ask)
                 profiles.append((await plain.get("/t/t1")).json()["profile"])
             listed = [model.id async for model in asking.models.list()]
-            for model in ("gpt-4o", "scripted/none", "scripted/../clean", "scripted//etc/x.toml"):
+            for model in ("scripted/none", "scripted/../clean", "scripted//etc/x.toml"):
                 with pytest.raises(openai.NotFoundError, match="does not exist"):
                     await asking.chat.completions.create(model=model, **ask)
         return profiles, listed
 
     profiles, listed = serve(make_suite(), work, "forgetful")
-    assert profiles == ["forgetful", "flaky-tools"]
+    assert profiles == ["forgetful", "flaky-tools", "forgetful", "forgetful"]
     assert {"scripted", "scripted/clean", "scripted/stubborn"} <= set(listed)
 
 

@@ -13,6 +13,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.size import tables as report
 from loopbench.metrics.record import Record
 from loopbench.runs.store.files import RunError
+from loopbench.text.numbers import duration
 from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, replaced, sized, solves
 from tests.sealing import reseal
 
@@ -129,4 +130,4 @@ def test_numbers_are_written_as_people_write_them():
         "4.56 M",
     ]
     assert [report.dollars(v) for v in (0.0, 0.00423, 12.3, 1_230.4)] == ["$0.00", "$0.0042", "$12.30", "$1,230"]
-    assert [report.duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]
+    assert [duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]

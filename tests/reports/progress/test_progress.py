@@ -215,7 +215,7 @@ def test_arms_with_trouble_come_first_where_not_all_fit(named):
         view.finished(record(name, scores={"accuracy": 1.0}))
     view.finished(record("arm 40", status="errored", reason="provider: gone"))
     shown = frame(view, 100, 24)
-    assert re.fullmatch(r"arm 40 +1 +1.000 \[0.\d\d, 1.00\] +errored 1 \(provider\) *", shown[2])
+    assert re.fullmatch(r"arm 40 +1 +1.000 \[0.\d\d, 1.00\] +errored 1 \(1 × provider\) *", shown[2])
     assert shown[3].startswith("arm 0 ")
     assert "accuracy so far 1.000 to 1.000" in shown[-2]
 
@@ -334,7 +334,7 @@ def test_a_terminal_is_redrawn_in_place_a_few_times_a_second(tmp_path, arms, hei
     assert seen.count(rb"worker 2 died\x1b]0;title\x07 of signal 9") == 1
     for sent in (b"\x1b]0;", b"\x07", b"\x1b[31mred"):
         assert sent not in seen
-    assert rb"(provider\x1b[31m" in seen
+    assert rb" provider\x1b[31m" in seen
     assert re.search(rb"\x1b\[\?25h", seen)  # the cursor is back
 
 
@@ -346,4 +346,4 @@ def test_reasons_of_errored_trials_are_words_in_quotation_marks(named, capsys):
     for reason in ('a "tool" broke: x', 'a "tool" broke: y', "provider: 500"):
         lines.finished(record("a", status="errored", reason=reason))
     lines.say()
-    assert capsys.readouterr().err.endswith(' errored=3 reasons="2 a \\"tool\\" broke; 1 provider"\n')
+    assert capsys.readouterr().err.endswith(' errored=3 reasons="2 × a \\"tool\\" broke; 1 × provider"\n')

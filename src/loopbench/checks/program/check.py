@@ -54,9 +54,14 @@ class ProgramReport:
     agent: str
     version: str
     """The framework's; empty if it has none."""
-    requests: int
-    """Requests of the undisturbed run."""
+    asked: tuple[Request, ...]
+    """The requests of the undisturbed run."""
     findings: tuple[FaultFinding, ...]
+
+    @property
+    def requests(self) -> int:
+        """Number of requests of the undisturbed run."""
+        return len(self.asked)
 
     @property
     def title(self) -> str:
@@ -114,7 +119,7 @@ async def _check(
         for work in running:
             work.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    return ProgramReport(name, version, len(clean["chain"]), tuple(findings))
+    return ProgramReport(name, version, tuple(clean["chain"]), tuple(findings))
 
 
 def _reference(fault: AgentFault) -> BenchTask:

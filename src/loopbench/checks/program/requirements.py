@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from loopbench.protocol.names import nearest
 
 from .agent_faults import BY_NAME
 from .finding import OUTCOMES, RECOVERED, FaultFinding, Outcome
@@ -38,7 +39,7 @@ def parse_requirements(texts: Mapping[str, str] | str) -> tuple[Requirement, ...
     made: dict[str, Requirement] = {}
     for fault, says in pairs:
         if fault not in BY_NAME:
-            raise ValueError(f"there is no fault {fault!r}{_hint(fault, BY_NAME)}; known: {', '.join(BY_NAME)}")
+            raise ValueError(f"there is no fault {fault!r}; {nearest(fault, BY_NAME)}")
         if fault in made:
             raise ValueError(f"{fault} stands twice; join its outcomes with {EITHER!r}")
         made[fault] = Requirement(fault, frozenset(_outcomes(fault, says)), says)
@@ -57,11 +58,6 @@ def _outcomes(fault: str, says: str) -> Iterator[Outcome]:
     known: dict[str, frozenset[Outcome]] = {name: frozenset({name}) for name in OUTCOMES} | dict(GROUPS)
     for word in (part.strip() for part in says.split(EITHER)):
         if word not in known:
-            names = ", ".join(name for name in known if name != "not applicable")
-            raise ValueError(f"{fault}: there is no outcome {word!r}{_hint(word, known)}; known: {names}")
+            names = [name for name in known if name != "not applicable"]
+            raise ValueError(f"{fault}: there is no outcome {word!r}; {nearest(word, names)}")
         yield from known[word]
-
-
-def _hint(name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""

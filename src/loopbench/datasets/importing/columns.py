@@ -14,11 +14,10 @@ A row of JSON lines with an object in `query` is a whole task, as `Task.as_dict`
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
-from loopbench.protocol.names import nearest
+from loopbench.protocol.names import near, nearest
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "prompt", "input", "query"),
@@ -79,10 +78,7 @@ def column_named(name: str, columns: Collection[str]) -> str | None:
 
 
 def no_column(name: str, columns: Sequence[str]) -> str:
-    folded = {column.casefold(): column for column in columns}
-    near = difflib.get_close_matches(name.casefold(), folded, 1)
-    hint = f"did you mean {folded[near[0]]!r}? " if near else ""
-    return f"no column {name!r}; {hint}{listed(columns)}"
+    return f"no column {name!r}; {' '.join(filter(None, (near(name, columns), listed(columns))))}"
 
 
 def listed(columns: Sequence[str]) -> str:

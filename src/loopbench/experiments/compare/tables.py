@@ -15,7 +15,7 @@ from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS, measures_of
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.models.profiles import evidence_for
-from loopbench.text.counts import counts
+from loopbench.text.counts import counts, reasons
 from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, standing, verdict
 from loopbench.text.table import Table, csv_cell, markdown_page
 
@@ -78,9 +78,9 @@ def notes(comparison: Comparison) -> list[str]:
     for arm in comparison.arms:
         summary = arm.summary
         lines += crashes([arm])
-        for status, reasons in {"errored": summary.errored_reasons, "excluded": summary.exclusions}.items():
-            if reasons:
-                lines.append(f"{arm.info.arm}, {status}: {_reasons(reasons)}")
+        for status, found in {"errored": summary.errored_reasons, "excluded": summary.exclusions}.items():
+            if found:
+                lines.append(f"{arm.info.arm}, {status}: {reasons(found)}")
         if summary.retries:
             lines.append(f"{arm.info.arm}, asked again after: {counts(summary.retries)}")
     if any(arm.summary.means["nominal_usd"] is not None for arm in comparison.arms):
@@ -96,17 +96,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 def crashes(arms: Sequence[ArmResult]) -> list[str]:
     """Return a line for each arm whose loop crashed, with the most frequent reasons."""
-    return [f"{arm.info.arm}, crashed: {_reasons(arm.summary.crashes)}" for arm in arms if arm.summary.crashes]
-
-
-MAX_REASONS = 3
-
-
-def _reasons(found: Mapping[str, int]) -> str:
-    """Return the most frequent reasons with their counts."""
-    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    text = "; ".join(f"{n} × {reason[:160]}" for reason, n in ordered[:MAX_REASONS])
-    return text + (f"; and {len(ordered) - MAX_REASONS} other reasons" if len(ordered) > MAX_REASONS else "")
+    return [f"{arm.info.arm}, crashed: {reasons(arm.summary.crashes)}" for arm in arms if arm.summary.crashes]
 
 
 def _arms(arms: Sequence[ArmResult]) -> Table:

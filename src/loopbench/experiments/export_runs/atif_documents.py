@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from loopbench.experiments.trace_formats.atif import VERSION, steps_of
+from loopbench.experiments.trace_formats.atif_own import with_own
 from loopbench.experiments.trace_formats.differences import patched
-from loopbench.experiments.trace_formats.own_trials import with_own
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace
 from loopbench.runs.manifest import ArmEntry

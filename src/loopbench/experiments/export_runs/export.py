@@ -1,15 +1,15 @@
-"""Writes each kept trial of a run as a file in another tool's format."""
+"""Writes the kept trials of a run in another tool's format: a folder of files, or one file of lines."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from loopbench.experiments.trace_formats.otlp_out import request_line, resource_spans
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace
 from loopbench.protocol.digest import digest
@@ -20,8 +20,7 @@ from loopbench.runs.store.traces import Traces
 
 from .atif_documents import atif_of
 
-FORMATS: Mapping[str, Callable[[Trace, Record, ArmEntry], dict[str, Any]]] = {"atif": atif_of}
-"""Name of a format → what makes a trial's document."""
+KeptTrial = tuple[Trace, Record, ArmEntry]
 MAX_NAME = 120
 """Characters of a file's name; a longer one ends in a digest."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -31,14 +30,14 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 class Exported:
     """What was written."""
 
-    folder: Path
+    out: Path
     trials: int
     untraced: int
     """Trials of which the run keeps no trace; they are left out."""
 
 
 def export_run(folder: Path, name: str, out: Path) -> Exported:
-    """Write the trials of a run into the new folder `out`, a file each. If anything fails, nothing is left.
+    """Write the trials of a run to `out`, which must not exist. If anything fails, nothing is left.
 
     Raises RunError for a run that cannot be read or has no trace, ValueError for an unknown format or an existing `out`, OSError.
     """
@@ -47,32 +46,57 @@ def export_run(folder: Path, name: str, out: Path) -> Exported:
     if out.exists() or out.is_symlink():
         raise ValueError(f"--out {out}: exists already; take another name")
     records = read_records(folder)
-    traced = [record for record in records if record.trace_at is not None]
-    if not traced:
-        raise RunError(f"{folder}: keeps no trace of any trial, so there is nothing to export")
-    out.mkdir(parents=True)
+    traced = traced_of(folder, records)
     try:
-        for file, document in _documents(folder, traced, FORMATS[name]):
-            text = json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)
-            (out / file).write_bytes(f"{text}\n".encode("utf-8", "surrogatepass"))
+        FORMATS[name](kept_trials(folder, traced), out)
     except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
+        if out.is_dir():
+            shutil.rmtree(out, ignore_errors=True)
+        else:
+            out.unlink(missing_ok=True)
         raise
     return Exported(out, len(traced), len(records) - len(traced))
 
 
-def _documents(
-    folder: Path, records: list[Record], make: Callable[[Trace, Record, ArmEntry], dict[str, Any]]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and content of each trial's file."""
+def traced_of(folder: Path, records: Sequence[Record]) -> list[Record]:
+    """Return the records that have a trace. Raises RunError if none has."""
+    traced = [record for record in records if record.trace_at is not None]
+    if not traced:
+        raise RunError(f"{folder}: keeps no trace of any trial, so there is nothing to export")
+    return traced
+
+
+def kept_trials(folder: Path, records: Sequence[Record]) -> Iterator[KeptTrial]:
+    """Yield trace, record and arm of each of these trials, which have a trace. Raises RunError."""
     manifest = read_manifest(folder)
     traces = Traces(folder)
-    taken: set[str] = set()
     for record in records:
         arm = manifest.arm(record.arm)
         if arm is None:
             raise RunError(f"{folder}: the manifest has no arm {record.arm!r}")
-        yield _file_name(record, taken), make(traces.read(record), record, arm)
+        yield traces.read(record), record, arm
+
+
+def _write_atif(trials: Iterator[KeptTrial], out: Path) -> None:
+    """Write a folder with a file for each trial."""
+    out.mkdir(parents=True)
+    taken: set[str] = set()
+    for trace, record, arm in trials:
+        text = json.dumps(atif_of(trace, record, arm), ensure_ascii=False, indent=1, allow_nan=False)
+        (out / _file_name(record, taken)).write_bytes(f"{text}\n".encode("utf-8", "surrogatepass"))
+
+
+def _write_otlp(trials: Iterator[KeptTrial], out: Path) -> None:
+    """Write a file with a line for each trial."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("xb") as file:
+        file.writelines(request_line([resource_spans(*trial)]) for trial in trials)
+
+
+FORMATS: Mapping[str, Callable[[Iterator[KeptTrial], Path], None]] = {"atif": _write_atif, "otlp": _write_otlp}
+"""Name of a format → what writes it."""
+SUFFIXES: Mapping[str, str] = {"atif": "", "otlp": ".jsonl"}
+"""Name of a format → ending of what is written."""
 
 
 def _file_name(record: Record, taken: set[str]) -> str:

@@ -29,6 +29,8 @@ def counted(trial: ForeignTrial) -> ForeignTrial:
     if trial.split_tokens is None and replies and all(reply.tokens is not None for reply in replies):
         told = [reply.tokens for reply in replies if reply.tokens is not None]
         found |= {"input_tokens": sum(tokens[0] for tokens in told), "output_tokens": sum(tokens[1] for tokens in told)}
+    if not trial.trace.has_all_requests:
+        found = {name: value for name, value in found.items() if name not in ("steps", "lm_calls")}
     missing = {name: value for name, value in found.items() if getattr(trial, name) is None}
     return replace(trial, **missing, errors=trial.errors or _errors(events))
 

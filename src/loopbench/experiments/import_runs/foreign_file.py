@@ -19,6 +19,10 @@ MAX_FILE_BYTES = 1 << 30
 """Maximum size of a file that is read whole; archives are read member by member."""
 ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Suffixes of files that hold one trial per line, so never one JSON value."""
+JSON_LINES = (".jsonl", ".ndjson")
+"""Suffixes of the rows that are JSON."""
+MAX_FIRST_ROW = 1 << 26
+"""Maximum size of the first line that a format is recognized by."""
 ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -101,6 +105,18 @@ class ForeignFile:
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
         return data
+
+    @cached_property
+    def first_row(self) -> Mapping[str, Any]:
+        """The object in the first line of JSON lines; empty if the file is anything else."""
+        if self.suffix not in JSON_LINES:
+            return {}
+        line = self._rewound().readline(MAX_FIRST_ROW)
+        try:
+            data = parse_json(line)
+        except ValueError:
+            return {}
+        return data if isinstance(data, dict) else {}
 
     @cached_property
     def top_level(self) -> Mapping[str, Any]:

@@ -58,6 +58,8 @@ class ForeignTrace:
     details: Any = None
     untold: tuple[str, ...] = ()
     """Families of faults that the format cannot show."""
+    has_all_requests: bool = True
+    """Whether every request is in it, so that they can be counted."""
 
     @property
     def digest(self) -> str:

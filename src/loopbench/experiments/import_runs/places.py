@@ -10,7 +10,12 @@ from .values import names_in_a_line, shown
 
 
 def value_at(data: Any, place: str) -> Any:
-    """Return what stands at a place such as `extra.rewards.0`: keys, and indices of lists, with points between; None if absent."""
+    """Return what stands at a place such as `extra.rewards.0`: keys, and indices of lists, with points between; None if absent.
+
+    A key of the whole that has points itself comes first.
+    """
+    if isinstance(data, Mapping) and place in data:
+        return data[place]
     for key in place.split("."):
         if isinstance(data, Mapping):
             data = data.get(key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from loopbench._extras import is_installed, missing
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol import Program
-from loopbench.protocol.names import Spec, own_object
+from loopbench.protocol.names import Spec, nearest, own_object
 from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of
 from loopbench.runs.registry import checked_options
@@ -174,7 +173,8 @@ def optimizer_named(spec: Spec) -> Optimizer:
     plugins = {point.name: point for point in entry_points(group=GROUP)}
     if name in plugins:
         return _own(name, _loaded(plugins[name]), spec.options)
-    raise ValueError(f"unknown optimizer {name!r}; {_hint(name, [*(kind.name for kind in built_in()), *sorted(plugins)])}")
+    hint = nearest(name, [*(kind.name for kind in built_in()), *sorted(plugins)])
+    raise ValueError(f"unknown optimizer {name!r}; {hint}, or package.module:Name")
 
 
 def _built_in(kind: type[BuiltIn], typed_options: Mapping[str, Any]) -> Optimizer:
@@ -193,11 +193,3 @@ def _loaded(point: EntryPoint) -> Any:
         return load_plugin(point)
     except Exception as error:  # the boundary to foreign code
         raise ValueError(f"optimizer {point.name!r}: loading {point.value} failed: {one_line(error)}") from error
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    """Return the nearest known name, ignoring case, and all known names."""
-    lowered = {item.lower(): item for item in known}
-    part = [item for low, item in lowered.items() if name.lower() in low]
-    matches = part or [lowered[low] for low in difflib.get_close_matches(name.lower(), lowered, 1)]
-    return f"{f'did you mean {matches[0]!r}? ' if matches else ''}known: {', '.join(known)}, or package.module:Name"

@@ -27,11 +27,20 @@ MAX_REPEAT = 1_000_000
 _CONVERSATION = re.compile(r"call_([0-9]{1,12})_")
 
 
+class ModelNames(tuple[str, ...]):
+    """The names that are listed. Any name of another family is an alias of the first: many programs have theirs in their code."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and name.partition("/")[0] != MODEL)
+
+
 class SuiteTrials:
     """The trials of one suite, created on demand. Not thread-safe."""
 
     def __init__(self, suite: Suite, profile: Profile, seed: int = 0, *, real_time: bool = False) -> None:
-        """Set up the trials; `profile` is for the model "scripted", "scripted/NAME" has the built-in profile NAME."""
+        """Set up the trials; `profile` is for all models but "scripted/NAME", which has the built-in profile NAME."""
         self.suite = suite
         self.profile = profile
         self.seed = seed
@@ -43,9 +52,9 @@ class SuiteTrials:
         """Task → its latest conversation without a trial name."""
         self._numbers = itertools.count(1)
 
-    def models(self) -> list[str]:
+    def models(self) -> ModelNames:
         """Return the model names, the server's own profile first."""
-        return [MODEL, *(f"{MODEL}/{name}" for name in built_in_profiles())]
+        return ModelNames((MODEL, *(f"{MODEL}/{name}" for name in built_in_profiles())))
 
     def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
         """Return the trial of a request. Raises LookupError for an unknown trial or question, UnknownModel for a model."""
@@ -83,10 +92,10 @@ class SuiteTrials:
     # --- trials ---
 
     def _profile(self, model: str) -> Profile:
-        if model == MODEL:
-            return self.profile
         family, _, name = model.partition("/")
-        if family != MODEL or name not in built_in_profiles():
+        if family != MODEL or not name:
+            return self.profile
+        if model not in self.models():
             raise UnknownModel(f"The model '{model[:200]}' does not exist; there are {', '.join(self.models())}.")
         return load_profile(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 
+from loopbench.text.numbers import duration
 from loopbench.text.table import Table
 
 from .pilot import Purpose
@@ -148,12 +149,3 @@ def dollars(value: float) -> str:
     if value >= 1_000:
         return f"${value:,.0f}"
     return f"${value:.2f}" if value >= 0.1 or value == 0 else f"${value:.2g}"
-
-
-def duration(seconds: float) -> str:
-    """Return `under a second`, `42 s`, `12 min`, `3.4 h`."""
-    if seconds < 1:
-        return "under a second"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"

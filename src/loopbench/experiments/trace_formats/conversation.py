@@ -46,6 +46,10 @@ class ModelTurn:
     """Input and output."""
     seconds: float = 0.0
     error: RequestError | None = None
+    prompt: tuple[Message, ...] | None = None
+    """The messages that the request showed; None: the format does not say, and all that came before is taken."""
+    is_told: bool = True
+    """Whether the format has the reply's content; without it nothing is read from the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +113,18 @@ class _Reading:
 
     events: list[TraceEvent] = field(default_factory=list)
     history: list[Message] = field(default_factory=list)
-    shown: dict[str, int] = field(default_factory=dict)
-    """Role → messages that its last request has shown."""
+    shown: dict[str, int | list[Message]] = field(default_factory=dict)
+    """Role → messages that its last request has shown, or how many, as long as messages are only added."""
     open: list[_OpenCall] = field(default_factory=list)
     requests: int = 0
 
     def turn(self, turn: ModelTurn, following: ConversationItem | None) -> None:
         self.close()
         role = _role(turn, following)
-        same = self.shown.get(role, 0)
-        self.shown[role] = len(self.history)
+        if turn.prompt is not None:
+            self.history = list(turn.prompt)
+        same = self._same(role)
+        self.shown[role] = self.history[:] if turn.prompt is not None else len(self.history)
         self.requests += 1
         event = ModelExchange(
             role, same, tuple(self.history[same:]), seconds=turn.seconds, tokens=turn.tokens, error=turn.error, number=self.requests
@@ -131,6 +137,14 @@ class _Reading:
                 _OpenCall(call.id, TracedCall(call.name, value)) for call, (value, _) in zip(turn.calls, arguments, strict=True)
             ]
         self.events.append(event)
+
+    def _same(self, role: str) -> int:
+        """Return how many messages the last request of this role has shown already."""
+        before = self.shown.get(role, 0)
+        if isinstance(before, int):
+            return min(before, len(self.history))
+        pairs = zip(before, self.history, strict=False)
+        return next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(self.history)))
 
     def result(self, result: CallResult) -> None:
         self.history.append(Message("tool", result.text, call_id=result.call_id))
@@ -155,12 +169,16 @@ class _Reading:
 def _role(turn: ModelTurn, following: ConversationItem | None) -> str:
     if turn.calls or turn.error is not None or following is None:
         return Role.DECIDE.value
-    return (Role.REASON if isinstance(following, ModelTurn) else Role.ANSWER).value
+    if isinstance(following, ModelTurn) and not (following.prompt and following.prompt[-1].role == "user"):
+        return Role.REASON.value
+    return Role.ANSWER.value
 
 
 def _replied(event: ModelExchange, turn: ModelTurn, arguments: Sequence[tuple[Any, str]]) -> ModelExchange:
     """Return the request with its reply, and the move that this states."""
     replied = replace(event, reply=turn.text, native_calls=turn.calls)
+    if not turn.is_told:
+        return replied
     problem = next((problem for _, problem in arguments if problem), "")
     if problem:
         return replace(replied, wire_error=problem)

@@ -116,8 +116,8 @@ class Validity:
         if not self.pairs or self.tau is None or self.tau.low <= 0:
             return f"Weak: nothing speaks against the order of the loops, and little for it. {told}, and {level}."
         if off:
-            return f"Order right, level wrong: {level}. {told}, all of them in the tunnel's order."
-        return f"Good: {level}. {told}, all of them in the tunnel's order."
+            return f"Order right, level wrong: {level}. {told}, and the tunnel has them in the same order."
+        return f"Good: {level}. {told}, and the tunnel has them in the same order."
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""

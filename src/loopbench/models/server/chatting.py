@@ -16,12 +16,14 @@ from ..tunnel import Tunnel
 from ..wires.contract import Stamp, Wire, WireRequest
 from ..wires.fields import BadRequest
 from .answers import DROPPED, Answering, WireAnswer
+from .connections import logger
 from .foreign import ForeignCodec, foreign_codec
 from .limits import room_after, stopped_at, within_limits
 from .memory import Memory
 from .refusals import refusal_of
 from .trials import ServedTrial
 
+MAX_TOOLS_SAID = 5
 HOLD_S = 600.0
 """Longest time that a connection is held silent, in seconds: as long as the official client waits by default."""
 
@@ -51,6 +53,9 @@ class Chat:
             return await self._failed(answer, served.tunnel, struck, failure)
         assert reply is not None
         if isinstance(codec, ForeignCodec):
+            if served.tunnel.unknown and (why := unread(asked, codec.task_tools)):
+                said = f"trial {trial}" if trial else "no trial named"
+                logger.info("not read as a program's: %s, wire %s: %s", said, wire.name, why)
             made = _as_asked(codec, reply, spoiled=(struck or "").startswith("wire."))
             sent = within_limits(made, question.sampling)
             stamp = replace(stamp, stopped_at=stopped_at(made, sent, question.sampling.stop))
@@ -96,6 +101,17 @@ def _task_tools(served: ServedTrial) -> Collection[str]:
     if served.task_tools is not None:
         return served.task_tools
     return tuple(served.model.script.tools) if isinstance(served.model, Scripted) else ()
+
+
+def unread(asked: WireRequest, task_tools: Collection[str]) -> str:
+    """Say why a scripted model cannot make the calls that its task wants in this request; empty if it can."""
+    offered = [tool.name for tool in asked.request.tools]
+    if not task_tools or not set(task_tools).isdisjoint(offered):
+        return ""
+    if not offered:
+        return "it offers no tools, and those that a prompt describes in words the model cannot call"
+    named, wanted = (", ".join(names[:MAX_TOOLS_SAID]) for names in (offered, sorted(task_tools)))
+    return f"it offers the tools {named}, and the task is solved with {wanted}"
 
 
 def _as_asked(codec: ForeignCodec, reply: Reply, *, spoiled: bool) -> Reply:

@@ -40,6 +40,7 @@ class Connection(web.RequestHandler):
         """Answer bytes that are not an HTTP request. Raises ConnectionError if an answer has begun."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was begun already")
+        logger.info("refused bytes that are not an HTTP request")
         response = Refusal(400, "This is not an HTTP request that the server understands.").response(CHAT)
         response.force_close()
         return response

@@ -12,7 +12,7 @@ from loopbench.protocol import ContextOverflow, ModelError, ProviderError
 
 from ..wires.contract import ErrorAnswer, Wire, WireFailure
 from ..wires.fields import BadRequest
-from .bodies import json_response
+from .bodies import MAX_BODY_BYTES, json_response
 from .limits import no_room
 
 RETRY_AFTER_S = 1
@@ -39,6 +39,8 @@ class Refusal(Exception):
         super().__init__(message)
         self.failure = WireFailure(status, message, param, code, wait_s)
         self.headers = headers or {}
+        self.is_treatment = False
+        """Whether the trial's fault profile has the model fail, which is no mistake of the program's."""
 
     def on(self, wire: Wire) -> ErrorAnswer:
         """Return the answer in a vendor's form."""
@@ -52,6 +54,12 @@ class Refusal(Exception):
 
 def refusal_of(error: ModelError) -> Refusal:
     """Return a model's failure as its own API words it."""
+    refusal = _worded(error)
+    refusal.is_treatment = isinstance(error, ContextOverflow) or (isinstance(error, ProviderError) and error.injected)
+    return refusal
+
+
+def _worded(error: ModelError) -> Refusal:
     message = str(error)
     if isinstance(error, ContextOverflow):
         return Refusal(400, message, param="messages", code="context_length_exceeded")
@@ -74,9 +82,17 @@ def refusal_of(error: ModelError) -> Refusal:
     return Refusal(500, message)
 
 
-def bad_request(error: BadRequest) -> Refusal:
-    """Return the refusal of a request that breaks a rule of the API."""
-    return Refusal(error.status, str(error), param=error.param, code=error.code)
+UNREADABLE = (BadRequest, web.HTTPRequestEntityTooLarge, web.RequestPayloadError)
+"""What is raised of a request that breaks a rule of the API, or cannot be read at all."""
+
+
+def unreadable(error: Exception) -> Refusal:
+    """Return the refusal of such a request."""
+    if isinstance(error, BadRequest):
+        return Refusal(error.status, str(error), param=error.param, code=error.code)
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large")
+    return Refusal(400, "The body could not be read as its headers say.")
 
 
 def line_of(error: Exception) -> str:

@@ -3,7 +3,8 @@
 Routes: the pages of all wires (`wires/registry.py`), and the same below `/t/TRIAL`. A body's `metadata` may name role, scope, codec
 and the number of examples; without a codec the program is spoken to as a vendor's model would (`foreign.py`).
 
-Nothing is logged unless the logger `loopbench.models.server` is given a handler, and bodies never are.
+Nothing is logged unless the logger `loopbench.models.server` is given a handler, and bodies never are. On level INFO it is told of
+each request that is refused, other than by the trial's fault profile, and of each that no program with the task's tools makes.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from aiohttp.web_request import BaseRequest
 
 from ..tokens import estimate_input
 from ..wires.contract import Incoming, Path, Wire, WirePage
-from ..wires.fields import BadRequest
 from ..wires.registry import segments, wire_for
-from .bodies import MAX_BODY_BYTES, json_response, read_json
+from .bodies import json_response, read_json
 from .chatting import HOLD_S, Chat
 from .connections import HttpServer, logger
 from .mcp_pages import McpPages
-from .refusals import MAX_SHOWN, Refusal, bad_request, line_of, no_model, no_page, wrong_method
+from .refusals import MAX_SHOWN, UNREADABLE, Refusal, line_of, no_model, no_page, unreadable, wrong_method
 from .sending import send
 from .trials import More, OwnRequest, Trials, UnknownModel, WrongMethod
 
@@ -97,18 +97,19 @@ class Server:
             self._guard(request)
             return await self._page(request, wire, trial, path)
         except Refusal as error:
-            return error.response(wire)
-        except BadRequest as error:
-            return bad_request(error).response(wire)
-        except web.HTTPRequestEntityTooLarge:
-            return Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large").response(wire)
+            refusal = error
+        except UNREADABLE as error:
+            refusal = unreadable(error)
         except ConnectionError:  # the client has gone
             raise
-        except web.RequestPayloadError:
-            return Refusal(400, "The body could not be read as its headers say.").response(wire)
         except Exception:  # a bug of ours must not leave a client without an answer in its own format
             logger.exception("a request failed")
             return Refusal(500, "The server had an error while processing your request.").response(wire)
+        if not refusal.is_treatment:
+            failure, path_shown = refusal.failure, request.raw_path.partition("?")[0][:MAX_SHOWN]
+            at = f" at {failure.param}" if failure.param else ""
+            logger.info("refused %s %s: %d%s: %s", request.method, path_shown, failure.status, at, failure.message)
+        return refusal.response(wire)
 
     def _guard(self, request: BaseRequest) -> None:
         """Refuse pages in a browser: both those that use another name for this machine and those of another origin."""

@@ -76,7 +76,8 @@ def read_messages(items: list[Any]) -> tuple[Message, ...]:
     if len(items) > MAX_MESSAGES:
         raise refused("messages", f"List should have at most {MAX_MESSAGES} items after validation, not {len(items)}")
     turns = tuple(_turn(item, place) for place, item in enumerate(items))
-    _check_roles(turns)
+    if turns[0].role != "user":
+        raise refused("messages", 'first message must use the "user" role')
     _check_calls(_joined(turns))
     if turns[-1].role == "assistant":
         said = "This model does not support assistant message prefill. The conversation must end with a user message."
@@ -229,11 +230,6 @@ def _messages(turn: Turn) -> Iterable[Message]:
 
 
 # --- rules ---
-
-
-def _check_roles(turns: Sequence[Turn]) -> None:
-    if turns[0].role != "user":
-        raise refused("messages", 'first message must use the "user" role')
 
 
 def _joined(turns: Iterable[Turn]) -> list[Turn]:

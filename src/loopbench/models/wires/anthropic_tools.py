@@ -12,6 +12,7 @@ from loopbench.protocol import ToolSpec
 
 from .anthropic_fields import checked, one_of, only_known, optional, refused, required, wrong_tag
 from .fields import BadRequest
+from .schema_rules import inner_schemas
 
 MAX_NAME_CHARS = 128
 MAX_REMEMBERED_CHARS = 1 << 18
@@ -79,6 +80,8 @@ def _tool(data: Mapping[str, Any], where: str) -> ToolSpec:
         raise refused(f"{where}.name", "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'")
     schema = required(data, "input_schema", dict, f"{where}.input_schema")
     _check_schema(schema, f"{where}.input_schema")
+    if optional(data, "strict", bool, f"{where}.strict"):
+        check_closed(schema, where)
     return ToolSpec(name, optional(data, "description", str, f"{where}.description") or "", schema)
 
 
@@ -93,6 +96,13 @@ def _check_schema(schema: Mapping[str, Any], where: str) -> None:
         raise refused(f"{where}.properties", "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'")
     if not _is_schema(schema):
         raise refused(where, _INVALID)
+
+
+def check_closed(schema: Mapping[str, Any], where: str) -> None:
+    """Check that no object in a schema that replies must follow takes further properties. Raises BadRequest."""
+    for _, inner in inner_schemas(schema):
+        if inner.get("type") == "object" and inner.get("additionalProperties") is not False:
+            raise refused(where, "For 'object' type, 'additionalProperties' must be explicitly set to false")
 
 
 def _is_schema(schema: Any) -> bool:

@@ -21,7 +21,7 @@ from ..streaming import PIECE
 from ..tokens import estimate_input, estimate_usage
 from .anthropic_fields import checked, number, one_of, only_known, optional, refused, required
 from .anthropic_history import read_messages, system_text, their_id
-from .anthropic_tools import check_thinking, read_tool_choice, read_tools
+from .anthropic_tools import check_closed, check_thinking, read_tool_choice, read_tools
 from .cache_marks import DEFAULT_TTL, cache_plan
 from .contract import ErrorAnswer, Incoming, Path, Recall, Room, Stamp, StreamEvent, Wire, WireFailure, WirePage, WireRequest
 from .fields import BadRequest, check_depth
@@ -39,12 +39,12 @@ OVERLOADED = 529
 
 
 class MessagesWire(Wire):
-    """Messages. The requests below `/v1/messages`, and those to any other page whose client names the version of this API."""
+    """Messages: requests below `/v1/messages`, and those to pages of no other API whose client names the version of this one."""
 
     name = "messages"
 
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
-        return path[:2] == ("v1", "messages") or "anthropic-version" in headers
+        return path[:2] == ("v1", "messages") or ("anthropic-version" in headers and path[:2] != ("v1", "chat"))
 
     def page(self, path: Path) -> WirePage | None:
         if path == ("v1", "messages"):
@@ -213,7 +213,9 @@ def _reply_schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if asked is None:
         return None
     one_of(required(asked, "type", str, f"{where}.type"), ("json_schema",), f"{where}.type")
-    return required(asked, "schema", dict, f"{where}.schema")
+    schema = required(asked, "schema", dict, f"{where}.schema")
+    check_closed(schema, f"{where}.schema")
+    return schema
 
 
 # --- writing ---

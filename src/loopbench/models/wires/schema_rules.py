@@ -31,13 +31,13 @@ def _root_problem(schema: Mapping[str, Any]) -> str | None:
 
 
 def _inner_problem(schema: Mapping[str, Any], *, strict: bool) -> str | None:
-    for context, inner in _schemas(schema):
+    for context, inner in inner_schemas(schema):
         if (problem := _array_problem(context, inner)) or (strict and (problem := _strict_problem(context, inner))):
             return problem
     return None
 
 
-def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[Context, Mapping[str, Any]]]:
+def inner_schemas(root: Mapping[str, Any]) -> Iterator[tuple[Context, Mapping[str, Any]]]:
     """Yield all schemas in one, outer ones first; the depth of a body is bounded (see `check_depth`)."""
     waiting: list[tuple[Context, Any]] = [((), root)]
     while waiting:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from loopbench.text.numbers import duration
+
 AFTER_S = 4.0
 """Seconds after the first result before the estimate is made."""
 LONG_S = 60.0
@@ -14,11 +16,9 @@ MIN_TASKS = 10
 """Fewer tasks are not proposed: they would decide nothing."""
 
 
-def duration(seconds: float) -> str:
-    """Return a time in words, as exact as an estimate is."""
-    if seconds < 2 * 60:
-        return f"{max(10, round(seconds, -1)):.0f} seconds"
-    return f"{round(seconds / 60)} minutes" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} hours"
+def about(seconds: float) -> str:
+    """Return a time as exactly as an estimate is."""
+    return f"about {duration(max(10.0, round(seconds, -1)))}"
 
 
 def fewer_tasks(tasks: int, seconds: float) -> str:
@@ -26,7 +26,7 @@ def fewer_tasks(tasks: int, seconds: float) -> str:
     fitting = int(tasks * LONG_S / seconds)
     step = 5 * 10 ** max(0, len(str(fitting)) - 2)
     proposed = max(MIN_TASKS, fitting // step * step)
-    return f"; --tasks {proposed} would take about {duration(seconds * proposed / tasks)}" if proposed < tasks else ""
+    return f"; --tasks {proposed} would take {about(seconds * proposed / tasks)}" if proposed < tasks else ""
 
 
 @dataclass(slots=True)

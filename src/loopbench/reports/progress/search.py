@@ -20,7 +20,7 @@ from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import plain
 
-from .estimate import Pace, duration
+from .estimate import Pace, about
 from .trials import PLAIN_EVERY_S
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class SearchDisplay(Unwatched):
 
     def _tell_duration(self, left_s: float) -> None:
         """Say how long a search takes that uses its whole budget, and the test after it."""
-        self.noted(f"at most about {duration(left_s)} to go for searches and test; a smaller --budget or --test takes less")
+        self.noted(f"at most {about(left_s)} to go for searches and test; a smaller --budget or --test takes less")
 
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self.searched[design].proposals = proposals

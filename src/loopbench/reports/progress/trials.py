@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from textwrap import shorten
@@ -25,9 +25,10 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import wilson
 from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.store.records import each_record
+from loopbench.text.counts import reasons
 from loopbench.text.plain_text import plain
 
-from .estimate import Pace, duration, fewer_tasks
+from .estimate import Pace, about, fewer_tasks
 
 RATE_OVER_S, RATE_OVER_TRIALS = 30.0, 10
 """The rate is measured over this many seconds, or over more if fewer trials than this ended in them."""
@@ -180,7 +181,7 @@ class ProgressCounts(Unwatched):
         """Say how long a long run takes; a new run may be repeated with fewer tasks."""
         most = "at most " if self._has_looks else ""
         hint = "" if self.before else fewer_tasks(self._tasks, left_s * self.total / max(1, self.total - self.done))
-        self.noted(f"{most}about {duration(left_s)} to go for {self.total - self.done:,} trials{hint}")
+        self.noted(f"{most}{about(left_s)} to go for {self.total - self.done:,} trials{hint}")
 
     @property
     def elapsed_s(self) -> float:
@@ -281,15 +282,10 @@ def _accuracy(arm: ArmTally) -> str:
 
 
 def _troubles(arm: ArmTally) -> str:
-    kinds = list(arm.errored.items())
+    kinds = dict(arm.errored)
     counts = {**arm.troubles, **({"excluded": arm.excluded} if arm.excluded else {})}
-    errored = [f"errored {sum(count for _, count in kinds)} ({_reasons(kinds)})"] if kinds else []
+    errored = [f"errored {sum(kinds.values())} ({reasons(kinds)})"] if kinds else []
     return ", ".join([*errored, *(f"{name} {count}" for name, count in counts.items())])
-
-
-def _reasons(kinds: Sequence[tuple[str, int]]) -> str:
-    """Return the reasons of errors as they were given, with their counts if there are several."""
-    return ", ".join(f"{kind}: {count}" for kind, count in kinds) if len(kinds) > 1 else "".join(kind for kind, _ in kinds)
 
 
 def _amount(name: str, value: float) -> str:
@@ -361,7 +357,7 @@ class _Lines(ProgressCounts):
         counts = {"excluded": arm.excluded, **arm.troubles, "errored": sum(kinds.values())}
         told = " ".join(f"{kind}={count}" for kind, count in counts.items() if count)
         if kinds:
-            told += f" reasons={json.dumps('; '.join(f'{count} {kind}' for kind, count in kinds.items()), ensure_ascii=False)}"
+            told += f" reasons={json.dumps(reasons(kinds), ensure_ascii=False)}"
         return f"arm={json.dumps(name, ensure_ascii=False)} n={arm.scored} accuracy={score} {told}".rstrip()
 
 

@@ -15,9 +15,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from loopbench.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, is_atif, read_trajectory, steps_of
+from loopbench.experiments.trace_formats.atif_own import own_of, without_own
 from loopbench.experiments.trace_formats.conversation import ModelTurn, events_of, untold_of
 from loopbench.experiments.trace_formats.differences import difference
-from loopbench.experiments.trace_formats.own_trials import OwnTrial, own_trial, without_own
+from loopbench.experiments.trace_formats.own_trials import OwnTrial
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
@@ -34,8 +35,6 @@ STANDARD = "trajectory"
 """Name that agents give the file of every trial; the folder's name tells the trials apart."""
 ATIF = "atif"
 """Key in a trace's details: what the document has beside the events, so that an export gives the same document."""
-_SAME = ("status", "reason", "stop", "answer", "cost_usd", "confidence", "cluster", "attempt")
-"""Fields that a trial has in common with its record."""
 _RESULT = re.compile(r"(.*/)?result\.json")
 """The file that makes a folder one of Harbor's jobs."""
 
@@ -90,13 +89,15 @@ class _Gathered:
     notes: list[str] = field(default_factory=list)
 
     def add(self, name: str, data: Mapping[str, Any]) -> None:
-        read_own = own_trial(data)
+        read_own = own_of(data)
         if isinstance(read_own, str):
             self.notes.append(f"{name}: {read_own}")
         document = without_own(data)
         read = read_trajectory(document)
-        made = _own(read_own) if isinstance(read_own, OwnTrial) else self._foreign(name, document, read)
-        arm, trial, suite, question = made
+        if isinstance(read_own, OwnTrial):
+            arm, trial, suite, question = read_own.arm, read_own.trial, read_own.record.suite, read_own.question
+        else:
+            arm, trial, suite, question = self._foreign(name, document, read)
         self.arms.setdefault(arm.name, arm)
         self.trials.append(trial)
         self.suites.add(suite)
@@ -151,24 +152,6 @@ def _task_of(name: str) -> str:
     path = PurePosixPath(name)
     text = path.parent.as_posix() if path.stem == STANDARD and path.parent.name else path.with_suffix("").as_posix()
     return name_of(text, "the file's name")
-
-
-def _own(trial: OwnTrial) -> _Made:
-    """Return a trial of loopbench's own."""
-    record, head = trial.record, trial.trace.head
-    scores = dict(record.scores)
-    value = scores.pop("accuracy", None)
-    made = ForeignTrial(
-        record.arm,
-        record.task,
-        record.repeat,
-        **{name: getattr(record, name) for name in _SAME},
-        score=value,
-        scores=scores,
-        trace=ForeignTrace(trial.trace.events, head.query, head.expected, head.end_state, head.details, head.untold),
-        ours=record,
-    )
-    return trial.arm, made, record.suite, digest([head.query, head.expected])
 
 
 def measured(read: AtifTrajectory) -> dict[str, Any]:

@@ -14,12 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from loopbench.experiments.trace_formats.conversation import events_of, untold_of
+from loopbench.experiments.trace_formats.inspect_transcript import items_of_sample, question_of
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 from loopbench.protocol.redact import redact
 
 from ..foreign_file import ForeignFile, parse_json
-from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
+from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..values import (
     amount,
     answer_of,
@@ -218,7 +220,23 @@ def _trial(sample: Mapping[str, Any], key: TrialKey, accuracy: _Accuracy, readin
         seconds=_seconds(sample),
         cluster="" if reading.cluster is None else metadata_label(object_at(sample, "metadata"), reading.cluster),
         attempt=len(list_at(sample, "error_retries")),
+        trace=_trace(sample, events),
     )
+
+
+def _trace(sample: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> ForeignTrace | None:
+    """Return what happened in a sample; None if the log holds neither events nor messages."""
+    texts = object_at(sample, "attachments")
+
+    def resolve(text: str) -> str:
+        return str(_content(text, texts))
+
+    made = events_of(items_of_sample(sample, events, resolve))
+    if not made:
+        return None
+    untold = tuple(sorted({"wire", "provider", *untold_of(made)}))
+    has_all = any(event.get("event") == "model" for event in events)
+    return ForeignTrace(made, question_of(sample, resolve), sample.get("target"), untold=untold, has_all_requests=has_all)
 
 
 # --- its score ---

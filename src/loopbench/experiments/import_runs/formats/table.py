@@ -53,8 +53,12 @@ class _Row:
     """Cells by column name, later by the meaning of the column."""
 
 
+NOT_ROWS = frozenset({"resourceSpans"})
+"""Keys of lines that are not trials: spans of OTLP."""
+
+
 def recognizes(file: ForeignFile) -> bool:
-    return file.suffix in ROWS
+    return file.suffix in ROWS and not NOT_ROWS & file.first_row.keys()
 
 
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:

@@ -1,0 +1,64 @@
+"""What an agent asks its model for, read from the requests of an undisturbed run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from loopbench.models.native import NATIVE
+from loopbench.protocol import Request
+
+NATIVELY, IN_TEXT, NOT_SHOWN = "offered natively", "described in the text", "not shown"
+
+
+@dataclass(frozen=True, slots=True)
+class WireUse:
+    """The requests of one role."""
+
+    role: str
+    requests: int
+    format: str
+    """Name of the format in which replies are read."""
+    calls_per_reply: int
+    """Calls that a reply of this format can make at most."""
+    tools: str
+    """How the tools are shown: offered natively, described in the text, or not."""
+    tool_choice: str
+    """What the requests demand of native calls; empty: nothing."""
+    response_schema: bool
+    """Whether a schema for the reply is sent."""
+    messages: tuple[int, int]
+    """Messages of the first request and of the last one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return asdict(self)
+
+
+def wire_uses(asked: Sequence[Request], tools: Sequence[str]) -> tuple[WireUse, ...]:
+    """Return what an agent's requests are like, role by role, in the order in which roles come up. `tools`: names."""
+    roles = dict.fromkeys(request.role for request in asked)
+    return tuple(_use([request for request in asked if request.role is role], tools) for role in roles)
+
+
+def _use(asked: Sequence[Request], tools: Sequence[str]) -> WireUse:
+    codecs = [request.codec or NATIVE for request in asked]
+    return WireUse(
+        role=asked[0].role.value,
+        requests=len(asked),
+        format=" or ".join(dict.fromkeys(codec.name for codec in codecs)),
+        calls_per_reply=min(codec.max_calls if request.parallel_calls else 1 for codec, request in zip(codecs, asked, strict=True)),
+        tools=" or ".join(dict.fromkeys(_shown(request, tools) for request in asked)),
+        tool_choice=" or ".join(dict.fromkeys(request.tool_choice for request in asked if request.tool_choice)),
+        response_schema=any(request.response_schema is not None for request in asked),
+        messages=(len(asked[0].messages), len(asked[-1].messages)),
+    )
+
+
+def _shown(request: Request, tools: Sequence[str]) -> str:
+    if request.tools:
+        return NATIVELY
+    text = "\n".join(message.content for message in request.messages if message.role == "system" or message is request.messages[0])
+    return IN_TEXT if all(re.search(rf"\b{re.escape(tool)}\b", text) for tool in tools) else NOT_SHOWN

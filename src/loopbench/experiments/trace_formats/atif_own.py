@@ -1,0 +1,44 @@
+"""What an ATIF document keeps of loopbench's own trials, below `extra.loopbench`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.metrics.record import Record
+from loopbench.metrics.trace import Trace, TraceEvent
+from loopbench.runs.manifest import ArmEntry
+
+from .atif import read_trajectory
+from .conversation import events_of
+from .own_trials import OwnTrial, own_part, own_trial
+
+EXTRA, OWN = "extra", "loopbench"
+
+
+def with_own(document: Mapping[str, Any], trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
+    """Return the document with what it does not say of the trial."""
+    extra = document.get(EXTRA)
+    own = own_part(document.get("steps"), _told(document), trace, record, arm)
+    return {**document, EXTRA: {**(extra if isinstance(extra, Mapping) else {}), OWN: own}}
+
+
+def without_own(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document as it is without what `with_own` adds."""
+    extra = document.get(EXTRA)
+    if not isinstance(extra, Mapping) or OWN not in extra:
+        return dict(document)
+    rest = {name: value for name, value in extra.items() if name != OWN}
+    bare = {name: value for name, value in document.items() if name != EXTRA}
+    return bare | {EXTRA: rest} if rest else bare
+
+
+def own_of(document: Mapping[str, Any]) -> OwnTrial | str | None:
+    """Return the trial that `with_own` put into a document, as `own_trial` does."""
+    extra = document.get(EXTRA)
+    own = extra.get(OWN) if isinstance(extra, Mapping) else None
+    return None if own is None else own_trial(own, document.get("steps"), _told(document))
+
+
+def _told(document: Mapping[str, Any]) -> tuple[TraceEvent, ...]:
+    return events_of(read_trajectory(document).items)

@@ -1,0 +1,83 @@
+"""`loopbench card`: each value of a card is what the run, the requests and the check say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from loopbench.checks.program import FAULTS
+from loopbench.experiments.card.wire import IN_TEXT, NATIVELY, NOT_SHOWN, wire_uses
+from loopbench.experiments.compare.results import results
+from loopbench.models.native import NATIVE
+from loopbench.protocol import Message, Request, Role, ToolSpec
+
+AGENTS = Path(__file__).parents[1] / "programs" / "agents.py"
+TINY = ("-q", "--tasks", "6", "--profile", "clean", "--profile", "flaky-tools")
+
+
+def test_the_values_are_those_of_the_run_and_the_check(loopbench, here):
+    card = loopbench("card", "finish(parse_retries=1)", *TINY, "--json").json
+    run = results(Path(card["measured_with"]["run"]))
+    assert card["measured_with"]["digest"] == run.digest
+    assert [figures["accuracy"] for figures in card["figures"]] == [arm.to_json()["accuracy"] for arm in run.comparison.arms]
+    assert [figures["recovery"] for figures in card["figures"]] == [arm.to_json()["recovery"] for arm in run.comparison.arms]
+    assert card["agent"]["options"]["parse_retries"]["value"] == 1
+    assert card["agent"]["code"] == run.manifest.arms[0].code
+    assert card["limits"]["tool_steps"] == run.manifest.suite.max_tool_steps
+    some = ("cut_json", "never_finishes")
+    checked = loopbench("check", "program", "finish(parse_retries=1)", "--json", "--fault", some[0], "--fault", some[1]).json
+    assert [one for one in card["faults"] if one["fault"] in some] == checked["faults"]
+    assert card["undisturbed_requests"] == checked["requests"]
+    (wire,) = card["wire"]
+    assert (wire["role"], wire["tools"], wire["requests"]) == ("decide", NATIVELY, checked["requests"])
+
+
+def test_the_page_has_a_row_for_each_fault_and_shows_its_sources(loopbench, here):
+    ended = loopbench("card", "bare", *TINY, "--out", "bare.md")
+    assert ended.out == ""
+    assert ended.err.endswith("wrote bare.md\n")
+    page = (here / "bare.md").read_text()
+    assert page.startswith("## Harness card: bare\n\n- bare solves of arithmetic's tasks: ")
+    for fault in FAULTS:
+        assert page.count(f"| {fault.name.replace('_', chr(92) + '_')} |") == 1
+    assert IN_TEXT in page
+    assert re.search(r"\| retention \| 1\.000 ", page)
+    assert "| max\\_consecutive\\_errors | 3 |" in page
+
+
+@pytest.mark.thorough
+def test_a_program_has_a_card_too(loopbench, here):
+    card = loopbench("card", f"{AGENTS}:plain_function", *TINY, "--json").json
+    assert card["agent"]["name"].endswith("agents.py:plain_function")
+    assert card["wire"][0]["tools"] == NATIVELY
+    assert len(card["faults"]) == len(FAULTS)
+
+
+def test_what_cannot_have_a_card_is_told_in_one_line(loopbench, here):
+    for arguments, code, message in (
+        (("--url", "http://127.0.0.1:1/"), 2, "error: --url: a card measures an agent on a suite"),
+        (("nosuch",), 2, "there is no program, framework or design 'nosuch'"),
+        (("bare", "--out", "no/where.md"), 2, "error: --out no/where.md: cannot be written; nothing was run"),
+    ):
+        ended = loopbench("card", *arguments)
+        assert (ended.code, ended.err.count("\n")) == (code, 1)
+        assert message in ended.err
+    assert not (here / "runs").exists()
+
+
+def test_how_tools_are_shown_is_read_from_the_requests():
+    tool = ToolSpec("add", "Adds.", {"type": "object"})
+    natively = Request((Message("user", "Add."),), (tool,), tool_choice="required", codec=NATIVE)
+    text = Request((Message("system", "Tools: add(a, b)"), Message("user", "?")), role=Role.PLAN)
+    hidden = Request((Message("user", "What is the address?"),), role=Role.ANSWER, response_schema={"type": "object"})
+    uses = wire_uses((natively, natively, text, hidden), ("add",))
+    assert [(use.role, use.requests, use.tools) for use in uses] == [
+        ("decide", 2, NATIVELY), ("plan", 1, IN_TEXT), ("answer", 1, NOT_SHOWN)
+    ]  # fmt: skip
+    assert [(use.tool_choice, use.response_schema, use.messages) for use in uses] == [
+        ("required", False, (1, 1)), ("", False, (2, 2)), ("", True, (1, 1))
+    ]  # fmt: skip
+    assert json.loads(json.dumps(uses[0].to_json()))["format"] == NATIVE.name

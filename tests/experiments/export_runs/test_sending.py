@@ -1,0 +1,164 @@
+"""Spans reach an OTLP endpoint: MLflow's own, and one that fails."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.export_runs import sending
+from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans, send_run
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.records import read_records
+
+
+class Receiver(HTTPServer):
+    """Takes requests, and answers each with the next of `answers`, the last one from then on."""
+
+    def __init__(self, answers: list[int]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers = answers
+        self.bodies: list[Any] = []
+        self.headers: list[dict[str, str]] = []
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def spans(self) -> list[Any]:
+        scopes = [scope for body in self.bodies for item in body["resourceSpans"] for scope in item["scopeSpans"]]
+        return [span for scope in scopes for span in scope["spans"]]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        code = self.server.answers.pop(0) if len(self.server.answers) > 1 else self.server.answers[0]
+        if code == 200:
+            assert self.path == "/v1/traces"
+            self.server.bodies.append(json.loads(body))
+            self.server.headers.append(dict(self.headers))
+        self.send_response(code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_request(self, code: Any = "-", size: Any = "-") -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    monkeypatch.setattr(sending, "WAITS_S", (0.0, 0.0))
+    with Receiver([200]) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return a_run(tmp_path_factory.mktemp("sent") / "run", Unwatched())
+
+
+def a_run(folder: Path, progress: Any) -> Path:
+    config = CompareConfig(suite="arithmetic(size=3)", loops=("bare", "finish"), profiles=("clean",), mlflow=False)
+    experiment = prepare(config, folder)
+    if callable(progress):
+        with progress(experiment.folder) as live:
+            assert not run(experiment, live)
+    else:
+        assert not run(experiment, progress)
+    return experiment.folder
+
+
+class Notes(Unwatched):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def noted(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_each_trial_is_sent_as_it_ends(tmp_path: Path, receiver: Receiver) -> None:
+    notes = Notes()
+    folder = a_run(tmp_path / "run", lambda made: live_spans(notes, made, SpanEndpoint(receiver.address)))
+    roots = [span for span in receiver.spans if "parentSpanId" not in span]
+    assert len(roots) == len(read_records(folder)) == 6
+    assert notes.said == [f"spans of 6 trials sent to {receiver.address}/v1/traces"]
+
+
+def test_an_endpoint_that_recovers_gets_all(ran: Path, receiver: Receiver) -> None:
+    receiver.answers = [503, 429, 200]
+    assert send_run(ran, receiver.address) == 6
+    assert len([span for span in receiver.spans if "parentSpanId" not in span]) == 6
+
+
+def test_an_endpoint_that_fails_costs_no_result(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.answers = [500]
+    notes = Notes()
+    folder = a_run(tmp_path / "run", lambda made: live_spans(notes, made, SpanEndpoint(receiver.address)))
+    assert len(read_records(folder)) == 6
+    (said,) = notes.said
+    assert "6 could not be sent" in said
+    assert "answers 500" in said
+    with pytest.raises(OSError, match="answers 500"):
+        send_run(folder, receiver.address)
+
+
+def test_headers_come_from_the_environment(ran: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-mlflow-experiment-id=7, more=a%20b")
+    send_run(ran, receiver.address)
+    named = {name.lower(): value for name, value in receiver.headers[0].items()}
+    assert (named["x-mlflow-experiment-id"], named["more"]) == ("7", "a b")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "nothing")
+    with pytest.raises(ValueError, match="NAME=VALUE"):
+        SpanEndpoint(receiver.address)
+
+
+@pytest.mark.parametrize("address", ["localhost:4318", "ftp://x", "http://", "file:///etc/passwd", ""])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="not an address such as http://localhost:4318"):
+        SpanEndpoint(address)
+
+
+@pytest.mark.slow
+def test_the_endpoint_of_mlflow_takes_them(ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow's own OTLP endpoint over its own store: each trial is a trace there, with its spans."""
+    mlflow = pytest.importorskip("mlflow")
+    otel_api = pytest.importorskip("mlflow.server.otel_api")
+    fastapi = pytest.importorskip("fastapi")
+    uvicorn = pytest.importorskip("uvicorn")
+    handlers = pytest.importorskip("mlflow.server.handlers")
+    store = handlers._get_tracking_store(f"sqlite:///{tmp_path}/mlflow.db", f"{tmp_path}/artifacts")
+    monkeypatch.setattr(otel_api, "_get_tracking_store", lambda: store)
+    experiment = store.create_experiment("spans")
+    app = fastapi.FastAPI()
+    app.include_router(otel_api.otel_router)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        threading.Event().wait(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-mlflow-experiment-id={experiment}")
+    try:
+        assert send_run(ran, f"http://127.0.0.1:{port}") == 6
+        found, _ = store.search_traces([experiment])
+    finally:
+        server.should_exit = True
+        thread.join()
+    assert len(found) == 6
+    assert mlflow.__version__

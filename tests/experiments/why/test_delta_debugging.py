@@ -1,0 +1,114 @@
+"""The smallest set with which a test fails: the laws of the search, and the planted sets of 30 lost trials."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.datasets import arithmetic
+from loopbench.experiments.why.delta_debugging import SmallestSet, ddmin, smallest_set
+from loopbench.experiments.why.minimal import minimal_faults
+from loopbench.experiments.why.replay import ReplayableTrial, landed
+from loopbench.models.profiles import Clears, Profile
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import TrialContext
+
+ITEMS = tuple("abcdef")
+SETS = st.sets(st.sets(st.sampled_from(ITEMS), max_size=4).map(frozenset), max_size=4)
+ENOUGH = 2 ** len(ITEMS)
+
+
+def fails_with(culprits):
+    """Fails where all items of any culprit are there: more items never help."""
+    return lambda chosen: any(culprit <= set(chosen) for culprit in culprits)
+
+
+@given(SETS)
+def test_the_smallest_culprit_is_found_and_proven(culprits):
+    found = smallest_set(ITEMS, fails_with(culprits), ENOUGH)
+    if not culprits:
+        assert found == SmallestSet(None, 2, True)
+        return
+    assert found.is_proven
+    assert found.items is not None
+    assert frozenset(found.items) in culprits
+    assert len(found.items) == min(map(len, culprits))
+    assert found.runs <= ENOUGH
+
+
+@given(st.dictionaries(st.sets(st.sampled_from(ITEMS)).map(frozenset), st.booleans()))
+def test_whatever_the_test_says_no_smaller_set_fails(verdicts):
+    """Also where a set fails and a larger one does not."""
+
+    def fails(chosen):
+        return len(chosen) == len(ITEMS) or verdicts.get(frozenset(chosen), False)
+
+    found = smallest_set(ITEMS, fails, ENOUGH)
+    assert found.items is not None
+    assert fails(found.items)
+    every = chain.from_iterable(combinations(ITEMS, size) for size in range(len(found.items)))
+    assert not any(map(fails, every))
+
+
+@given(SETS.filter(lambda culprits: culprits and frozenset() not in culprits))
+def test_what_delta_debugging_gives_needs_each_of_its_items(culprits):
+    fails = fails_with(culprits)
+    found = ddmin(ITEMS, fails)
+    assert fails(found)
+    assert not any(fails(tuple(other for other in found if other != item)) for item in found)
+
+
+@given(SETS, st.integers(2, 8))
+def test_no_more_runs_are_made_than_allowed_and_what_is_found_fails(culprits, most):
+    runs = []
+
+    def fails(chosen):
+        runs.append(chosen)
+        return fails_with(culprits)(chosen)
+
+    found = smallest_set(ITEMS, fails, most)
+    assert found.runs == len(runs) == len(set(runs)) <= most
+    assert found.items is None or fails_with(culprits)(found.items)
+    assert found.is_proven or found.runs == most
+
+
+def test_one_run_is_too_few():
+    with pytest.raises(ValueError, match="at least 2 runs"):
+        smallest_set(ITEMS, fails_with(()), 1)
+
+
+# --- planted sets ---
+
+ONCE = Clears(feedback=0.0, after=1.0, never=0.0, attempts=1.0)
+SUITE = arithmetic.load(size=60, seed=3)
+LONG = [task for task in SUITE.tasks if task.plan is not None and len(task.plan.calls) >= 4][:10]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("task", LONG, ids=lambda task: task.id)
+def test_a_planted_set_is_found(task, count):
+    """So many failures of a tool, each of which costs a step, are more than the limit leaves; delays cost none."""
+    calls = [call.id for call in task.plan.calls]
+    planted = {f"tool.raises@decide:{call}" for call in calls[-count:]}
+    others = [f"tool.slow@decide:{call}" for call in calls[:-count]] + ["provider.slow@decide:answer"]
+    profile = Profile(name="planted", clears=ONCE, faults=(*others, *sorted(planted)))
+    loop = make_loop(parse_spec("bare"), len(calls) + count - 1)
+    lost = ReplayableTrial(
+        Trial(Arm("bare/planted", parse_spec("bare"), loop, "scripted", profile), task, 0, 7), TrialContext(SUITE)
+    )
+    with lost.opened() as replays:
+        record = replays.run(profile).record
+    assert record.accuracy < 1
+    assert len(landed(record)) > count
+    found = minimal_faults(lost, record)
+    assert set(found.faults) == planted
+    assert found.is_smallest
+
+
+def test_there_are_thirty_planted_sets():
+    assert len(LONG) * 3 == 30
