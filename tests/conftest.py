@@ -36,8 +36,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--row", action="append", default=[], metavar="ID", help=says)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what `--row` did not ask for. Raises UsageError for a row that no test holds, which is a slip of the hand."""
+    """Mark tests that start a process of the command as thorough, and leave out what `--row` did not ask for.
+
+    Raises UsageError for a row that no test holds, which is a slip of the hand.
+    """
+    for item in items:
+        if "machine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.thorough)
     wanted: list[str] = config.getoption("--row")
     if not wanted:
         return

@@ -59,9 +59,9 @@ def test_the_wheel_names_every_extra(built):
 
 def test_the_wheel_works_in_an_environment_of_its_own(built, tmp_path):
     environment = tmp_path / "environment"
-    venv.create(environment, with_pip=True)
-    python = environment / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check", built[0]]
+    venv.create(environment)
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
+    install = [*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-compile", built[0]]
     subprocess.run(install, check=True, capture_output=True)
     (packages,) = environment.glob("lib/python*/site-packages")
     make(packages, project()["dependencies"])

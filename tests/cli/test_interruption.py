@@ -124,10 +124,9 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(machine):
 
 
 @pytest.mark.thorough
-def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine):
+def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, loopbench):
     size = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=300)", "--profile", "flaky-format", "--profile", "clean"]
-    calm = machine.run("compare", *size, "--runs", "calm", "--concurrency", "1", "--json", PYTHONHASHSEED="1")
-    assert calm.code == 0, calm.err
+    calm = loopbench("compare", *size, "--runs", "calm", "--concurrency", "1", "--json")
     moments = random.Random()
     with machine.running("compare", *size, "--concurrency", "64", "-q", PYTHONHASHSEED="2") as child:
         run = machine.only_run()
@@ -145,24 +144,24 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine):
     finished = machine.run("resume", run.name, "--json", PYTHONHASHSEED="3")
     assert finished.code == 0, (kept, finished.err)
     assert len(lines(run)) == len(set(lines(run))) == 600, kept
-    assert json.loads(finished.out)["digest"] == json.loads(calm.out)["digest"], kept
+    assert json.loads(finished.out)["digest"] == calm.json["digest"], kept
     assert json.loads(finished.out)["complete"] is True
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("workers", [None, 1])
-def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_same_results(machine, workers):
+@pytest.mark.parametrize("workers", [(), ("--workers", "1")])
+def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_same_results(machine, loopbench, workers):
     asked = ["compare", "--no-mlflow", "--loop", "finish", "--suite", "arithmetic(size=300)", "--repeats", "3", "--json"]
-    asked += ["--profile", "flaky-tools", "--trial-timeout", "1", *([] if workers is None else ["--workers", str(workers)])]
-    calm = machine.run(*asked, "--runs", "calm")
-    with machine.running(*asked) as child:
+    asked += ["--profile", "flaky-tools", "--trial-timeout", "1"]
+    calm = loopbench(*asked, "--runs", "calm")
+    with machine.running(*asked, *workers) as child:
         machine.only_run()
-        stopped = [child.pid] if workers is None else children(child.pid)
+        stopped = children(child.pid) if workers else [child.pid]
         for process in stopped:
             os.kill(process, signal.SIGSTOP)
         time.sleep(3)
         for process in stopped:
             os.kill(process, signal.SIGCONT)
         found = machine.ended(child)
-    assert (calm.code, found.code) == (0, 0), found.err
-    assert json.loads(found.out)["digest"] == json.loads(calm.out)["digest"]
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["digest"] == calm.json["digest"]

@@ -18,7 +18,7 @@ from loopbench.models.wires.registry import WIRES
 from .test_trial_models import LESS, made, told
 
 WIRE_NAMES = tuple(wire.name for wire in WIRES)
-NATIVE = ("finish", 'bare(decision_format="native")')
+NATIVE = ("finish", 'bare(decision_format="native")', "phased")
 TEXT = ("bare",)
 SPOILED = tuple(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 CANNOT_SAY = {"messages": SPOILED, "gemini": tuple(kind for kind in SPOILED if kind != "wire.empty")}

@@ -71,7 +71,8 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth
     """Import and compare results of other tools.
 
     It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV or JSON lines, and runs of terminal-bench; and, with what
-    happened in each trial, trajectories in ATIF, jobs of Harbor, spans of OTLP, and results of tau-bench and tau2-bench.
+    happened in each trial, trajectories in ATIF, jobs of Harbor, results of tau-bench and tau2-bench, memories of
+    smolagents, spans of OTLP, traces of MLflow, and runs of LangSmith.
     """
     wanted, name = options.request, options.name
     below = place.runs or RUNS

@@ -16,17 +16,22 @@ PROVIDERS = frozenset({"gemini", "vertex", "vertex-express"})
 
 
 def with_json_schemas(request: Any) -> Any:
-    """Return an lm15 request whose tools keep their schemas.
+    """Return an lm15 request whose tools and whose reply keep their schemas.
 
-    lm15 sends them in the field for Google's own schemas, which has no place for `additionalProperties`, `$defs` or several types.
+    lm15 sends them in the fields for Google's own schemas, which have no place for `additionalProperties`, `$defs`, several types
+    or none. It takes the field for JSON Schema for a reply whose schema says `additionalProperties`: true there changes nothing.
     """
-    declared = [
-        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters} for tool in request.tools
-    ]
-    if not declared:
-        return request
-    extensions = {**(request.config.extensions or {}), "tools": [{"functionDeclarations": declared}]}
-    return replace(request, config=replace(request.config, extensions=extensions))
+    config = request.config
+    if request.tools:
+        declared = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters} for tool in request.tools
+        ]
+        extensions = {**(config.extensions or {}), "tools": [{"functionDeclarations": declared}]}
+        config = replace(config, extensions=extensions)
+    asked = config.response_format
+    if asked and "schema" in asked:
+        config = replace(config, response_format={**asked, "schema": {"additionalProperties": True, **asked["schema"]}})
+    return request if config is request.config else replace(request, config=config)
 
 
 async def with_calls_apart(events: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:

@@ -79,6 +79,12 @@ def trial_environment(url: str, question: str, model: str, max_steps: int) -> di
     return told
 
 
+def home_in(folder: Path) -> dict[str, str]:
+    """Return what makes a folder the home of a process that runs there: where it looks for settings, and keeps its files."""
+    inside = {"XDG_CONFIG_HOME": "config", "XDG_DATA_HOME": "data", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
+    return {"HOME": str(folder), "PWD": str(folder)} | {name: str(folder / part) for name, part in inside.items()}
+
+
 def mcp_command(url: str) -> str:
     """Return the command that gives a trial's tools over MCP's standard input and output."""
     return shlex.join([sys.executable, str(MCP_BRIDGE), f"{url}/mcp"])

@@ -9,6 +9,7 @@ import re
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -80,14 +81,22 @@ async def place(owner: object, count: int) -> AsyncIterator[None]:
         places.release()
 
 
-async def run_executable(words: Sequence[str], environment: Mapping[str, str], question: str) -> Ended:
+async def run_executable(words: Sequence[str], environment: Mapping[str, str], question: str, folder: Path | None = None) -> Ended:
     """Run a process to its end, with the question on its standard input. Raises OSError if it cannot be started.
+
+    `folder`: where it runs; None for the current directory.
 
     Whatever ends this call, the process and all that it has started in its group are killed.
     """
     with _question_file(question) as asked, _Pipe() as out, _Pipe() as errors:
         process = await asyncio.create_subprocess_exec(
-            *words, stdin=asked, stdout=out.write_end, stderr=errors.write_end, env=environment, start_new_session=True
+            *words,
+            stdin=asked,
+            stdout=out.write_end,
+            stderr=errors.write_end,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
         )
         out.close_write_end()
         errors.close_write_end()

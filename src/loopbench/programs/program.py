@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 
 from loopbench.protocol.digest import canonical_json, sha256
 
-from .environment import own_environment, trial_environment
+from .environment import home_in, own_environment, trial_environment
 from .executable import place, run_executable
 from .gateway import MODEL, served
 from .interpreter import Interpreter, look_at
 from .loop import ProgramLoop
+from .presets import PRESETS, Preset, TrialPlace
 from .trial import ProgramTrial
 from .worker import Solver
 
@@ -34,13 +36,15 @@ class Program(ProgramLoop):
     """A program that you have: it gets the question, the tools' address and an OpenAI endpoint, and gives an answer."""
 
     command: str
-    """Command line of an executable, or a Python function: `my.module:solve` or `FILE.py:solve`."""
+    """Command line of an executable, a Python function, `my.module:solve` or `FILE.py:solve`, or the name of an agent: `codex`."""
     venv: str = ""
     """Folder of the virtual environment whose Python runs it; default: the Python that runs loopbench."""
     python: str = ""
     """Path of the Python that runs it, if it is in no virtual environment."""
     keys: tuple[str, ...] = ()
     """Names of environment variables with a secret that the program may have; all others are kept from it."""
+    executable: str = ""
+    """Path of a named agent's executable; default: the one on the search path."""
     processes: int = 0
     """Maximum number of processes at a time, if each trial is a process of its own; 0: one per processor."""
     label: str = ""
@@ -54,6 +58,8 @@ class Program(ProgramLoop):
         if (self.venv or self.python) and not self.is_function and self.words[0] not in _PYTHONS:
             what = "venv" if self.venv else "python"
             raise ValueError(f"{what}: it is for Python, and the command begins with {self.words[0]!r}, not with python")
+        if self.executable and self.preset is None:
+            raise ValueError(f"executable: it is for the named agents ({', '.join(PRESETS)}), not for {self.command!r}")
         if self.processes and self.is_function:
             raise ValueError("processes: it is for executables; a function is called in processes that stay")
         if not 0 <= self.processes <= MAX_PROCESSES:
@@ -70,6 +76,11 @@ class Program(ProgramLoop):
         return _FUNCTION.fullmatch(self.command.strip()) is not None
 
     @property
+    def preset(self) -> Preset | None:
+        """How a named agent is started; None for any other command."""
+        return PRESETS.get(self.command.strip())
+
+    @property
     def words(self) -> list[str]:
         """The words of the command. Raises ValueError for an open quote."""
         try:
@@ -84,7 +95,7 @@ class Program(ProgramLoop):
         if self.is_function:
             look_at(self.solver())
         elif shutil.which(self.command_words()[0]) is None:
-            raise ValueError(f"command: there is no {self.words[0]!r} to run")
+            raise ValueError(f"command: there is no {self.command_words()[0]!r} to run")
         return ""
 
     @property
@@ -133,6 +144,8 @@ class Program(ProgramLoop):
 
     def command_words(self) -> list[str]:
         """Return the words of an executable's command; `python` is the one that was chosen. Raises ValueError."""
+        if self.preset is not None:
+            return [os.path.abspath(self.executable) if self.executable else self.preset.executable]
         first, *rest = self.words
         return [self.interpreter or sys.executable if first in _PYTHONS else first, *rest]
 
@@ -157,8 +170,25 @@ class Program(ProgramLoop):
             return await super(Program, self).solve_trial(trial, question)
         words, environment = self.command_words(), own_environment(self.keys, self.interpreter)
         async with place(self, self.processes or os.cpu_count() or 1), served(trial) as url:
-            told = trial_environment(url, question, MODEL, self.max_steps)
-            return (await run_executable(words, environment | told, question)).message()
+            told = environment | trial_environment(url, question, MODEL, self.max_steps)
+            if self.preset is not None:
+                return await self._run_preset(self.preset, words, told, question, url)
+            return (await run_executable(words, told, question)).message()
+
+    async def _run_preset(
+        self, preset: Preset, words: list[str], environment: Mapping[str, str], question: str, url: str
+    ) -> Mapping[str, Any]:
+        """Run a named agent in a folder of its own, which is its home, too: it finds none of the user's settings there."""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            launch = preset.launch(TrialPlace(url, folder, MODEL, self.max_steps))
+            asked = (*launch.arguments, *((question,) if launch.asks else ()))
+            told = {**environment, **home_in(folder), **launch.environment}
+            message = (await run_executable([*words, *asked], told, question, folder)).message()
+        if "answer" not in message:
+            return message
+        answer = launch.read(message["answer"])
+        return {"answer": answer} if answer else {}
 
 
 LOOP = Program

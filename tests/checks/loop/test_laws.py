@@ -41,7 +41,9 @@ ABLATIONS = (
 )
 
 
-@pytest.mark.parametrize("text", [*map(spec_of, builtin_names("loop")), *ABLATIONS])
+@pytest.mark.parametrize(
+    "text", [*map(spec_of, builtin_names("loop")), *(pytest.param(text, marks=pytest.mark.thorough) for text in ABLATIONS)]
+)
 def test_every_built_in_design_keeps_every_law(text):
     assert not not_kept(make_loop(parse_spec(text)))
 
@@ -60,6 +62,7 @@ def test_the_check_runs_inside_an_event_loop_too():
     assert not asyncio.run(inside())
 
 
+@pytest.mark.thorough
 @given(st.integers(1, 12))
 @settings(max_examples=5, deadline=None)
 def test_the_laws_hold_for_every_limit_of_a_design_that_keeps_them(max_steps):

@@ -17,12 +17,15 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.export_runs.export import export_run
 from loopbench.experiments.fit_profile.fit import fit_run
+from loopbench.experiments.gate.baseline import bless
+from loopbench.experiments.gate.judge import judge
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from loopbench.experiments.import_runs.foreign_file import open_file
 from loopbench.experiments.import_runs.formats.atif import NO_SCORE
 from loopbench.experiments.learn_plans.learn import learn_run, write_suite
 from loopbench.experiments.why.why import why
 from loopbench.metrics.trace import ModelExchange, ToolRun
+from loopbench.reports.dataframes import load
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.traces import read_trace
@@ -244,3 +247,11 @@ def test_plans_are_learned_and_run_on_what_was_recorded(kit, scored, tmp_path):
     assert not run(experiment, Unwatched())
     found = results(experiment.folder).records
     assert {record.accuracy for record in found if "clean" in record.arm} == {1.0}
+
+
+def test_an_imported_run_is_blessed_gated_and_loaded(scored):
+    outcome = judge(scored, bless(scored))
+    assert outcome.outcome == "identical"
+    trials = load(scored.folder).trials
+    assert trials["tool_calls"].tolist() == [2, 2, 2, 0]
+    assert trials["false_success"].isna().all()

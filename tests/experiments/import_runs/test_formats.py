@@ -87,3 +87,34 @@ def test_at_most_one_format_recognizes_a_file(tmp_path: Path, name: str, content
     with open_file(path) as file:
         found = [one.name for one in known_formats().values() if one.recognizes(file)]
     assert found == ([expected] if expected else [])
+
+
+MINIMAL = {
+    "atif": ("a.json", '{"schema_version": "ATIF-v1.7", "agent": {}, "steps": []}'),
+    "inspect": ("a.eval", ""),
+    "pydantic-evals": ("a.json", '{"cases": []}'),
+    "csv": ("a.csv", ""),
+    "tau-bench": ("a.json", '[{"task_id": 1, "reward": 0, "traj": [], "trial": 0}]'),
+    "tau2": ("a.json", '{"info": {}, "simulations": []}'),
+    "smolagents": ("a.json", '[{"task": "x"}]'),
+    "otlp": ("a.jsonl", '{"resourceSpans": []}'),
+    "mlflow": ("a.jsonl", '{"info": {}, "data": {}}'),
+    "langsmith": ("a.jsonl", '{"id": "1", "run_type": "llm"}'),
+    "harbor": ("job/trial/result.json", "{}"),
+    "terminal-bench": ("job/trial/results.json", "{}"),
+}
+"""Format → a file, or a file in a folder, that it recognizes."""
+
+
+@pytest.mark.parametrize("name", MINIMAL)
+def test_each_format_recognizes_its_own_and_no_other_does(tmp_path: Path, name: str) -> None:
+    place, text = MINIMAL[name]
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    with open_file(tmp_path / Path(place).parts[0]) as file:
+        assert [one.name for one in known_formats().values() if one.recognizes(file)] == [name]
+
+
+def test_every_format_has_such_a_file() -> None:
+    assert set(MINIMAL) == set(known_formats())

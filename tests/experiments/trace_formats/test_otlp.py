@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.import_runs.formats.otlp import own_of, root_of
 from loopbench.experiments.trace_formats.otlp_in import read_span, told_events
 from loopbench.experiments.trace_formats.otlp_out import request_line, resource_spans
 from loopbench.experiments.trace_formats.own_trials import CHANGED, OwnTrial
+from loopbench.experiments.trace_formats.span_trials import own_of, root_of
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import ModelExchange, ToolRun, Trace
 from loopbench.runs.manifest import ArmEntry

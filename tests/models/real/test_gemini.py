@@ -97,6 +97,12 @@ def test_a_schema_of_the_reply_arrives():
     assert (reply.text, seen.response_schema) == ('{"n": 3}', schema)
 
 
+def test_a_schema_of_the_reply_may_be_any_json_schema():
+    schema = {"type": "object", "properties": {"kind": {"enum": ["a", 1]}, "n": {"type": ["integer", "null"]}}}
+    reply, seen = asked_once(Request(HELLO.messages, response_schema=schema), Reply('{"kind": 1, "n": null}'))
+    assert (reply.text, seen.response_schema) == ('{"kind": 1, "n": null}', {"additionalProperties": True, **schema})
+
+
 def test_a_reply_has_its_calls_counts_and_price():
     reply, _ = asked_once(Request(HELLO.messages, (ADD,)), Reply("I add.", CALLS, Usage(1000, 100, 400), "tool_calls"))
     assert (reply.text, reply.calls, reply.finish_reason) == ("I add.", CALLS, "tool_calls")

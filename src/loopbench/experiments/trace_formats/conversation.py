@@ -50,6 +50,8 @@ class ModelTurn:
     """The messages that the request showed; None: the format does not say, and all that came before is taken."""
     is_told: bool = True
     """Whether the format has the reply's content; without it nothing is read from the reply."""
+    problem: str = ""
+    """Why the agent could not read the reply, if the format says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ class _Reading:
 
     def result(self, result: CallResult) -> None:
         self.history.append(Message("tool", result.text, call_id=result.call_id))
-        found = next((one for one in self.open if result.call_id in ("", one.id)), None)
+        found = next((one for one in self.open if _answers(result, one)), None)
         if found is not None:
             self.open.remove(found)
             if not result.never_ran:
@@ -166,6 +168,11 @@ class _Reading:
         self.open = []
 
 
+def _answers(result: CallResult, one: _OpenCall) -> bool:
+    """Tell whether a result may be that of a call: by its id, or else by the tool."""
+    return result.call_id == one.id if result.call_id else result.tool in ("", one.call.tool)
+
+
 def _role(turn: ModelTurn, following: ConversationItem | None) -> str:
     if turn.calls or turn.error is not None or following is None:
         return Role.DECIDE.value
@@ -179,7 +186,7 @@ def _replied(event: ModelExchange, turn: ModelTurn, arguments: Sequence[tuple[An
     replied = replace(event, reply=turn.text, native_calls=turn.calls)
     if not turn.is_told:
         return replied
-    problem = next((problem for _, problem in arguments if problem), "")
+    problem = turn.problem or next((problem for _, problem in arguments if problem), "")
     if problem:
         return replace(replied, wire_error=problem)
     if turn.calls:

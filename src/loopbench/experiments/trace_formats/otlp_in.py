@@ -64,10 +64,14 @@ def read_span(span: Mapping[str, Any]) -> ReadSpan:
 
 
 def _nanos(span: Mapping[str, Any], which: str) -> int:
-    """Return a time in nanoseconds since 1970, which JSON holds as text. Raises ValueError."""
-    value = span.get(f"{which}TimeUnixNano", 0)
+    name = f"{which}TimeUnixNano"
+    return nanoseconds(span.get(name, 0), name)
+
+
+def nanoseconds(value: Any, what: str) -> int:
+    """Return a time in nanoseconds since 1970, which JSON may hold as text. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal() or len(str(value)) > 20:
-        raise ValueError(f"{which}TimeUnixNano is not a number of nanoseconds")
+        raise ValueError(f"{what} is not a number of nanoseconds")
     return int(value)
 
 

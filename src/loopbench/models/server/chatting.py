@@ -19,6 +19,7 @@ from .answers import DROPPED, Answering, WireAnswer
 from .connections import logger
 from .foreign import ForeignCodec, foreign_codec
 from .limits import room_after, stopped_at, within_limits
+from .mcp_names import clients_names, own_names
 from .memory import Memory
 from .refusals import refusal_of
 from .trials import ServedTrial
@@ -40,6 +41,7 @@ class Chat:
 
     async def answer(self, wire: Wire, asked: WireRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
         """Return the answer of a trial's model. Raises Refusal and BadRequest."""
+        asked, names = own_names(asked, _task_tools(served))
         codec = _codec(asked, served)
         question = replace(asked.request, codec=codec)
         read, written = self.memory.cached(trial, asked.marks)
@@ -63,6 +65,7 @@ class Chat:
             if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:
                 served.recount(reply.usage, sent.usage)
             reply = sent
+        reply = clients_names(reply, names)
         self.memory.keep(wire.kept(asked, reply, stamp))
         return answer.whole(reply)
 

@@ -14,6 +14,7 @@ from .gemini_fields import (
     message_type,
     one_of,
     struct,
+    text,
     texts,
 )
 
@@ -23,7 +24,7 @@ SCHEMA = message_type(
     " maxLength pattern example anyOf propertyOrdering default items minimum maximum",
 )
 _TYPES = frozenset({"TYPE_UNSPECIFIED", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
-_AS_THEY_ARE = ("format", "title", "description", "pattern", "default")
+_WORDS = ("format", "title", "description", "pattern")
 _COUNTS = ("maxItems", "minItems", "minProperties", "maxProperties", "minLength", "maxLength")
 _BOUNDS = ("minimum", "maximum")
 
@@ -38,46 +39,47 @@ class _Place(NamedTuple):
         return _Place(inside(self.read, name), inside(self.ruled, name))
 
 
-class _Rules(NamedTuple):
-    """What differs between the schema of a function's parameters and that of a reply."""
-
-    may_be_empty: bool
-    """Whether an object may be without properties."""
-
-
 def parameters_schema(value: Any, where: str) -> dict[str, Any]:
     """Return the schema of a function's parameters as JSON Schema. Raises BadRequest."""
-    return _schema(value, _Place(where, where), _Rules(may_be_empty=True))
+    return _schema(value, _Place(where, where), may_be_empty=True)
 
 
 def reply_schema(value: Any, where: str) -> dict[str, Any]:
     """Return the schema of a reply as JSON Schema. Raises BadRequest."""
-    return _schema(value, _Place(where, where), _Rules(may_be_empty=False))
+    return _schema(value, _Place(where, where), may_be_empty=False)
 
 
-def _schema(value: Any, place: _Place, rules: _Rules) -> dict[str, Any]:
+def _schema(value: Any, place: _Place, *, may_be_empty: bool) -> dict[str, Any]:
+    """`may_be_empty`: whether an object may be without properties."""
     data = message(value, place.read, SCHEMA)
     kind = one_of(data, "type", place.read, "Type", _TYPES)
     said = "" if kind in (None, "TYPE_UNSPECIFIED") else str(kind)
     properties = {
-        name: _schema(inner, _property(place, name, number), rules)
+        name: _schema(inner, _property(place, name, number), may_be_empty=may_be_empty)
         for number, (name, inner) in enumerate(struct(data, "properties", place.read).items())
     }
-    made: dict[str, Any] = {name: data[name] for name in _AS_THEY_ARE if name in data}
+    made: dict[str, Any] = {name: text(data, name, place.read) for name in _WORDS if name in data}
     made |= _numbers(data, place)
+    if "default" in data:
+        made["default"] = data["default"]
     if said:
         made["type"] = [said.lower(), "null"] if data.get("nullable") is True else said.lower()
     if options := texts(data, "enum", place.read):
         made["enum"] = list(options)
     if "items" in data:
-        made["items"] = _schema(data["items"], place.field("items"), rules)
+        made["items"] = _schema(data["items"], place.field("items"), may_be_empty=may_be_empty)
     if choices := items(data, "anyOf", place.read):
-        made["anyOf"] = [_schema(item, _Place(read, f"{place.ruled}.any_of[{n}]"), rules) for n, (item, read) in enumerate(choices)]
+        made["anyOf"] = [
+            _schema(item, _Place(read, f"{place.ruled}.any_of[{number}]"), may_be_empty=may_be_empty)
+            for number, (item, read) in enumerate(choices)
+        ]
     if said == "OBJECT":
         made["properties"] = properties
     if required := texts(data, "required", place.read):
         made["required"] = list(required)
-    _check(data, said, place.ruled, properties, rules)
+    _check(data, said, place.ruled, properties)
+    if said == "OBJECT" and not properties and not may_be_empty:
+        raise broken_rule(f"{place.ruled}.properties", "should be non-empty for OBJECT type")
     return made
 
 
@@ -100,7 +102,7 @@ def _numbers(data: Mapping[str, Any], place: _Place) -> dict[str, Any]:
     return made
 
 
-def _check(data: Mapping[str, Any], kind: str, where: str, properties: Mapping[str, Any], rules: _Rules) -> None:
+def _check(data: Mapping[str, Any], kind: str, where: str, properties: Mapping[str, Any]) -> None:
     """Check what Google checks of one schema."""
     if not kind and "anyOf" not in data:
         raise broken_rule(f"{where}.type", "must be specified when not using one_of, any_of or all_of fields")
@@ -111,8 +113,6 @@ def _check(data: Mapping[str, Any], kind: str, where: str, properties: Mapping[s
             raise broken_rule(f"{where}.{name}", "only allowed for OBJECT type")
     if kind not in ("STRING", "") and data.get("enum"):
         raise broken_rule(f"{where}.enum", "only allowed for STRING type")
-    if kind == "OBJECT" and not properties and not rules.may_be_empty:
-        raise broken_rule(f"{where}.properties", "should be non-empty for OBJECT type")
     for number, name in enumerate(data.get("required", ())):
         if name not in properties:
             raise broken_rule(f"{where}.required[{number}]", "property is not defined")

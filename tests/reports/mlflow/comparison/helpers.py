@@ -22,6 +22,7 @@ from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.reports import mlflow as tracking
+from loopbench.reports.mlflow.prepared import prepare_store
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 
@@ -65,6 +66,8 @@ def wait_for(url: str) -> None:
 @contextlib.contextmanager
 def served(uri: str, folder: Path) -> Iterator[str]:
     """A real `mlflow server` on loopback over a store."""
+    if uri.startswith("sqlite:///"):
+        prepare_store(Path(uri.removeprefix("sqlite:///")))
     port = free_port()
     options = [
         "--backend-store-uri",

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import PurePosixPath
 from typing import Any
 
 from loopbench.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, is_atif, read_trajectory, steps_of
@@ -22,7 +21,8 @@ from loopbench.experiments.trace_formats.own_trials import OwnTrial
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from ..foreign_file import ForeignFile, parse_json
+from ..documents import documents, has, task_of
+from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..places import check_meanings, mapped
 from ..values import answer_of, label_of, located, mapping, name_of, score
@@ -31,8 +31,6 @@ MEANINGS = ("arm", "task", "score", "cluster", "suite")
 SUITE = "trajectories"
 """Name of the suite of trajectories that say nothing of it."""
 NO_SCORE = "a trajectory holds no score; say where it stands: --map score=PLACE, such as extra.reward"
-STANDARD = "trajectory"
-"""Name that agents give the file of every trial; the folder's name tells the trials apart."""
 ATIF = "atif"
 """Key in a trace's details: what the document has beside the events, so that an export gives the same document."""
 _RESULT = re.compile(r"(.*/)?result\.json")
@@ -40,40 +38,21 @@ _RESULT = re.compile(r"(.*/)?result\.json")
 
 
 def recognizes(file: ForeignFile) -> bool:
-    if file.tree is None:
-        return is_atif(file.top_level)
-    names = [name for name in file.tree.names if name.endswith(".json")]
-    if not names or any(map(_RESULT.fullmatch, names)):
-        return False
-    try:
-        return is_atif(parse_json(file.tree.read(names[0])))
-    except ValueError:
-        return False
+    is_job = file.tree is not None and any(map(_RESULT.fullmatch, file.tree.names))
+    return not is_job and has(file, is_atif)
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read trajectories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
     check_meanings(reading, MEANINGS)
     gathered = _Gathered(reading)
-    for name, data in _documents(file):
+    for name, data in documents(file):
         with located(name):
             gathered.add(name, mapping(data, "the trajectory"))
     return gathered.log()
 
 
 FORMAT = Format("atif", recognizes, read, mapped=True)
-
-
-def _documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
-    """Yield each trajectory with the name that tells it apart."""
-    if file.tree is None:
-        yield file.path.name, file.json_object
-        return
-    for name in file.tree.names:
-        if name.endswith(".json"):
-            raw = file.tree.read(name)
-            with located(name):
-                yield name, parse_json(raw)
 
 
 @dataclass(slots=True)
@@ -108,7 +87,7 @@ class _Gathered:
         reading = self.reading
         arm = _arm(read, mapped(document, "arm", reading))
         task = mapped(document, "task", reading)
-        task_name = _task_of(name) if task is None else name_of(task, "--map task")
+        task_name = task_of(name) if task is None else name_of(task, "--map task")
         repeat = self.repeats[arm.name, task_name]
         self.repeats[arm.name, task_name] += 1
         value = score(mapped(document, "score", reading), reading.scale)
@@ -145,13 +124,6 @@ def _arm(read: AtifTrajectory, typed: Any) -> ForeignArm:
     name = name_of(typed, "--map arm") if typed is not None else read.agent
     label = name if typed is not None or read.model == "unknown" else f"{name}/{read.model}"
     return ForeignArm(label, loop=read.agent, options={"version": read.version} if read.version else {}, model=read.model)
-
-
-def _task_of(name: str) -> str:
-    """Return a task's name from the file's: without its ending, or, where all files are called the same, from its folder's."""
-    path = PurePosixPath(name)
-    text = path.parent.as_posix() if path.stem == STANDARD and path.parent.name else path.with_suffix("").as_posix()
-    return name_of(text, "the file's name")
 
 
 def measured(read: AtifTrajectory) -> dict[str, Any]:

@@ -53,12 +53,12 @@ class _Row:
     """Cells by column name, later by the meaning of the column."""
 
 
-NOT_ROWS = frozenset({"resourceSpans"})
-"""Keys of lines that are not trials: spans of OTLP."""
+NOT_ROWS = ({"resourceSpans"}, {"info", "data"}, {"run_type", "id"}, {"schema_version", "steps"})
+"""Keys of lines that are not rows of trials: spans of OTLP, traces of MLflow, runs of LangSmith, trajectories."""
 
 
 def recognizes(file: ForeignFile) -> bool:
-    return file.suffix in ROWS and not NOT_ROWS & file.first_row.keys()
+    return file.suffix in ROWS and not any(keys <= file.first_row.keys() for keys in NOT_ROWS)
 
 
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:

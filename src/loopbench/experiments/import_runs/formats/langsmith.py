@@ -1,0 +1,52 @@
+"""Runs of LangSmith, as `Client.list_runs` gives them: a list, lines, an object with `runs`, or a folder of such files.
+
+All runs of one `trace_id` are a trial. Feedback of its root is the score; `--map task=PLACE,score=PLACE` names places in the root
+run, such as `reference_example_id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.experiments.trace_formats.langsmith_runs import feedback_of, read_run
+from loopbench.experiments.trace_formats.otlp_in import ReadSpan
+from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, root_of
+
+from ..documents import documents, each_item, has
+from ..foreign_file import ForeignFile
+from ..foreign_trials import ForeignLog, Format, ReadingOptions
+from ..places import check_meanings
+from ..values import located, mapping, name_of
+
+RUNS = "runs"
+
+
+def is_langsmith(data: Any) -> bool:
+    first = next(iter(each_item(data, RUNS)), None)
+    return isinstance(first, Mapping) and {"run_type", "id"} <= first.keys()
+
+
+def recognizes(file: ForeignFile) -> bool:
+    return has(file, is_langsmith)
+
+
+def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
+    """Read runs. Raises ValueError with a one-line message that names the document, the run, or the trace."""
+    check_meanings(reading, MEANINGS)
+    traces: dict[str, list[ReadSpan]] = {}
+    for name, data in documents(file):
+        for number, item in enumerate(each_item(data, RUNS), 1):
+            with located(f"{name}, run {number}"):
+                run = mapping(item, "the run")
+                trace_id = name_of(run.get("trace_id") or run.get("id"), "trace_id")
+                traces.setdefault(trace_id, []).append(read_run(run))
+    gathered = SpanTrials(reading)
+    for trace_id, spans in traces.items():
+        with located(f"trace {trace_id}"):
+            root = root_of(spans).span
+            gathered.add(trace_id, spans, root, feedback_of(root))
+    return gathered.log("langsmith")
+
+
+FORMAT = Format("langsmith", recognizes, read, mapped=True)

@@ -1,0 +1,50 @@
+"""Traces of MLflow, as `Trace.to_json()` writes them: a file, a list, lines, an object with `traces`, or a folder of such.
+
+A trace is a trial. Its assessments are scores; `--map task=PLACE,score=PLACE` names places in its `info`, such as `tags.task`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.experiments.trace_formats.gen_ai import as_text
+from loopbench.experiments.trace_formats.mlflow_spans import read_mlflow_span, scores_of_assessments
+from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials
+
+from ..documents import documents, each_item, has
+from ..foreign_file import ForeignFile
+from ..foreign_trials import ForeignLog, Format, ReadingOptions
+from ..places import check_meanings
+from ..values import located, mapping, name_of, object_at, objects_at
+
+TRACES = "traces"
+
+
+def is_mlflow(data: Any) -> bool:
+    first = next(iter(each_item(data, TRACES)), None)
+    return isinstance(first, Mapping) and isinstance(first.get("info"), Mapping) and isinstance(first.get("data"), Mapping)
+
+
+def recognizes(file: ForeignFile) -> bool:
+    return has(file, is_mlflow)
+
+
+def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
+    """Read traces. Raises ValueError with a one-line message that names the document and the trace."""
+    check_meanings(reading, MEANINGS)
+    gathered = SpanTrials(reading)
+    for name, data in documents(file):
+        for number, item in enumerate(each_item(data, TRACES), 1):
+            with located(f"{name}, trace {number}"):
+                trace = mapping(item, "the trace")
+                info = object_at(trace, "info")
+                spans = [read_mlflow_span(span) for span in objects_at(object_at(trace, "data"), "spans", "a span")]
+                if not spans:
+                    raise ValueError("it has no span")
+                trace_id = name_of(as_text(info.get("trace_id", info.get("request_id"))) or f"{name} {number}", "trace_id")
+                gathered.add(trace_id, spans, info, scores_of_assessments(info))
+    return gathered.log("mlflow")
+
+
+FORMAT = Format("mlflow", recognizes, read, mapped=True)

@@ -1,0 +1,82 @@
+"""Memories of smolagents' agents: the list of `agent.memory.get_full_steps()`, or an object with it under `steps`, per trial.
+
+`agent.run(task, return_full_result=True).dict()` gives such an object with a `state`. Which task it was and how it was scored is
+not in it: `--map task=PLACE,score=PLACE` names what you put beside the steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.experiments.trace_formats.conversation import ModelTurn, SaidToModel, events_of, untold_of
+from loopbench.experiments.trace_formats.smolagents_memory import is_memory, items_of_steps
+from loopbench.protocol import StopReason
+from loopbench.protocol.digest import digest
+
+from ..documents import documents, has, task_of
+from ..foreign_file import ForeignFile
+from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
+from ..places import check_meanings, mapped
+from ..values import answer_of, located, name_of, score
+
+MEANINGS = ("arm", "task", "score", "suite", "model")
+NO_SCORE = "a memory holds no score; put it beside the steps, and say where: --map score=PLACE"
+STOPS: Mapping[str, StopReason] = {"success": StopReason.FINISHED, "max_steps_error": StopReason.MAX_STEPS}
+
+
+def is_smolagents(data: Any) -> bool:
+    return is_memory(data.get("steps") if isinstance(data, Mapping) else data)
+
+
+def recognizes(file: ForeignFile) -> bool:
+    return has(file, is_smolagents)
+
+
+def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
+    """Read memories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
+    check_meanings(reading, MEANINGS)
+    arms: dict[str, ForeignArm] = {}
+    trials: list[ForeignTrial] = []
+    asked: dict[str, str] = {}
+    suites: set[str] = set()
+    repeats: Counter[tuple[str, str]] = Counter()
+    for name, data in documents(file):
+        with located(name):
+            if not is_smolagents(data):
+                raise ValueError("not a list of memory steps, and no object with one under steps")
+            typed = {meaning: mapped(data, meaning, reading) for meaning in MEANINGS}
+            arm = name_of(typed["arm"] or "smolagents", "--map arm")
+            model = name_of(typed["model"] or "unknown", "--map model")
+            task = task_of(name) if typed["task"] is None else name_of(typed["task"], "--map task")
+            arms.setdefault(arm, ForeignArm(arm, loop="smolagents", model=model))
+            trial = _trial(data, (arm, task, repeats[arm, task]), score(typed["score"], reading.scale))
+            repeats[arm, task] += 1
+            trials.append(trial)
+            asked[task] = digest(trial.trace.query if trial.trace else "")
+            suites.add(name_of(typed["suite"] or "smolagents", "--map suite"))
+    return ForeignLog(" + ".join(sorted(suites)) or "smolagents", tuple(arms.values()), tuple(trials), asked, by="smolagents")
+
+
+FORMAT = Format("smolagents", recognizes, read, mapped=True)
+
+
+def _trial(data: Any, key: tuple[str, str, int], value: float | None) -> ForeignTrial:
+    steps = data["steps"] if isinstance(data, Mapping) else data
+    state = data.get("state") if isinstance(data, Mapping) else None
+    items = items_of_steps(steps)
+    events = events_of(items)
+    query = next((item.text for item in items if isinstance(item, SaidToModel) and item.role == "user"), "")
+    last = next((item for item in reversed(items) if isinstance(item, ModelTurn)), None)
+    answer = last.text if last is not None and not last.calls and last.error is None and not last.problem else None
+    stop = STOPS.get(str(state), StopReason.FINISHED if answer and state is None else None)
+    return ForeignTrial(
+        *key,
+        status="excluded" if value is None else "scored",
+        reason=NO_SCORE if value is None else "",
+        score=value,
+        stop=stop,
+        answer=answer_of(answer),
+        trace=ForeignTrace(events, query, untold=tuple(sorted({"provider", "wire", *untold_of(events)}))),
+    )

@@ -1,0 +1,82 @@
+"""Runs of LangSmith as spans of the GenAI conventions.
+
+Source: `langsmith/schemas.py` of langsmith 0.4: `run_type` llm, tool or chain, `inputs`, `outputs`, `error`, times in ISO 8601,
+`feedback_stats` with the mean of each feedback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from loopbench.experiments.import_runs.values import mapping, object_at, shown
+
+from .gen_ai import as_text
+from .otlp_in import FAILED, ReadSpan, SpanKind
+from .plain_spans import plain_span
+
+_KINDS: Mapping[str, SpanKind] = {"llm": "request", "tool": "tool"}
+
+
+def read_run(run: Mapping[str, Any]) -> ReadSpan:
+    """Read a run. Raises ValueError."""
+    error = run.get("error")
+    extra, outputs = object_at(run, "extra"), run.get("outputs")
+    metadata = object_at(extra, "metadata")
+    beside = {
+        **run,
+        "spanId": as_text(run.get("id")),
+        "parentSpanId": as_text(run.get("parent_run_id")),
+        "status": {"code": FAILED if error else 0, "message": as_text(error)},
+        "start": _time(run.get("start_time")),
+        "end": _time(run.get("end_time")),
+    }
+    about = {"model": metadata.get("ls_model_name"), "usage": _usage(run, outputs), "tool_call.id": _call_id(run)}
+    if error:
+        outputs = None
+    return plain_span(_KINDS.get(str(run.get("run_type")), ""), run.get("inputs"), outputs, beside, about)
+
+
+def _time(value: Any) -> int:
+    """Return nanoseconds since 1970 of a time in ISO 8601; 0 if there is none. Raises ValueError."""
+    if value is None:
+        return 0
+    try:
+        time = datetime.fromisoformat(str(value))
+        return max(round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e9), 0)
+    except (ValueError, OverflowError):
+        raise ValueError(f"a time is not in ISO 8601: {shown(value)}") from None
+
+
+def _usage(run: Mapping[str, Any], outputs: Any) -> Any:
+    """Return input and output tokens by whichever names the run has them."""
+    told = outputs if isinstance(outputs, Mapping) else {}
+    for usage in (told.get("usage_metadata"), told.get("usage"), run):
+        if isinstance(usage, Mapping):
+            counts = [
+                usage.get("input_tokens", usage.get("prompt_tokens")),
+                usage.get("output_tokens", usage.get("completion_tokens")),
+            ]
+            if None not in counts:
+                return {"input_tokens": counts[0], "output_tokens": counts[1]}
+    return None
+
+
+def _call_id(run: Mapping[str, Any]) -> str:
+    """Return the id of the call that a tool's run answers, which its output holds as a tool message."""
+    outputs = run.get("outputs")
+    output = outputs.get("output") if isinstance(outputs, Mapping) else None
+    fields = output.get("kwargs", output) if isinstance(output, Mapping) else {}
+    return as_text(mapping(fields, "the output").get("tool_call_id")) if isinstance(fields, Mapping) else ""
+
+
+def feedback_of(run: Mapping[str, Any]) -> dict[str, float]:
+    """Return the mean of each feedback on a run, by name."""
+    stats = run.get("feedback_stats")
+    found = {}
+    for name, told in stats.items() if isinstance(stats, Mapping) else ():
+        mean = told.get("avg") if isinstance(told, Mapping) else None
+        if isinstance(mean, int | float) and not isinstance(mean, bool):
+            found[str(name)] = float(mean)
+    return found

@@ -1,0 +1,88 @@
+"""The steps of a smolagents agent's memory as a conversation, as `agent.memory.get_full_steps()` gives them.
+
+Source: `memory.py` of smolagents 1.26. A step says what its request showed, what the model wrote, which calls were read from it,
+one text of what came of them, and the error that it ended with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from loopbench.experiments.import_runs.values import amount, count, mapping, object_at, objects_at
+from loopbench.metrics.trace import RequestError
+from loopbench.protocol.chat import NativeCall
+
+from .any_messages import message_of, messages_in
+from .conversation import CallResult, ConversationItem, ModelTurn, SaidToModel
+from .gen_ai import as_text
+
+FINAL = "final_answer"
+"""The tool by which an agent answers."""
+_PARSING, _REQUEST = "AgentParsingError", "AgentGenerationError"
+_KEYS = frozenset({"step_number", "plan", "task", "system_prompt", "output"})
+"""Keys of which every step has one."""
+
+
+def is_memory(steps: Any) -> bool:
+    """Tell whether a JSON value is a list of memory steps."""
+    return isinstance(steps, list) and bool(steps) and all(isinstance(step, Mapping) and _KEYS & step.keys() for step in steps)
+
+
+def items_of_steps(steps: Sequence[Any]) -> tuple[ConversationItem, ...]:
+    """Return what the steps say. Raises ValueError."""
+    return tuple(item for step in steps for item in _items(mapping(step, "a step")))
+
+
+def _items(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
+    if "system_prompt" in step:
+        yield SaidToModel("system", as_text(step["system_prompt"]))
+    elif "task" in step:
+        yield SaidToModel("user", as_text(step["task"]))
+    elif "step_number" in step:
+        yield from _action(step)
+    elif "plan" in step:
+        yield _turn(step, ())
+
+
+def _action(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
+    error = object_at(step, "error")
+    kind, message = as_text(error.get("type")), as_text(error.get("message"))
+    calls = [_call(call) for call in objects_at(step, "tool_calls", "a tool call")]
+    if kind == _REQUEST:
+        yield ModelTurn(error=RequestError("provider", message), prompt=messages_in(step.get("model_input_messages")))
+        return
+    answers = [call for call in calls if call.name == FINAL]
+    if step.get("is_final_answer") and answers and len(calls) == 1:
+        yield _turn(step, (), as_text(step.get("action_output")))
+        return
+    yield _turn(step, tuple(calls), problem=message if kind == _PARSING else "")
+    observed = as_text(step.get("observations")) or message
+    if calls and (observed or error):
+        yield CallResult(observed, calls[0].id if len(calls) == 1 else "", failed=bool(error), error_type=kind or None)
+
+
+def _call(call: Mapping[str, Any]) -> NativeCall:
+    function = object_at(call, "function")
+    arguments = function.get("arguments")
+    if isinstance(arguments, str) and not arguments.lstrip().startswith("{"):  # the code of an agent that writes Python
+        arguments = {"code": arguments}
+    raw = arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments)
+    return NativeCall(as_text(call.get("id")), as_text(function.get("name")), raw)
+
+
+def _turn(step: Mapping[str, Any], calls: tuple[NativeCall, ...], answer: str | None = None, problem: str = "") -> ModelTurn:
+    usage = object_at(step, "token_usage")
+    counts = [count(usage.get(name), name) for name in ("input_tokens", "output_tokens")]
+    reply = message_of(step.get("model_output_message"))
+    text = as_text(step.get("model_output", step.get("plan"))) or (reply.content if reply is not None else "")
+    return ModelTurn(
+        text if answer is None else answer,
+        calls,
+        thought="" if answer is None else text,
+        tokens=None if counts[0] is None or counts[1] is None else (counts[0], counts[1]),
+        seconds=amount(object_at(step, "timing").get("duration"), "duration") or 0.0,
+        prompt=messages_in(step.get("model_input_messages")),
+        problem=problem,
+    )

@@ -1,0 +1,149 @@
+"""Trials of spans: what a trace's root says of the agent, the task and the score, and what the spans below it say happened.
+
+Formats of spans other than OTLP's give theirs the attributes of the GenAI conventions, and are read as those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions
+from loopbench.experiments.import_runs.places import mapped
+from loopbench.experiments.import_runs.values import answer_of, label_of, name_of, names_in_a_line, score
+from loopbench.protocol import StopReason
+from loopbench.protocol.digest import digest
+from loopbench.protocol.wire import from_json
+
+from .conversation import events_of, untold_of
+from .gen_ai import CONVENTIONS, as_text, read_messages
+from .otlp_in import TRIAL, ReadSpan, children_content, has_raw_arguments, items_of
+from .own_trials import OwnTrial, own_trial
+
+MEANINGS = ("arm", "task", "score", "cluster", "suite")
+NO_SCORE = "no result of an evaluation; say where the score stands: --map score=KEY"
+
+
+@dataclass(slots=True)
+class SpanTrials:
+    """The trials read so far."""
+
+    reading: ReadingOptions
+    arms: dict[str, ForeignArm] = field(default_factory=dict)
+    trials: list[ForeignTrial] = field(default_factory=list)
+    asked: dict[str, str] = field(default_factory=dict)
+    suites: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    repeats: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(self, trace_id: str, spans: Sequence[ReadSpan], beside: Mapping[str, Any], scores: Mapping[str, float]) -> None:
+        """Add a trace. `beside`: values that stand beside the root span's attributes. `scores`: results of evaluations, by name.
+
+        Raises ValueError for what is wrong in it.
+        """
+        root = root_of(spans)
+        own = own_of(root, [span for span in spans if span is not root])
+        if isinstance(own, str):
+            self.notes.append(f"trace {trace_id}: {own}")
+        if isinstance(own, OwnTrial):
+            arm, trial, suite, question = own.arm, own.trial, own.record.suite, own.question
+        else:
+            arm, trial, suite, question = self._foreign(trace_id, spans, dict(beside) | dict(root.attributes), scores)
+        self.arms.setdefault(arm.name, arm)
+        self.trials.append(trial)
+        self.suites.add(suite)
+        self.asked[trial.task] = self.asked.get(trial.task) or question
+
+    def _foreign(
+        self, trace_id: str, spans: Sequence[ReadSpan], values: Mapping[str, Any], scores: Mapping[str, float]
+    ) -> tuple[ForeignArm, ForeignTrial, str, str]:
+        reading, root = self.reading, root_of(spans)
+        arm = _arm(spans, root, values, mapped(values, "arm", reading))
+        told = mapped(values, "task", reading)
+        task = name_of(trace_id if told is None else told, "--map task")
+        items = items_of(spans)
+        events = events_of(items)
+        untold = untold_of(events) | (frozenset() if has_raw_arguments(spans) else {"wire"})
+        query = _query(values)
+        value = self._score(values, scores)
+        repeat = self.repeats.get((arm.name, task), 0)
+        self.repeats[arm.name, task] = repeat + 1
+        suite = mapped(values, "suite", reading)
+        answer = _answer(root.attributes)
+        trial = ForeignTrial(
+            arm.name,
+            task,
+            repeat,
+            status="excluded" if value is None else "scored",
+            reason=NO_SCORE if value is None else "",
+            score=value,
+            stop=StopReason.CRASHED if root.error else StopReason.FINISHED if answer else None,
+            answer=answer_of(answer or None),
+            seconds=root.seconds,
+            cluster=label_of(mapped(values, "cluster", reading), "--map cluster"),
+            trace=ForeignTrace(events, query, untold=tuple(sorted(untold))),
+        )
+        return arm, trial, "traces" if suite is None else name_of(suite, "--map suite"), digest(query) if query else ""
+
+    def _score(self, values: Mapping[str, Any], found: Mapping[str, float]) -> float | None:
+        if self.reading.columns.get("score"):
+            return score(mapped(values, "score", self.reading), self.reading.scale)
+        if self.reading.scorer is not None:
+            return score(found.get(self.reading.scorer), self.reading.scale)
+        if len(found) > 1:
+            raise ValueError(f"results of {names_in_a_line(list(found))}; say which is the accuracy: --scorer {next(iter(found))}")
+        return score(next(iter(found.values()), None), self.reading.scale)
+
+    def log(self, by: str = CONVENTIONS) -> ForeignLog:
+        """Return all trials. `by`: the tool that wrote them."""
+        return ForeignLog(
+            suite=" + ".join(sorted(self.suites)) or "traces",
+            arms=tuple(self.arms.values()),
+            trials=tuple(self.trials),
+            asked=self.asked,
+            by=by,
+            notes=tuple(self.notes),
+        )
+
+
+def root_of(spans: Sequence[ReadSpan]) -> ReadSpan:
+    """Return the span that all others are below: one without a parent among them, an agent's if there is one."""
+    ids = {str(span.span.get("spanId")) for span in spans}
+    tops = [span for span in spans if str(span.span.get("parentSpanId")) not in ids]
+    agents = [span for span in (*tops, *spans) if span.kind == "agent"]
+    return (agents or tops or list(spans))[0]
+
+
+def own_of(root: ReadSpan, rest: Sequence[ReadSpan]) -> OwnTrial | str | None:
+    told = root.attributes.get(TRIAL)
+    if not isinstance(told, str):
+        return None
+    ordered = sorted(rest, key=lambda span: span.start)
+    return own_trial(from_json(told), children_content([span.span for span in ordered]), events_of(items_of(ordered)))
+
+
+def _arm(spans: Sequence[ReadSpan], root: ReadSpan, values: Mapping[str, Any], typed: Any) -> ForeignArm:
+    requests = [span.attributes for span in spans if span.kind == "request"]
+    models = [as_text(one.get("gen_ai.request.model", one.get("llm.model_name"))) for one in (root.attributes, *requests)]
+    model = next((name for name in models if name), "unknown")
+    if typed is not None:
+        return ForeignArm(name_of(typed, "--map arm"), model=model)
+    agent = as_text(values.get("gen_ai.agent.name", values.get("agent.name"))) or as_text(values.get("service.name"))
+    loop = name_of(agent or as_text(root.span.get("name")) or "agent", "the agent's name")
+    return ForeignArm(loop if model == "unknown" else f"{loop}/{model}", loop=loop, model=model)
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    """Return what the agent was asked, as its own span has it; empty if it does not say."""
+    told = values.get("gen_ai.input.messages")
+    if told is not None:
+        return next((message.content for message in read_messages(told) if message.role == "user"), "")
+    return as_text(values.get("input.value"))
+
+
+def _answer(values: Mapping[str, Any]) -> str:
+    told = values.get("gen_ai.output.messages")
+    if told is not None:
+        return next((message.content for message in read_messages(told)), "")
+    return as_text(values.get("output.value"))

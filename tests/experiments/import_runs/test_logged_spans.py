@@ -1,0 +1,214 @@
+"""Memories of smolagents, traces of MLflow and runs of LangSmith, made here as those tools write them; counted by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.metrics.trace import ModelExchange, ToolRun
+from loopbench.runs.store.traces import read_trace
+
+
+def events_of(found, record):
+    events = read_trace(found.folder, record).events
+    asked = [(event.role, event.move_kind, event.tokens) for event in events if isinstance(event, ModelExchange)]
+    ran = [(event.call.tool, event.call.arguments, event.data, event.status) for event in events if isinstance(event, ToolRun)]
+    return asked, ran
+
+
+# --- smolagents ---
+
+
+def step(number, calls=(), **more):
+    made = [{"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": given}} for name, given in calls]
+    return {
+        "step_number": number,
+        "timing": {"start_time": 1.0, "end_time": 3.0, "duration": 2.0},
+        "model_input_messages": None,
+        "tool_calls": made,
+        "error": None,
+        "model_output": "",
+        "observations": None,
+        "action_output": None,
+        "token_usage": {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12},
+        "is_final_answer": False,
+        **more,
+    }
+
+
+MEMORY = [
+    {"task": "Where is Ann?", "task_images": None},
+    {"plan": "1. find her", "model_input_messages": [], "timing": {"duration": 1.0}, "token_usage": None},
+    step(1, [("find", {"name": "An"})], error={"type": "AgentToolExecutionError", "message": "nobody"}),
+    step(2, error={"type": "AgentParsingError", "message": "no call in it"}, model_output="find Ann"),
+    step(3, [("find", {"name": "Ann"})], observations="room 7"),
+    step(4, [("final_answer", {"answer": "room 7"})], action_output="room 7", is_final_answer=True, model_output="I know"),
+]
+
+
+def test_a_memory_of_smolagents(kit):
+    found = kit.imported(kit.put({"steps": MEMORY, "state": "success", "grade": 1}), columns={"score": "grade"})
+    (record,) = found.records
+    assert (record.accuracy, record.stop, record.answer, record.steps, record.tool_calls) == (1.0, "finished", "room 7", 5, 2)
+    assert dict(record.errors) == {"wire": 1, "tool.AgentToolExecutionError": 1}
+    asked, ran = events_of(found, record)
+    assert asked == [
+        ("reason", "text", None),
+        ("decide", "act", (10, 2)),
+        ("reason", "", (10, 2)),
+        ("decide", "act", (10, 2)),
+        ("decide", "answer", (10, 2)),
+    ]
+    assert ran == [("find", {"name": "An"}, "nobody", "error"), ("find", {"name": "Ann"}, "room 7", "success")]
+
+
+def test_a_list_of_steps_and_code_as_a_call(kit):
+    steps = [MEMORY[0], step(1, [("python_interpreter", "print(1)")], observations="1"), step(2, model_output="1")]
+    found = kit.imported(kit.put(steps))
+    assert events_of(found, found.records[0])[1] == [("python_interpreter", {"code": "print(1)"}, "1", "success")]
+    assert found.records[0].status == "excluded"
+
+
+# --- MLflow ---
+
+
+def mlflow_span(number, kind, inputs, outputs, parent="1", failed="", **more):
+    attributes = {"mlflow.spanType": kind, "mlflow.spanInputs": inputs, "mlflow.spanOutputs": outputs, **more}
+    return {
+        "trace_id": "dA==",
+        "span_id": str(number),
+        "parent_span_id": parent,
+        "name": "find" if kind == "TOOL" else kind.lower(),
+        "start_time_unix_nano": number * 10**9,
+        "end_time_unix_nano": (number + 1) * 10**9,
+        "status": {"code": "STATUS_CODE_ERROR" if failed else "STATUS_CODE_OK", "message": failed},
+        "attributes": {name: json.dumps(value) for name, value in attributes.items() if value is not None},
+    }
+
+
+ASKED = [{"role": "user", "content": "Where is Ann?"}]
+CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"name": "An"}'}}
+SAID = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+SHOWN = [*ASKED, SAID, {"role": "tool", "tool_call_id": "c1", "content": "nobody"}]
+USED = {"mlflow.chat.tokenUsage": {"input_tokens": 10, "output_tokens": 2}}
+
+
+def mlflow_trace():
+    spans = [
+        mlflow_span(1, "AGENT", {"question": "Where is Ann?"}, "I do not know", parent=None),
+        mlflow_span(2, "CHAT_MODEL", {"messages": ASKED}, {"choices": [{"message": SAID}]}, **USED),
+        mlflow_span(3, "TOOL", {"name": "An"}, None, failed="nobody"),
+        mlflow_span(4, "LLM", {"messages": SHOWN}, None, failed="late"),
+        mlflow_span(5, "CHAT_MODEL", {"messages": SHOWN}, {"choices": [{"message": {"content": "I do not know"}}]}, **USED),
+    ]
+    assessments = [{"assessment_name": "right", "feedback": {"value": False}}, {"assessment_name": "why", "rationale": "x"}]
+    return {"info": {"trace_id": "tr-1", "tags": {"task": "ann"}, "assessments": assessments}, "data": {"spans": spans}}
+
+
+@pytest.mark.parametrize("form", ["one", "list", "object", "lines"])
+def test_traces_of_mlflow(kit, form):
+    trace = mlflow_trace()
+    data = {"one": trace, "list": [trace], "object": {"traces": [trace]}, "lines": json.dumps(trace)}[form]
+    found = kit.imported(kit.put(data, ".jsonl" if form == "lines" else ".json"), columns={"task": "tags.task"})
+    (record,) = found.records
+    assert (record.arm, record.task, record.accuracy, record.answer) == ("agent", "ann", 0.0, "I do not know")
+    assert (record.steps, record.lm_calls, record.tool_calls, record.input_tokens) == (2, 3, 1, 20)
+    assert dict(record.errors) == {"error": 1, "tool.Error": 1}
+    assert read_trace(found.folder, record).head.query == "Where is Ann?"
+    asked, ran = events_of(found, record)
+    assert asked == [("decide", "act", (10, 2)), ("decide", "", None), ("decide", "answer", (10, 2))]
+    assert ran == [("find", {"name": "An"}, "nobody", "error")]
+
+
+# --- LangSmith ---
+
+
+def run(number, kind, inputs, outputs, parent="1", **more):
+    return {
+        "id": str(number),
+        "trace_id": "t1",
+        "run_type": kind,
+        "name": "find" if kind == "tool" else kind,
+        "parent_run_id": parent,
+        "inputs": inputs,
+        "outputs": outputs,
+        "error": None,
+        "start_time": f"2026-03-01T10:00:0{number}",
+        "end_time": f"2026-03-01T10:00:0{number + 1}.500000+00:00",
+        **more,
+    }
+
+
+def lang(kind, content, **more):
+    return {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", kind], "kwargs": {"content": content, **more}}
+
+
+def langsmith_runs():
+    question = lang("HumanMessage", "Where is Ann?")
+    called = lang("AIMessage", "", tool_calls=[{"id": "c1", "name": "find", "args": {"name": "Ann"}}], type="ai")
+    gave = lang("ToolMessage", "room 7", tool_call_id="c1")
+    used = {"prompt_tokens": 10, "completion_tokens": 2}
+    model = {"extra": {"metadata": {"ls_model_name": "small-1"}}}
+    return [
+        run(1, "chain", {"input": "Where is Ann?"}, {"output": "room 7"}, None, feedback_stats={"right": {"n": 1, "avg": 1.0}}),
+        run(2, "llm", {"messages": [[question]]}, {"generations": [[{"message": called}]]}, **used, **model),
+        run(3, "tool", {"input": "{'name': 'Ann'}"}, {"output": {"content": "room 7", "type": "tool", "tool_call_id": "c1"}}),
+        run(
+            4,
+            "llm",
+            {"messages": [[question, called, gave]]},
+            {"generations": [[{"message": lang("AIMessage", "room 7")}]]},
+            **used,
+        ),
+    ]
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_runs_of_langsmith(kit, lines):
+    runs = langsmith_runs()
+    found = kit.imported(kit.put("\n".join(map(json.dumps, runs)) if lines else runs, ".jsonl" if lines else ".json"))
+    (record,) = found.records
+    assert (record.arm, record.task, record.accuracy, record.answer) == ("chain/small-1", "t1", 1.0, "room 7")
+    assert (record.steps, record.tool_calls, record.input_tokens, record.seconds) == (2, 1, 20, 1.5)
+    asked, ran = events_of(found, record)
+    assert asked == [("decide", "act", (10, 2)), ("decide", "answer", (10, 2))]
+    assert ran == [("find", {"name": "Ann"}, "room 7", "success")]
+
+
+# --- harm ---
+
+WHOLE = {"memory": {"steps": MEMORY}, "mlflow": mlflow_trace(), "langsmith": langsmith_runs()}
+
+
+def places_in(data, path=()):
+    yield path
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, item in items:
+        yield from places_in(item, (*path, key))
+
+
+@given(
+    st.sampled_from(sorted(WHOLE)), st.data(), st.sampled_from([None, True, -1, 10**400, "", "\ud800", "x", [], {}, [[{}]], [3]])
+)
+def test_anything_anywhere_is_read_or_refused_in_a_line(kit, name, data, leaf):
+    whole = json.loads(json.dumps(WHOLE[name]))
+    place = data.draw(st.sampled_from(sorted(filter(None, places_in(whole)), key=str)))
+    inside = whole
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = leaf
+    path = kit.put(whole)
+    try:
+        found = kit.imported(path)
+    except ValueError as error:
+        said = str(error)
+    else:
+        for record in found.records:
+            if record.trace_at is not None:
+                read_trace(found.folder, record)
+        return
+    assert str(path) in said
+    assert "\n" not in said
