@@ -24,6 +24,7 @@ from scipy import stats
 from loopbench.metrics.amounts import mean_interval
 from loopbench.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
 from loopbench.metrics.comparison import AT_BUDGET, family, paired_test
+from loopbench.metrics.harness import Crossed
 from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.record import Record
@@ -34,7 +35,7 @@ from loopbench.metrics.views import cost_per_solved, quartiles
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 RUNS = 2_000
-HALF, MIN_RUNS = 1_000, 400
+HALF, MIN_RUNS, FEWEST_RUNS = 1_000, 400, 100
 """Where a run takes milliseconds, such as those with a bootstrap of their own."""
 ALPHA = 0.05
 MARGIN = 0.1
@@ -311,6 +312,26 @@ def budget_difference(scene: Scene, generator: Generator) -> bool:
     return holds(PairedFlip(d, scene.clusters).interval(), float(truth))
 
 
+LOOPS, MODELS = np.array([-0.1, 0.0, 0.1]), np.array([-0.05, 0.0, 0.05])
+
+
+def _crossed(scene: Scene, generator: Generator) -> Crossed:
+    """Three loops × three models; tasks differ, and so do they in how much a loop moves them."""
+    base, own = (scene.shared(generator.uniform(low, high, scene.units)) for low, high in ((0.3, 0.7), (0.5, 1.5)))
+    rate = base + own * LOOPS[:, None, None] + MODELS[:, None]
+    drawn = generator.random((scene.repeats, *rate.shape)) < rate
+    return Crossed(drawn.mean(0), None, scene.clusters)
+
+
+def loops_part(scene: Scene, generator: Generator) -> bool:
+    found = next(part for part in _crossed(scene, generator).parts() if part.source == "loop")
+    return holds(found.deviation, float(LOOPS.std(ddof=1)))
+
+
+def loops_against_models(scene: Scene, generator: Generator) -> bool:
+    return holds(_crossed(scene, generator).difference(), float(LOOPS.std(ddof=1) - MODELS.std(ddof=1)))
+
+
 # --- tests: True where the test rejects ---
 
 
@@ -400,6 +421,8 @@ class Section:
 
 
 COVERS, LEVEL, ANY = (0.94, 1.0), (0.0, 0.05), (0.0, 1.0)
+FEW_UNITS = (0.85, 1.0)
+"""A bootstrap over twelve or twenty units."""
 MIN_TASKS = (0.88, 1.0)
 """Where twenty tasks, most of them always solved, may show nothing of those that are not."""
 SKEWED = (0.0, 0.06)
@@ -443,6 +466,8 @@ SECTIONS = (
             Row("difference of steps", step_difference, COVERS),
             Row("one-sided bound of a ratio of steps", ratio_bound, COVERS),
             Row("difference within a budget", budget_difference, COVERS),
+            Row("what loops move, 0.1, beside three models", loops_part, FEW_UNITS, MIN_RUNS),
+            Row("the same less what models move, 0.05", loops_against_models, FEW_UNITS, FEWEST_RUNS),
         ),
     ),
     Section(

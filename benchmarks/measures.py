@@ -1,6 +1,6 @@
-"""What loops do with their context: the five designs, and one that clears old results, on long tasks; Markdown to stdout.
+"""The tables of docs/measures.md: what loops do with their context, and how much of accuracy is the loop; Markdown to stdout.
 
-python benchmarks/measures.py [--tasks N] [--write]
+python benchmarks/measures.py [--tasks N] [--block NAME …] [--write]
 
 --write renews the tables in docs/measures.md.
 """
@@ -14,23 +14,32 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import loopbench
+from loopbench.experiments.compare.harness_tables import harness_tables, sentences
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import context
 from loopbench.text.table import Table
 
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
+PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful")
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 
 
 def of_context(tasks: int | None, runs: Path) -> str:
     """What the designs, and `bare` without its older results, do with their context on long tasks."""
-    found = compared((*DESIGNS, "microcompact(loop=bare)"), "long_haul", tasks, runs)
+    found = compared((*DESIGNS, "microcompact(loop=bare)"), "long_haul", ("clean",), tasks, runs)
     return as_markdown(context(found.comparison.arms))
 
 
-def compared(loops: tuple[str, ...], suite: str, tasks: int | None, runs: Path) -> Results:
-    """Run loops on a suite in clean air."""
-    return loopbench.compare(loops, suite, tasks=tasks, runs=runs, mlflow=False, progress=False).results
+def of_harness(tasks: int | None, runs: Path) -> str:
+    """How much of accuracy is the design, and how much the fault profile that stands in for a model."""
+    found = compared(DESIGNS, "arithmetic", PROFILES, tasks or 60, runs)
+    (table,) = harness_tables(found.harness)
+    return "\n\n".join([f"*{sentences(found.harness)[0]}.*", as_markdown(table)])
+
+
+def compared(loops: tuple[str, ...], suite: str, profiles: tuple[str, ...], tasks: int | None, runs: Path) -> Results:
+    """Run loops on a suite."""
+    return loopbench.compare(loops, suite, profiles, tasks=tasks, runs=runs, mlflow=False, progress=False).results
 
 
 def as_markdown(table: Table) -> str:
@@ -39,7 +48,7 @@ def as_markdown(table: Table) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {"context": of_context}
+BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {"context": of_context, "harness": of_harness}
 """Tables by the name of the block of the page that they stand in."""
 
 
@@ -51,9 +60,11 @@ def block(name: str) -> re.Pattern[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int)
+    parser.add_argument("--block", choices=BLOCKS, action="append")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    for name, make in BLOCKS.items():
+    for name in given.block or BLOCKS:
+        make = BLOCKS[name]
         with tempfile.TemporaryDirectory() as folder:
             made = make(given.tasks, Path(folder))
         print(f"{made}\n", flush=True)

@@ -198,7 +198,7 @@ def test_a_damaged_file_of_traces_is_one_line(compared):
     traces.write_bytes(traces.read_bytes()[:-1])
     ended = compared("why", "latest")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert re.search(r"traces.zst: no trace at \d+: beyond the end of the file$", ended.err.strip())
+    assert re.search(r"traces.zst: no trace of \S+ at \d+: beyond the end of the file$", ended.err.strip())
 
 
 def test_control_characters_of_a_model_reach_no_terminal(compared):

@@ -121,7 +121,6 @@ def test_nothing_listens_at_an_address():
         ("mcp:", "write mcp:COMMAND or mcp:URL"),
         ("mcp:no-such-command-here x", "there is no 'no-such-command-here' to run"),
         ("mcp:python 'x", "No closing quotation in the command"),
-        ("mcp:https://user:word@example.org/mcp", "a password has no place in the address"),
         ("mcp:http://[", "the address must name a host"),
         ("mcp:http://example.org:99999/mcp", "the address must name a host"),
         ("mcp:python x(session=run)", "session must be trial or worker, not 'run'"),
@@ -138,6 +137,20 @@ def test_what_was_typed_wrong_is_told_in_one_line(typed, said):
     with pytest.raises(ValueError, match="tools") as refused:
         read_server(typed)
     assert str(refused.value).startswith(f"tools {typed!r}: {said}")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("mcp:https://user:S3CRETWORD@example.org/mcp", "a password has no place in the address"),
+        ("mcp:https://example.org/mcp?api_key=S3CRETWORD0123456789", "it holds what looks like a secret"),
+        ("mcp:python x --key sk-proj-S3CRETWORD0123456789abcdefghij", "it holds what looks like a secret"),
+    ],
+)
+def test_a_secret_in_the_name_is_refused_and_not_repeated(typed: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as refused:
+        read_server(typed)
+    assert "S3CRETWORD" not in str(refused.value)
 
 
 @given(st.text())

@@ -40,6 +40,7 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
+from loopbench.protocol.wire import to_json
 from tests.dspy_seam.helpers import (
     Answering,
     add,
@@ -51,7 +52,7 @@ NAMES = st.from_regex(r"[a-z]{1,5}", fullmatch=True)
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
-NATIVE = st.builds(NativeCall, NAMES, NAMES, st.dictionaries(WORDS, st.integers(), max_size=2).map(json.dumps))
+NATIVE = st.builds(NativeCall, NAMES, NAMES, st.dictionaries(WORDS, st.integers(), max_size=2).map(to_json))
 
 
 TURNS = st.one_of(

@@ -114,6 +114,7 @@ def test_the_list_says_what_is_installed(loopbench, home):
         "venv",
         "tool_errors",
         "unknown_tool",
+        "wire",
         "max_steps",
     }
     assert "version 0.24.0, installed 0.20.0" in loopbench("frameworks", "list").out

@@ -186,6 +186,7 @@ def test_a_field_that_cannot_be_read_is_named_in_the_details():
         ("/v1/models/generateContent", {}, CHAT, "models"),
         ("/v1/models", {}, CHAT, "models"),
         ("/v1/chat/completions", {}, CHAT, "reply"),
+        ("/v1/chat/completions", {"x-goog-api-key": "k"}, CHAT, "reply"),
     ],
 )
 def test_which_requests_are_meant_for_gemini(target, headers, wire, kind):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from loopbench.models.server import MAX_BODY_BYTES, Server
+from loopbench.models.server import MAX_BODY_BYTES, Server, memory
 
 from .served import Book, exchange
 from .wire_clients import CLIENTS
@@ -65,3 +67,29 @@ def test_every_client_meets_its_own_fault_whoever_else_asks(wire: str) -> None:
     found, page = asyncio.run(work()), shown()
     for number, kind in enumerate(KINDS):
         assert cell(kind, *found[2 * number : 2 * number + 2]) == page[kind, wire]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wire", WIRE_NAMES)
+def test_memory_does_not_grow_with_what_was_asked(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MAX_ANSWERS", 16)
+    monkeypatch.setattr(memory, "MAX_CACHED", 16)
+    kind = "`wire.truncated`"
+
+    async def work() -> list[int]:
+        sizes, book = [], Book(any=FAULTS[kind]())
+        async with Server(book) as server:
+            for _ in range(4):
+                book.asked.clear()
+                for _ in range(50):
+                    await asyncio.gather(*(met(server, CLIENTS[wire], kind, stream=stream) for stream in (False, True)))
+                gc.collect()
+                sizes.append(tracemalloc.get_traced_memory()[0])
+        return sizes
+
+    tracemalloc.start()
+    try:
+        sizes = asyncio.run(work())
+    finally:
+        tracemalloc.stop()
+    assert sizes[3] - sizes[1] < 100 * 256, "a hundred requests have left more than 256 bytes each"

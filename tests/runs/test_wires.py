@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -32,14 +33,14 @@ def inside(loops: tuple[str, ...], kinds: tuple[str, ...]) -> Results:
     return run(loops, kinds)
 
 
-def run(loops: tuple[str, ...], kinds: tuple[str, ...]) -> Results:
+def run(loops: tuple[str, ...], kinds: tuple[str, ...], suite: str = LESS, **more: Any) -> Results:
     """A run under a profile of these kinds of fault."""
     with TemporaryDirectory() as name:
         profile = Path(name, "windy.toml")
         rates = "".join(f'"{kind}" = {0.7 / len(kinds):.3f}\n' for kind in kinds)
         clears = "feedback = 0.0\nafter = 1.0\nnever = 0.0\nattempts = 1\n"
         profile.write_text(f'name = "windy"\n[rates]\n{rates}[clears]\n{clears}')
-        return made(Path(name), loops=loops, profiles=(str(profile),), suite=LESS)
+        return made(Path(name), loops=loops, profiles=(str(profile),), suite=suite, **more)
 
 
 def landed(found: Results) -> set[str]:
@@ -54,6 +55,23 @@ def test_native_calls_have_equal_digests_in_process_and_over_each_wire(over_http
     assert told(outside) == told(inside(NATIVE, kinds))
     assert outside.digest == inside(NATIVE, kinds).digest
     assert {kind.partition(".")[0] for kind in landed(outside)} >= {"decision", "provider", "tool"}
+    for arm in outside.comparison.arms:
+        assert arm.summary.errored == 0
+        assert arm.summary.faults.landed == arm.summary.faults.scheduled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wire", WIRE_NAMES)
+def test_512_trials_in_flight_are_scored_and_meet_every_fault(over_http: OverWire, wire: str) -> None:
+    kinds = tuple(kind for kind in FAULT_KINDS if kind.startswith(("provider.", "tool.")))
+    many: dict[str, Any] = {"loops": NATIVE[:1], "suite": "arithmetic(size=512)", "concurrency": 512}
+    with over_http(wire):
+        outside = run(kinds=kinds, **many)
+    assert {record.status for record in outside.records} == {"scored"}
+    assert landed(outside) == set(kinds)
+    assert outside.digest == run(kinds=kinds, **many).digest
+    (arm,) = outside.comparison.arms
+    assert arm.summary.faults.landed == arm.summary.faults.scheduled > 0
 
 
 @pytest.mark.parametrize("wire", WIRE_NAMES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -17,7 +17,7 @@ from .options import OptionGroup, RunChoice, with_options
 
 
 class ExportOptions(OptionGroup):
-    format_: Annotated[Literal["atif", "otlp"], typer.Option("--format")] = "atif"
+    format_: Annotated[str, typer.Option("--format")] = "atif"
     """Format to write: atif, trajectories as Harbor has them, a file per trial; or otlp, spans, a line per trial."""
     out: Annotated[Path | None, typer.Option("--out", "-o"), IfAbsent("RUN-FORMAT, here")] = None
     """Folder of atif, or file of otlp, to write; it must not exist."""
@@ -35,7 +35,7 @@ def export(choice: RunChoice, options: ExportOptions) -> None:
         say(f"sent the spans of {send_run(folder, options.otlp)} trials")
         return
     name = options.format_
-    out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES[name]}")
+    out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES.get(name, '')}")
     made = export_run(folder, name, out)
     left = f"; {made.untraced} have no trace" if made.untraced else ""
     say(f"wrote {made.trials} trials to {made.out}{left}; read them back: loopbench import {made.out}")

@@ -7,6 +7,7 @@ import shlex
 from rich.console import Console
 from rich.text import Text
 
+from loopbench.experiments.compare.harness_tables import harness_tables, sentences
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.compare.several_runs import notes as collection_notes
@@ -25,6 +26,8 @@ def results(found: Results, *, verbose: bool, all_metrics: bool = False) -> None
     console = out()
     if verbose:
         details(found, console, all_metrics=all_metrics)
+    for sentence in _of_models(found):
+        print_line(sentence)
     for line in answer_lines(found, console.width):
         if console.width >= WIDE:
             print(line.plain, file=console.file)
@@ -32,11 +35,23 @@ def results(found: Results, *, verbose: bool, all_metrics: bool = False) -> None
             console.print(line, soft_wrap=True)
 
 
+def _of_models(found: Results) -> list[str]:
+    """Return whether the loop or the model moves accuracy more, of a run that has several models."""
+    if len({arm.info.profile for arm in found.comparison.arms}) > 1:
+        return []  # profiles stand in for models in the other tables only
+    return sentences(found.harness)
+
+
 def details(found: Results, console: Console, *, all_metrics: bool) -> None:
     """Print the tables of a run, and what to keep in mind."""
     for made in tables(found.comparison, found.views, secondary=all_metrics):
         print_table(made, console)
-    if not all_metrics:
+    if all_metrics:
+        for made in harness_tables(found.harness):
+            print_table(made, console)
+        for sentence in sentences(found.harness):
+            print_line(sentence)
+    else:
         more = f"loopbench report {shlex.quote(str(found.folder))} --all-metrics"
         console.print(Text(plain(f"Other metrics, equal budgets, repeats, confidence: {more}"), style="dim"), soft_wrap=True)
     for note in notes(found.comparison):

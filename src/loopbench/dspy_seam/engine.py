@@ -88,7 +88,11 @@ def _messages_of(message: Any) -> list[Message]:
     if results:
         return [Message("tool", "".join(p.text for p in part.content), call_id=part.id) for part in results]
     text = "".join(part.text for part in message.parts if part.type == "text")
-    calls = tuple(NativeCall(part.id, part.name, json.dumps(part.input)) for part in message.parts if part.type == "tool_call")
+    calls = tuple(
+        NativeCall(part.id, part.name, json.dumps(part.input, ensure_ascii=False))
+        for part in message.parts
+        if part.type == "tool_call"
+    )
     return [Message("system" if message.role == "developer" else message.role, text, calls)]
 
 

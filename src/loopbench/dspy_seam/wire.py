@@ -176,7 +176,7 @@ def _native_calls(response: Any) -> tuple[NativeCall, ...]:
     if len(raw) != len(parts):
         raw = [None] * len(parts)
     return tuple(
-        NativeCall(part.id, part.name, text if isinstance(text, str) else json.dumps(part.input))
+        NativeCall(part.id, part.name, text if isinstance(text, str) else json.dumps(part.input, ensure_ascii=False))
         for part, text in zip(parts, raw, strict=True)
     )
 

@@ -12,10 +12,13 @@ from .framework import Framework
 
 @dataclass(frozen=True, slots=True)
 class AgentFramework(Framework):
-    """The agent over Chat Completions, with functions as tools."""
+    """The agent with functions as tools."""
 
     tool_errors: Literal["default", "shown"] = "default"
     """`shown`: `include_detailed_errors` gives a tool's error to the model (learn.microsoft.com/agent-framework)."""
+
+    wire: Literal["responses", "chat"] = "responses"
+    """`OpenAIChatClient`, which asks over Responses, or `OpenAIChatCompletionClient` (learn.microsoft.com/agent-framework)."""
 
     stops: ClassVar = Framework.stops - {StopReason.MAX_STEPS} | {StopReason.FORCED}  # it always answers at its limit
     requires: ClassVar = ("agent-framework-core", "agent-framework-openai")

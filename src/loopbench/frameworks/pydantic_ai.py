@@ -17,6 +17,9 @@ class PydanticAI(Framework):
     retries: int = 1
     """Failures in a row of one tool that the model may mend, `Agent(retries=…)` (ai.pydantic.dev/tools-advanced/#tool-retries)."""
 
+    wire: Literal["responses", "chat"] = "responses"
+    """What a name such as `openai:gpt-5` stands for, or `OpenAIChatModel` (ai.pydantic.dev/models/openai)."""
+
     requires: ClassVar = ("pydantic-ai-slim[openai]", "openai")
 
 

@@ -38,13 +38,18 @@ def bca(
         raise ValueError(f"no estimate from {units} units")
     if units == 1:
         return whole, whole
+    drawn = np.concatenate([statistic(counts) for counts in draw_counts(units, draws_of(draws, units), seed)])
+    return bca_ends(drawn, _left_out(statistic, units) if left_out is None else left_out(), whole, alpha)
+
+
+def bca_ends(drawn: Floats, alone: Floats, whole: float, alpha: float) -> tuple[float, float]:
+    """Return the ends of the interval from known estimates: those of the draws, those without each unit, and the whole's."""
 
     def settled(found: Floats) -> Floats:
         same = np.isnan(found) | (np.abs(found - whole) <= _ROUNDING * abs(whole))  # the correction counts draws below the whole
         return np.where(same, whole, found)
 
-    drawn = settled(np.concatenate([statistic(counts) for counts in draw_counts(units, draws_of(draws, units), seed)]))
-    alone = settled(_left_out(statistic, units) if left_out is None else left_out())
+    drawn, alone = settled(drawn), settled(alone)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         levels = _bca_levels(drawn, alone, whole, alpha)
     if np.isnan(levels).any():
@@ -124,12 +129,12 @@ def bca_ratio(
     def statistic(counts: Floats) -> Floats:
         return ratio(counts @ sums)
 
-    low, high = bca(statistic, len(sums), expanded(alpha, len(sums)), draws=draws, left_out=lambda: ratio(_without_each(sums)))
+    low, high = bca(statistic, len(sums), expanded(alpha, len(sums)), draws=draws, left_out=lambda: ratio(without_each(sums)))
     value = float(statistic(np.ones((1, len(sums))))[0])
     return Interval(value, min(low, value), max(high, value), len(parts))
 
 
-def _without_each(parts: Floats) -> Floats:
+def without_each(parts: Floats) -> Floats:
     """The sum of `parts[unit, …]` without each of them; what rounding alone leaves is nothing."""
     whole = parts.sum(0)
     left = whole - parts

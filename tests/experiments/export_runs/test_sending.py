@@ -15,6 +15,7 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.export_runs import sending
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans, send_run
+from loopbench.protocol.checksums import open_line
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.records import read_records
@@ -128,7 +129,65 @@ def test_headers_come_from_the_environment(ran: Path, receiver: Receiver, monkey
         SpanEndpoint(receiver.address)
 
 
-@pytest.mark.parametrize("address", ["localhost:4318", "ftp://x", "http://", "file:///etc/passwd", ""])
+def test_a_redirect_is_a_failure_and_takes_no_key_elsewhere(ran: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=S3CRET")
+    asked: list[str] = []
+
+    class Elsewhere(Handler):
+        def do_GET(self) -> None:
+            asked.append(self.headers.get("api-key", ""))
+            self.send_response(200)
+            self.end_headers()
+
+        def end_headers(self) -> None:
+            self.send_header("Location", f"{self.server.address}/other")
+            super().end_headers()
+
+    receiver.RequestHandlerClass = Elsewhere
+    receiver.answers = [302]
+    with pytest.raises(OSError, match="answers 302"):
+        send_run(ran, receiver.address)
+    assert asked == []
+
+
+def test_no_line_of_the_file_of_trials_is_read_twice(tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+
+    def noted(line: bytes) -> bytes:
+        read.append(line)
+        return open_line(line)
+
+    monkeypatch.setattr(sending, "open_line", noted)
+    folder = a_run(tmp_path / "run", lambda made: live_spans(Notes(), made, SpanEndpoint(receiver.address)))
+    assert sorted(read) == sorted((folder / "trials.jsonl").read_bytes().splitlines(keepends=True))
+
+
+@pytest.mark.parametrize("headers", ["a=b%0Ac", "a b=c", "a=%E2%82%AC"])
+def test_headers_that_http_does_not_have_are_refused(headers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
+    with pytest.raises(ValueError, match="has characters that HTTP does not allow"):
+        SpanEndpoint("http://localhost:4318")
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ValueError, match="a password has no place in the address") as raised:
+        SpanEndpoint("http://me:S3CRETPASS@localhost:4318")
+    assert "S3CRETPASS" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:4318",
+        "ftp://x",
+        "http://",
+        "file:///etc/passwd",
+        "",
+        "http://localhost:abc",
+        "http://localhost:99999",
+        "http://a b/",
+    ],
+)
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="not an address such as http://localhost:4318"):
         SpanEndpoint(address)

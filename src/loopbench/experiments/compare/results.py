@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.metrics.comparison import Comparison, compare
+from loopbench.metrics.harness import Harness, harness
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from loopbench.metrics.views import Views, views
@@ -80,6 +81,12 @@ class Results:
         return views(self.records, [arm.info for arm in compared.arms], alpha=self.level, margin=compared.margin)
 
     @cached_property
+    def harness(self) -> tuple[Harness, ...]:
+        """How much of accuracy is the loop and how much the model, where loops × models are crossed; nothing of an ablation."""
+        infos = [arm.info for arm in self.comparison.arms]
+        return () if self.manifest.is_ablation else harness(self.records, infos, self.level)
+
+    @cached_property
     def traces(self) -> TracesSize:
         """The size of the traces."""
         return traces_size(self.folder, self.records)
@@ -90,6 +97,7 @@ class Results:
             "complete": self.is_complete,
             "scheduled": self.scheduled,
             "views": self.views.to_json(),
+            "harness": [found.to_json() for found in self.harness],
             "looks": None if self.looked is None else self.looked.to_json(),
             "traces": self.traces.to_json(),
         }

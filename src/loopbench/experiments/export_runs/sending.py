@@ -7,20 +7,24 @@ only: `loopbench export RUN --otlp ADDRESS` sends it again.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from loopbench.experiments.trace_formats.otlp_out import request_line, resource_spans
 from loopbench.metrics.record import Record
+from loopbench.protocol.checksums import ChecksumError, open_line
+from loopbench.protocol.redact import public_address
 from loopbench.runs.engine.runner import Progress
-from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import each_record, read_records
+from loopbench.runs.store.files import TRIALS, RunError
+from loopbench.runs.store.records import read_records, record_of
 
 from .export import kept_trials, traced_of
 
@@ -38,17 +42,33 @@ MAX_FAILED = 3
 """Requests in a row that failed for good, after which nothing more is sent."""
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Takes a redirect for a failure: urllib would go on without the spans, and give the headers and their keys to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 class SpanEndpoint:
-    """An OTLP endpoint. Raises ValueError for an address that is not one of HTTP."""
+    """An OTLP endpoint. Raises ValueError for an address that is not one of HTTP, and for headers that HTTP does not have."""
 
     def __init__(self, address: str) -> None:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"--otlp {address}: not an address such as http://localhost:4318")
+        shown = public_address(address)
+        try:
+            parts = urlsplit(address)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # a port that is no number
+            is_address = False
+        if not is_address or not re.fullmatch(r"[!-~]+", address):
+            raise ValueError(f"--otlp {shown}: not an address such as http://localhost:4318")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError(f"--otlp {shown}: a password has no place in the address; put a header into {HEADERS}")
         self.url = address if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}{TRACES_PATH}"
+        self.shown = public_address(self.url)
+        """The address without what may be secret in it."""
         self._headers = {"Content-Type": "application/json", **_more_headers(os.environ.get(HEADERS, ""))}
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in LOOPBACK else []
-        self._opener = urllib.request.build_opener(*proxies)
+        self._opener = urllib.request.build_opener(_NoRedirects(), *proxies)
 
     def post(self, body: bytes) -> None:
         """Send a request, again if it fails. Raises OSError with the reason if it fails for good."""
@@ -59,10 +79,10 @@ class SpanEndpoint:
                     return
             except urllib.error.HTTPError as error:
                 if wait is None or error.code not in (408, 429, 500, 502, 503, 504):
-                    raise OSError(f"{self.url} answers {error.code} {error.reason}") from None
-            except OSError as error:
+                    raise OSError(f"{self.shown} answers {error.code} {error.reason}") from None
+            except (OSError, HTTPException) as error:
                 if wait is None:
-                    raise OSError(f"{self.url}: {getattr(error, 'reason', None) or error}") from None
+                    raise OSError(f"{self.shown}: {getattr(error, 'reason', None) or error}") from None
             threading.Event().wait(wait)
 
 
@@ -71,7 +91,11 @@ def _more_headers(text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if any(not name.strip() or not equals for name, equals, _ in pairs):
         raise ValueError(f"{HEADERS}: write NAME=VALUE, with commas between")
-    return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    found = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    for name, value in found.items():
+        if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII) or not re.fullmatch(r"[\t -~\xa0-\xff]*", value):
+            raise ValueError(f"{HEADERS}: header {name!r} has characters that HTTP does not allow")
+    return found
 
 
 def send_run(folder: Path, address: str) -> int:
@@ -102,7 +126,9 @@ class LiveSpans:
         self._progress = progress
         self._folder = folder
         self._endpoint = endpoint
-        self._seen = sum(1 for _ in each_record(folder))  # a resumed run: those were sent when they ended
+        trials = folder / TRIALS
+        self._read = trials.stat().st_size if trials.exists() else 0
+        """Bytes of the file of trials that were read; those of a run that goes on were sent when they ended."""
         self._failed = 0
         self._ended = threading.Event()
         self._closing = threading.Event()
@@ -126,7 +152,7 @@ class LiveSpans:
     def summary(self) -> str:
         """What became of it, in a line."""
         lost = f"; {self.unsent} could not be sent ({self.problem})" if self.unsent else ""
-        return f"spans of {self.sent} trials sent to {self._endpoint.url}{lost}"
+        return f"spans of {self.sent} trials sent to {self._endpoint.shown}{lost}"
 
     # --- in the thread ---
 
@@ -140,13 +166,21 @@ class LiveSpans:
 
     def _send_new(self) -> None:
         try:
-            new = list(islice(each_record(self._folder), self._seen, None))
-        except (RunError, OSError) as error:  # a line that is being written; the next look reads it
+            new = self._new_records()
+        except (RunError, OSError, ChecksumError) as error:
             self.problem = " ".join(str(error).split())
             return
-        self._seen += len(new)
         for batch in _batches([record for record in new if record.trace_at is not None]):
             self._send(batch)
+
+    def _new_records(self) -> list[Record]:
+        """Return the records that came since the last look; a line that is still being written waits for the next one."""
+        path = self._folder / TRIALS
+        with path.open("rb") as file:
+            file.seek(self._read)
+            whole, end, _ = file.read().rpartition(b"\n")
+        self._read += len(whole + end)
+        return [record_of(open_line(line + b"\n"), str(path)) for line in whole.split(b"\n") if line]
 
     def _send(self, batch: Sequence[Record]) -> None:
         try:

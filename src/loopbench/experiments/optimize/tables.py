@@ -52,8 +52,8 @@ def _best(gains: Gains) -> str:
         return ""
     before, after = gains.highest
     old, new = _ranked(gains.before, before), _ranked(gains.after, after)
-    first = f"Highest before: {_named(gains.before, before)}, {_accuracy(old)}"
-    ends = f"{first}; after: {_named(gains.after, after)}, {_accuracy(new)}"
+    first = f"Highest before: {_named(gains.before, before)}, {_accuracy(old, gains.before)}"
+    ends = f"{first}; after: {_named(gains.after, after)}, {_accuracy(new, gains.after)}"
     if len(gains.gains) < 2 or gains.change is None:
         return ends
     return f"{ends}; {_CHANGES[gains.change]}{_interaction(gains.interaction)}"
@@ -84,8 +84,9 @@ def _ranked(ranking: Ranking, design: str) -> Ranked:
     return next(ranked for ranked in ranking.designs if ranked.design == design)
 
 
-def _accuracy(ranked: Ranked) -> str:
-    others = ", ".join(ranked.not_told_apart)
+def _accuracy(ranked: Ranked, ranking: Ranking) -> str:
+    """Return the accuracy, with those that are not told apart from it and do not share its place."""
+    others = ", ".join(name for name in ranked.not_told_apart if name not in ranking.highest)
     return interval(ranked.accuracy, 3) + (f" (not told apart from {others})" if others else "")
 
 

@@ -38,6 +38,8 @@ _FAILED = ("is_error", "tool_result_is_error")
 """Keys in the `extra` of a result that say whether the call failed, as this package and Harbor's converters write them."""
 NEVER_RAN = "never_ran"
 """Key in the `extra` of a result: no tool ran, and the agent itself answered."""
+MAX_WAITING = 64
+"""Steps with calls that nothing has answered which a later result may still answer."""
 RAW = "raw_arguments"
 """Key in the `extra` of a call: its arguments as the model wrote them, where this says more than `arguments`."""
 
@@ -219,12 +221,14 @@ def steps_of(events: Sequence[TraceEvent]) -> list[dict[str, Any]]:
     """
     steps: list[dict[str, Any]] = []
     written: list[_WrittenStep] = []
+    requests = 0
     for event in events:
         if isinstance(event, ModelExchange):
             for message in event.messages:
                 _add_answer(message, written)
             steps.extend(_step(message.role, message.content) for message in event.messages if message.role in ("system", "user"))
-            written.append(_agent_step(event, len(written) + 1))
+            requests += 1
+            written = [*[one for one in written if one.open][-MAX_WAITING:], _agent_step(event, requests)]
             steps.append(written[-1].step)
         elif isinstance(event, ToolRun) and (event.status != UNTOLD or event.data):
             if not written:

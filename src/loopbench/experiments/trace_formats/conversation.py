@@ -80,16 +80,25 @@ def events_of(items: Sequence[ConversationItem]) -> tuple[TraceEvent, ...]:
     if len(items) > MAX_ITEMS:
         raise ValueError(f"{len(items)} messages, replies and results, more than {MAX_ITEMS}")
     reading = _Reading()
-    for place, item in enumerate(items):
+    for item, following in zip(items, _following(items), strict=True):
         if isinstance(item, SaidToModel):
             reading.history.append(Message(item.role, item.text))
         elif isinstance(item, CallResult):
             reading.result(item)
         else:
-            following = next((other for other in items[place + 1 :] if not isinstance(other, CallResult)), None)
             reading.turn(item, following)
     reading.close()
     return tuple(reading.events)
+
+
+def _following(items: Sequence[ConversationItem]) -> list[ConversationItem | None]:
+    """Return for each item the next one that is not a result."""
+    found: list[ConversationItem | None] = []
+    following: ConversationItem | None = None
+    for item in reversed(items):
+        found.append(following)
+        following = following if isinstance(item, CallResult) else item
+    return found[::-1]
 
 
 def untold_of(events: Sequence[TraceEvent]) -> frozenset[str]:

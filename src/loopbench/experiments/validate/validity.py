@@ -143,6 +143,10 @@ class ValiditySummary(NamedTuple):
     loops: tuple[LoopValidity, ...]
 
 
+def _interval(row: Mapping[str, Any]) -> Interval:
+    return Interval(float(row["value"]), float(row["low"]), float(row["high"]), int(row["n"]))
+
+
 def read_summary(folder: Path) -> ValiditySummary | None:
     """Read what the last validation of a run found; None if there was none. Raises RunError for a damaged file."""
     path = folder / FOLDER / VALIDITY
@@ -150,7 +154,7 @@ def read_summary(folder: Path) -> ValiditySummary | None:
         return None
     try:
         found = read_document(path)
-        loops = tuple(LoopValidity(row["arm"], Interval(**row["real"]), Interval(**row["predicted"])) for row in found["loops"])
+        loops = tuple(LoopValidity(str(row["arm"]), _interval(row["real"]), _interval(row["predicted"])) for row in found["loops"])
         return ValiditySummary(str(found["verdict"]), loops)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path}: not what `loopbench validate` has written ({error}); run it again") from None

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from agents import Agent, MaxTurnsExceeded, OpenAIChatCompletionsModel, RunConfig, Runner, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    MaxTurnsExceeded,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
 
 set_tracing_disabled(True)  # it would send its traces to OpenAI
@@ -10,7 +19,8 @@ set_tracing_disabled(True)  # it would send its traces to OpenAI
 
 async def solve(task):
     client = AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, timeout=None)
-    model = OpenAIChatCompletionsModel(task.model, openai_client=client)
+    speaks = OpenAIResponsesModel if task.options["wire"] == "responses" else OpenAIChatCompletionsModel
+    model = speaks(task.model, openai_client=client)
     more = {"failure_error_function": shown} if task.options["tool_errors"] == "shown" else {}
     tools = [function_tool(tool, strict_mode=False, **more) for tool in task.tools]
     config = RunConfig(tool_not_found_behavior="return_error_to_model") if task.options["unknown_tool"] == "shown" else None

@@ -67,7 +67,9 @@ class GeminiWire(Wire):
     name = "gemini"
 
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
-        return path[:1] == ("v1beta",) or "x-goog-api-key" in headers or _names_a_verb(path)
+        if path[:1] == ("v1beta",) or _names_a_verb(path):
+            return True
+        return "x-goog-api-key" in headers and path[:2] != ("v1", "chat")
 
     def page(self, path: Path) -> WirePage | None:
         if path[:1] not in (("v1",), ("v1beta",)) or path[1:2] != ("models",):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loopbench.experiments.compare.harness_tables import harness_tables, sentences
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.harness import Harness
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.text.numbers import interval
 
 from .charts import UNITS, pareto
-from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, PageSection, section_or_none, under_headings
+from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, Items, PageSection, section_or_none, under_headings
 from .grouping import group_by, in_order
 from .names import chart_names
 
@@ -91,6 +93,13 @@ def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
     )
     columns = ("budget", "a", "is", "b", "difference, a minus b")
     return Grid("Pairs that are told apart at a budget, adjusted over pairs and budgets (Holm)", columns, rows) if rows else None
+
+
+def harness_section(found: Sequence[Harness]) -> PageSection | None:
+    """Return the section on how much is the loop and how much the model; None where they are not crossed."""
+    said = Items(tuple(f"{sentence}." for sentence in sentences(found)), "verdicts")
+    grids = [Grid(table.title, table.columns, table.rows) for table in harness_tables(found)]
+    return section_or_none("harness", "How much is the harness?", [said, *grids] if grids else [])
 
 
 def reliability_section(found: Sequence[Reliability], infos: Sequence[ArmInfo]) -> PageSection | None:

@@ -30,7 +30,7 @@ from loopbench.text.plain_text import plain
 from .ablations import effects_section
 from .arms import arms_section, pairs_section
 from .causes import find_losses, tasks_section, traces_section, why_section
-from .cost import confidence_section, cost_section, fronts_section, reliability_section
+from .cost import confidence_section, cost_section, fronts_section, harness_section, reliability_section
 from .document import Banner, Chapter, Page, PageSection, kind_of
 from .failures import errors_section, recovery_section, steps_section
 from .optimized import optimization_sections
@@ -101,7 +101,7 @@ def optimization_html(found: OptimizationResult) -> str:
 def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
     """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
     ablation = ablation_result(found)
-    views, found = found.views, replace(found, comparison=ranked(found.comparison))
+    views, harnesses, found = found.views, found.harness, replace(found, comparison=ranked(found.comparison))
     comparison, records = found.comparison, found.records
     infos = [arm.info for arm in comparison.arms]
     every = (
@@ -110,6 +110,7 @@ def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
         arms_section(comparison),
         pairs_section(comparison),
         cost_section(views, infos),
+        harness_section(harnesses),
         reliability_section(views.reliability, infos),
         confidence_section(views.confidence, infos),
         errors_section(comparison.arms),

@@ -39,6 +39,8 @@ PLAIN_EVERY_S, PLAIN_LATER_S, LATER_S = 5.0, 30.0, 60.0
 MAX_KINDS = 20
 """Reasons that are counted separately."""
 MAX_KIND_CHARS = 60
+MAX_ARMS = 4
+"""Arms that a plain line tells of."""
 ALPHA = 0.05
 NOTHING_USD = 0.000_05
 """Amounts below this would be shown as 0."""
@@ -327,7 +329,7 @@ class _Lines(ProgressCounts):
 
     def say(self) -> None:
         self.said = self.done
-        _print(plain(f"progress: {' '.join([*self._head(), *self._spent()])} | {' | '.join(map(self._arm, self.arms))}"))
+        _print(plain(" | ".join([" ".join(["progress:", *self._head(), *self._spent()]), *self._arms()])))
 
     def end(self) -> None:
         """Print a last line if a trial has ended since the one before."""
@@ -348,6 +350,14 @@ class _Lines(ProgressCounts):
         for prefix, amounts in (("", self.spent.amounts), ("left_", self.left())):
             for name, value in amounts.items():
                 yield f"{prefix}{name}={value:.4f}" if name in ("dollars", "nominal") else f"{prefix}{name}={value:.0f}"
+
+    def _arms(self) -> Iterator[str]:
+        """Yield what is said of each arm; of many only of those with errored trials, since the answer follows."""
+        names = list(self.arms)
+        shown = names if len(names) <= MAX_ARMS else [name for name in names if self.arms[name].errored][:MAX_ARMS]
+        yield from map(self._arm, shown)
+        if hidden := len(names) - len(shown):
+            yield f"arms={len(names)}" if hidden == len(names) else f"other_arms={hidden}"
 
     def _arm(self, name: str) -> str:
         arm = self.arms[name]

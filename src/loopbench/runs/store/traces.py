@@ -213,7 +213,7 @@ class Traces:
         except TraceError as error:
             raise RunError(f"{path}: trial {record.name}: {error}") from None
         except (OSError, ValueError, RecursionError, zstandard.ZstdError) as error:
-            raise RunError(f"{path}: no trace at {place}: {' '.join(str(error).split())}") from None
+            raise RunError(f"{path}: no trace of {record.name} at {place}: {' '.join(str(error).split())}") from None
         if (trace.head.arm, trace.head.task, trace.head.repeat) != record.key:
             raise RunError(f"{path}: the trace at {place} is that of another trial")
         return trace

@@ -1,0 +1,127 @@
+"""Whether the tests notice faults that are planted into the code, one changed line each: how much a cut of the tests has cost.
+
+python benchmarks/planted_faults.py [--only TEXT]
+
+The tests beside its module have to fail with the fault, and to pass without it. One line for each that does otherwise, and how many
+faults are noticed; exit code 1 if one is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "loopbench"
+LIST = Path(__file__).with_suffix(".json")
+SHARED = ("pytest", "attr", "numpy", "scipy.optimize", "scipy.special", "pydantic", "typer", "aiohttp", "jsonschema", "rich")
+"""Packages that the processes inherit instead of importing them. No plugin of pytest is one, which it must rewrite first."""
+TIMEOUT_S = 120
+"""Seconds for one test: a fault may make it hang, and then pytest ends with exit code 1."""
+UNNOTICED, NOTICED = 0, 1
+"""Exit codes of pytest: all tests passed, some failed. With any other the tests did not run."""
+
+
+@dataclass(frozen=True)
+class PlantedFault:
+    """One line of the package, changed."""
+
+    file: str
+    """Path of the module in the package."""
+    line: str
+    """The line as it is, which stands there once."""
+    becomes: str
+    tests: str
+    """The tests that notice it: a path in the project."""
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.line.strip()}  →  {self.becomes.strip()}  ({self.tests})"
+
+    def planted(self) -> str:
+        """Return the module's text with the fault. Raises ValueError where the line does not stand there once."""
+        lines = (PACKAGE / self.file).read_text(encoding="utf-8").split("\n")
+        if lines.count(self.line) != 1:
+            raise ValueError(f"{self.file}: {self.line!r} stands there {lines.count(self.line)} times, not once")
+        return "\n".join(self.becomes if line == self.line else line for line in lines)
+
+
+def planted_faults() -> list[PlantedFault]:
+    """Return the list beside this file."""
+    return [PlantedFault(**fault) for fault in json.loads(LIST.read_text(encoding="utf-8"))]
+
+
+def exit_codes(faults: Sequence[PlantedFault], jobs: int | None) -> Iterator[tuple[PlantedFault, int]]:
+    """Run each fault's tests against a copy of the package that has the fault; yield pytest's exit code, in order."""
+    for name in SHARED:
+        importlib.import_module(name)
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from zip(faults, pool.map(_exit_code, faults), strict=True)
+
+
+def _exit_code(fault: PlantedFault) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "loopbench"
+        shutil.copytree(PACKAGE, copy)  # with what is compiled, and the times by which Python knows that it still holds
+        (copy / fault.file).write_text(fault.planted(), encoding="utf-8")
+        child = os.fork()
+        if child == 0:
+            _test(fault, folder)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _test(fault: PlantedFault, folder: str) -> NoReturn:
+    """Run the tests in this process, which ends; what they print is left out."""
+    code = -1
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nothing, stream)
+        os.chdir(ROOT)
+        sys.dont_write_bytecode = True
+        os.environ |= {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        sys.path[:0] = [folder]
+        options = [
+            "-x",
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            f"--timeout={TIMEOUT_S}",
+            "--timeout-method=thread",
+            f"--basetemp={folder}/tests",
+        ]
+        code = int(sys.modules["pytest"].main([*options, fault.tests]))
+    finally:
+        os._exit(code & 255)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="TEXT", help="only faults in whose module's path this stands")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="faults at a time")
+    given = parser.parse_args()
+    faults = [fault for fault in planted_faults() if given.only in fault.file]
+    sound = {fault.tests: replace(fault, becomes=fault.line) for fault in faults}
+    noticed = 0
+    for fault, code in exit_codes([*sound.values(), *faults], given.jobs):
+        wanted = NOTICED if fault.becomes != fault.line else UNNOTICED
+        noticed += code == wanted == NOTICED
+        if code != wanted:
+            print(f"exit code {code}, not {wanted}: {fault}", flush=True)
+    print(f"{noticed} of {len(faults)} planted faults are noticed")
+    sys.exit(noticed < len(faults))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,283 @@
+"""How much of accuracy is the loop, how much the model: loops × models (or fault profiles as stand-ins) × tasks, crossed.
+
+The scores' task means y[loop, model, task] are split into sums of squares, exactly: they add up to that of all scores. Loops and
+models are those that were run, tasks a sample. So the part of the loops is the variance of their mean accuracies,
+Σ(mean of loop - mean)² / (loops - 1), less what the sample of tasks adds to it, (MS_loop - MS_loop×task) / (models · tasks), and
+alike for models and for loop × model. The parts that vary from task to task are less by the variance of chance where repeats tell
+it, else by that of loop × model × task (Cornfield & Tukey 1956, "Average Values of Mean Squares in Factorials"; Searle, Casella &
+McCulloch 1992, "Variance Components", §4). An estimate may be negative, and then counts as 0. Intervals: BCa bootstrap over units.
+
+A ranking reverses where, of two loops, one is more accurate under one model and the other under another: a share of all pairs of
+loops and pairs of models. Loops that are alike reverse half of the time, by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+
+from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
+from .comparison import MARGIN, ArmInfo
+from .record import Record
+from .statistics import ALPHA, Clusters, Floats, Interval
+from .summary import METRICS, PRIMARY, task_values
+
+DRAWS = 1_999
+MIN_TASKS = 3
+"""Fewer say nothing of how tasks differ."""
+Kind = Literal["model", "fault profile"]
+"""What stands beside loops."""
+SOURCES = ("loop", "model", "task", "loop × model", "loop × task", "model × task", "loop × model × task", "chance")
+"""What accuracy varies by; `chance` is that of repeats, and without any stands within `loop × model × task`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """What one source moves accuracy by."""
+
+    source: str
+    deviation: Interval
+    """Standard deviation of accuracy, in points from 0 to 1."""
+    share: float
+    """Of the variance of all sources."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"source": self.source, "deviation": self.deviation.as_dict(), "share": self.share}
+
+
+@dataclass(frozen=True, slots=True)
+class Harness:
+    """How much is the harness, on one suite."""
+
+    suite: str
+    loops: tuple[str, ...]
+    conditions: tuple[str, ...]
+    """Models, or fault profiles."""
+    kind: Kind
+    """`model`, or `fault profile` where those stand in for models."""
+    tasks: int
+    parts: tuple[SourcePart, ...]
+    difference: Interval
+    """Deviation by loop minus deviation by model."""
+    loops_reverse: Interval
+    """Share of the pairs of loops and pairs of models in which the loops' order reverses."""
+    conditions_reverse: Interval
+    """The same of pairs of models under another loop."""
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words."""
+        low, high = self.difference.low, self.difference.high
+        moves = {source.source: source.deviation.value for source in self.parts}
+        by = f"({moves['loop']:.3f} against {moves['model']:.3f}, standard deviations of accuracy)"
+        if low > 0 or high < 0:
+            return f"Changing the loop moves accuracy {'more' if low > 0 else 'less'} than changing the {self.kind} {by}"
+        if low >= -MARGIN and high <= MARGIN:
+            return f"Changing the loop moves accuracy as much as changing the {self.kind}, within {MARGIN:g} {by}"
+        return f"Whether changing the loop moves accuracy more than changing the {self.kind} is undecided {by}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "suite": self.suite,
+            "loops": list(self.loops),
+            "conditions": list(self.conditions),
+            "kind": self.kind,
+            "tasks": self.tasks,
+            "parts": [part.to_json() for part in self.parts],
+            "difference": self.difference.as_dict(),
+            "loops_reverse": self.loops_reverse.as_dict(),
+            "conditions_reverse": self.conditions_reverse.as_dict(),
+            "sentence": self.sentence,
+        }
+
+
+def harness(records: Sequence[Record], arms: Sequence[ArmInfo], alpha: float = ALPHA) -> tuple[Harness, ...]:
+    """Return what is loop and what is model, for each suite on which at least two loops met at least two models, all crossed.
+
+    Only tasks that are scored in every arm count; loops that did not meet every model are left out.
+    """
+    by_arm: dict[str, list[Record]] = {info.arm: [] for info in arms}
+    for record in records:
+        by_arm[record.arm].append(record)
+    suites = dict.fromkeys(info.suite for info in arms)
+    made = [_of_suite([info for info in arms if info.suite == suite], by_arm, alpha) for suite in suites]
+    return tuple(found for found in made if found is not None)
+
+
+def _of_suite(arms: Sequence[ArmInfo], by_arm: Mapping[str, Sequence[Record]], alpha: float) -> Harness | None:
+    kind, cells = _crossed(arms)
+    conditions = tuple(dict.fromkeys(condition for row in cells.values() for condition in row))
+    crossed = {loop: row for loop, row in cells.items() if len(row) == len(conditions)}
+    if len(crossed) < 2 or len(conditions) < 2:
+        return None
+    values = [[task_values(by_arm[row[condition]], METRICS[PRIMARY]) for condition in conditions] for row in crossed.values()]
+    flat = [cell for row in values for cell in row]
+    tasks = [task for task in flat[0].values if all(task in cell.values for cell in flat)]
+    if len(tasks) < MIN_TASKS:
+        return None
+    means = np.array([[[cell.means[task] for task in tasks] for cell in row] for row in values])
+    chance = _chance([[cell.values[task] for cell in flat] for task in tasks])
+    clusters = [flat[0].clusters[task] for task in tasks]
+    found, turned = Crossed(means, chance, clusters), Crossed(means.transpose(1, 0, 2), chance, clusters)
+    return Harness(
+        suite=arms[0].suite,
+        loops=tuple(crossed),
+        conditions=conditions,
+        kind=kind,
+        tasks=len(tasks),
+        parts=found.parts(alpha),
+        difference=found.difference(alpha),
+        loops_reverse=found.reversals(alpha),
+        conditions_reverse=turned.reversals(alpha),
+    )
+
+
+def _crossed(arms: Sequence[ArmInfo]) -> tuple[Kind, dict[str, dict[str, str]]]:
+    """Return what stands beside the loops, and loop → condition → arm.
+
+    That is the model where there are several, else the fault profile. Where there is one of each, as in a table of another tool,
+    what stands behind the last `/` of the arms' names is the model.
+    """
+    kind: Kind = "fault profile" if len({info.model for info in arms}) == 1 < len({info.profile for info in arms}) else "model"
+    named = len({(info.model, info.profile) for info in arms}) == 1
+    cells: dict[str, dict[str, str]] = {}
+    for info in arms:
+        loop, _, condition = info.arm.rpartition("/")
+        if not named:
+            condition = info.model if kind == "model" else info.profile
+            loop = info.arm.removesuffix(f"/{condition}")
+        cells.setdefault(loop, {})[condition] = info.arm
+    return kind, cells
+
+
+def _chance(values: Sequence[Sequence[Sequence[float]]]) -> Floats | None:
+    """Return for each task the variance that chance gives a task mean, a mean over cells; None where a cell has one repeat only.
+
+    `values[task][cell]`: the scores of the repeats.
+    """
+    if any(len(repeats) < 2 for task in values for repeats in task):
+        return None
+    return np.array([np.mean([np.var(repeats, ddof=1) / len(repeats) for repeats in task]) for task in values])
+
+
+class Crossed:
+    """Task means of loops × models × tasks, `means[loop, model, task]`, and what their variance is made of."""
+
+    def __init__(self, means: Floats, chance: Floats | None = None, clusters: Clusters = None) -> None:
+        """`chance`: for each task the variance that chance gives a task mean; None: not known."""
+        self.clusters = clusters
+        self.loops, self.models, self.tasks = means.shape
+        self._has_chance = chance is not None
+        task = means.mean((0, 1))
+        loop = means.mean(1) - task  # [loop, task]
+        model = means.mean(0) - task
+        both = means - task - loop[:, None] - model[None]
+        self._columns: list[Floats] = [np.ones(self.tasks), task, task**2]
+        self._columns += [*loop, (loop**2).sum(0), *model, (model**2).sum(0)]
+        self._columns += [*both.reshape(-1, self.tasks), (both**2).sum((0, 1))]
+        self._columns += [np.zeros(self.tasks) if chance is None else chance]
+        self._sums = unit_sums(np.stack([*self._columns, *means.reshape(-1, self.tasks)], axis=1), clusters)
+        self._whole = self._sums.sum(0)[None]
+
+    @cached_property
+    def _drawn(self) -> Floats:
+        """The columns' sums in each draw of units."""
+        return draw_sums(self._sums, DRAWS, 0)
+
+    @cached_property
+    def _alone(self) -> Floats:
+        """The columns' sums without each unit."""
+        return without_each(self._sums)
+
+    def sums_of_squares(self, totals: Floats | None = None) -> dict[str, Floats]:
+        """Return source → sum of squares in each draw, `totals[draw, column]`; None: of all tasks. They add up to the whole."""
+        totals = self._whole if totals is None else totals
+        n, loops, models = totals[:, 0], self.loops, self.models
+        first = 3
+        of_loop, first = totals[:, first : first + loops], first + loops + 1
+        of_model, first = totals[:, first : first + models], first + models + 1
+        of_both = totals[:, first : first + loops * models]
+        last = first + loops * models
+        squares = (totals[:, 2], totals[:, 3 + loops], totals[:, 4 + loops + models], totals[:, last])
+        fixed = [(part**2).sum(1) / n for part in (of_loop, of_model, of_both)]
+        return {
+            "loop": models * fixed[0],
+            "model": loops * fixed[1],
+            "task": loops * models * (squares[0] - totals[:, 1] ** 2 / n),
+            "loop × model": fixed[2],
+            "loop × task": models * (squares[1] - fixed[0]),
+            "model × task": loops * (squares[2] - fixed[1]),
+            "loop × model × task": squares[3] - fixed[2],
+        }
+
+    def variances(self, totals: Floats | None = None) -> dict[str, Floats]:
+        """Return source → estimate of its variance, which may be negative."""
+        found = self.sums_of_squares(totals)
+        totals = self._whole if totals is None else totals
+        n, loops, models = np.maximum(totals[:, 0], 2.0), self.loops, self.models  # one task alone has no variance
+        degrees = {"loop": loops - 1, "model": models - 1, "task": n - 1, "loop × model": (loops - 1) * (models - 1)}
+        degrees |= {f"{source} × task": degrees[source] * (n - 1) for source in ("loop", "model", "loop × model")}
+        mean = {source: squares / degrees[source] for source, squares in found.items()}
+        chance = totals[:, len(self._columns) - 1] / n
+        rest = chance if self._has_chance else mean["loop × model × task"]
+        made = {
+            "loop": (mean["loop"] - mean["loop × task"]) / (models * n),
+            "model": (mean["model"] - mean["model × task"]) / (loops * n),
+            "task": (mean["task"] - rest) / (loops * models),
+            "loop × model": (mean["loop × model"] - mean["loop × model × task"]) / n,
+            "loop × task": (mean["loop × task"] - rest) / models,
+            "model × task": (mean["model × task"] - rest) / loops,
+            "loop × model × task": mean["loop × model × task"] - (rest if self._has_chance else 0.0),
+        }
+        return made | ({"chance": chance} if self._has_chance else {})
+
+    def parts(self, alpha: float = ALPHA) -> tuple[SourcePart, ...]:
+        """Return what each source moves accuracy by; `chance` of a task mean of so many repeats."""
+        values = {source: max(0.0, float(value[0])) for source, value in self.variances().items()}
+        whole = sum(values.values()) or 1.0
+        return tuple(
+            SourcePart(source, self._interval(partial(self._deviation, source=source), alpha), values[source] / whole)
+            for source in SOURCES
+            if source in values
+        )
+
+    def _deviation(self, totals: Floats, source: str) -> Floats:
+        """Return the square root of a source's variance; 0 of a negative estimate."""
+        return np.sqrt(np.maximum(self.variances(totals)[source], 0.0))
+
+    def difference(self, alpha: float = ALPHA) -> Interval:
+        """Return the deviation by loop minus that by model."""
+
+        def statistic(totals: Floats) -> Floats:
+            return self._deviation(totals, "loop") - self._deviation(totals, "model")
+
+        return self._interval(statistic, alpha)
+
+    def reversals(self, alpha: float = ALPHA) -> Interval:
+        """Return the share of pairs of loops and pairs of models in which the order reverses, with percentiles of the draws."""
+        whole = float(self._reversed(self._whole)[0])
+        low, high = np.quantile(self._reversed(self._drawn), (alpha / 2, 1 - alpha / 2))
+        return Interval(whole, min(float(low), whole), max(float(high), whole), self.tasks)
+
+    def _reversed(self, totals: Floats) -> Floats:
+        cells = np.round(totals[:, len(self._columns) :], 9).reshape(-1, self.loops, self.models)
+        shares = [
+            (cells[:, a, m] - cells[:, b, m]) * (cells[:, a, o] - cells[:, b, o]) < 0
+            for a, b in combinations(range(self.loops), 2)
+            for m, o in combinations(range(self.models), 2)
+        ]
+        return np.asarray(np.mean(shares, axis=0), dtype=np.float64)
+
+    def _interval(self, statistic: Callable[[Floats], Floats], alpha: float) -> Interval:
+        value, units = float(statistic(self._whole)[0]), len(self._sums)
+        low, high = value, value
+        if units > 1:
+            low, high = bca_ends(statistic(self._drawn), statistic(self._alone), value, expanded(alpha, units))
+        return Interval(value, min(low, value), max(high, value), self.tasks)

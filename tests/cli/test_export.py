@@ -1,0 +1,37 @@
+"""`loopbench export`: what it writes is read back, and what is wrong is said in a line."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.thorough
+
+
+def test_a_run_is_exported_and_read_back(loopbench, here):
+    loopbench("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--profile", "flaky-tools", "--no-mlflow")
+    accuracy = loopbench("report", "latest", "--json").json["arms"][0]["accuracy"]
+    for name, out in (("atif", "a"), ("otlp", "b.jsonl")):
+        written = loopbench("export", "latest", "--format", name, "--out", out, "--runs", "runs")
+        assert (written.code, written.out) == (0, "")
+        assert f"wrote 2 trials to {out}; read them back: loopbench import {out}" in written.err
+        back = loopbench("import", out, "--runs", f"back-{name}", "--name", "back", "--json").json
+        assert back["arms"][0]["accuracy"] == accuracy
+
+
+def test_errors_are_one_line_and_leave_nothing(loopbench, here):
+    loopbench("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--no-mlflow", "--traces", "none")
+    (here / "there").mkdir()
+    for arguments, said in (
+        (["--format", "xml"], "--format xml: there are atif, otlp"),
+        (["--out", "there"], "--out there: exists already; take another name"),
+        ([], "keeps no trace of any trial, so there is nothing to export"),
+        (["--otlp", "localhost:4318"], "--otlp localhost:4318: not an address such as http://localhost:4318"),
+        (["--otlp", "http://localhost:4318", "--out", "x"], "--otlp and --out exclude each other"),
+    ):
+        ended = loopbench("export", "latest", *arguments)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), arguments
+        assert said in ended.err
+    refused = loopbench("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--no-mlflow", "--otlp", "nowhere")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert sorted(path.name for path in here.iterdir()) == ["runs", "there"]
+    assert len(list((here / "runs").iterdir())) == 1

@@ -1,0 +1,137 @@
+"""How much of accuracy is loop and how much model: laws of the split, and examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.harness import Crossed, harness
+from loopbench.metrics.record import Record
+
+SHAPES = st.tuples(st.integers(2, 4), st.integers(2, 4), st.integers(3, 8))
+MEANS = SHAPES.flatmap(lambda shape: arrays.arrays(np.float64, shape, elements=st.sampled_from([0.0, 0.25, 0.5, 1.0])))
+
+
+@given(MEANS)
+def test_sums_of_squares_add_up_to_the_whole(means):
+    found = {source: float(value[0]) for source, value in Crossed(means).sums_of_squares().items()}
+    assert sum(found.values()) == pytest.approx(((means - means.mean()) ** 2).sum())
+    assert all(value >= -1e-9 for value in found.values())
+
+
+@given(MEANS)
+def test_loops_and_models_change_places_together(means):
+    one, other = Crossed(means), Crossed(means.transpose(1, 0, 2))
+    turned = {"loop": "model", "model": "loop", "loop × task": "model × task", "model × task": "loop × task"}
+    for source, value in one.variances().items():
+        assert value == pytest.approx(other.variances()[turned.get(source, source)])
+    assert one.difference().value == pytest.approx(-other.difference().value)
+
+
+@given(MEANS, st.randoms())
+def test_the_order_of_loops_and_of_tasks_does_not_matter(means, random):
+    loops, tasks = list(range(means.shape[0])), list(range(means.shape[2]))
+    random.shuffle(loops)
+    random.shuffle(tasks)
+    one, other = Crossed(means), Crossed(means[loops][:, :, tasks])
+    assert one.reversals().value == other.reversals().value
+    for source, value in one.variances().items():
+        assert value == pytest.approx(other.variances()[source])
+
+
+@given(MEANS)
+def test_intervals_hold_their_value_and_stay_in_bounds(means):
+    found = Crossed(means)
+    for part in found.parts():
+        assert 0 <= part.deviation.low <= part.deviation.value <= part.deviation.high
+        assert 0 <= part.share <= 1
+    reversed_ = found.reversals()
+    assert 0 <= reversed_.low <= reversed_.value <= reversed_.high <= 1
+
+
+def test_what_only_loops_move_is_all_theirs():
+    means = np.broadcast_to(np.array([0.2, 0.5, 0.8])[:, None, None], (3, 2, 10))
+    found = {part.source: part for part in Crossed(means).parts()}
+    assert found["loop"].deviation.value == pytest.approx(0.3)
+    assert found["loop"].share == pytest.approx(1.0)
+    assert sum(part.deviation.value for source, part in found.items() if source != "loop") == pytest.approx(0.0, abs=1e-9)
+
+
+def test_rankings_that_turn_round_are_counted():
+    turned = np.array([[0.9, 0.1], [0.1, 0.9]])[:, :, None] * np.ones(5)
+    assert Crossed(turned).reversals().value == 1.0
+    same = np.array([[0.9, 0.8], [0.1, 0.2]])[:, :, None] * np.ones(5)
+    assert Crossed(same).reversals().value == 0.0
+
+
+def test_the_estimate_of_the_loops_part_is_unbiased():
+    generator = np.random.default_rng(4)
+    effects = np.array([-0.1, 0.0, 0.1])
+    rates = np.clip(generator.uniform(0.3, 0.7, (400, 1, 1, 25)) + effects[None, :, None, None], 0, 1) * np.ones((1, 1, 2, 1))
+    drawn = (generator.random(rates.shape) < rates).astype(float)
+    found = [float(Crossed(one).variances()["loop"][0]) for one in drawn]
+    assert np.mean(found) == pytest.approx(effects.var(ddof=1), abs=3 * np.std(found) / np.sqrt(len(found)))
+
+
+def trials(loops: dict[str, float], models: dict[str, float], repeats: int = 1, tasks: int = 40) -> list[Record]:
+    generator = np.random.default_rng(3)
+    return [
+        Record(
+            f"{loop}/{model}", "s", "d", f"t{task}", repeat, 0, "scored", scores={"accuracy": float(generator.random() < a + b)}
+        )
+        for loop, a in loops.items()
+        for model, b in models.items()
+        for task in range(tasks)
+        for repeat in range(repeats)
+    ]  # fmt: skip
+
+
+def infos(records: list[Record], **same: str) -> list[ArmInfo]:
+    made = []
+    for arm in dict.fromkeys(record.arm for record in records):
+        loop, _, model = arm.rpartition("/")
+        made.append(ArmInfo(arm, loop, {}, same.get("model", model), same.get("profile", model), "s"))
+    return made
+
+
+def test_the_sentence_says_which_moves_accuracy_more():
+    strong = trials({"a": 0.1, "b": 0.6}, {"m": 0.0, "n": 0.05}, tasks=120)
+    (found,) = harness(strong, infos(strong, profile="clean"))
+    assert found.sentence.startswith("Changing the loop moves accuracy more than changing the model (0.")
+    assert (found.loops, found.conditions, found.kind, found.tasks) == (("a", "b"), ("m", "n"), "model", 120)
+    weak = trials({"a": 0.1, "b": 0.15}, {"m": 0.0, "n": 0.5}, tasks=120)
+    (found,) = harness(weak, infos(weak, model="scripted"))
+    assert found.sentence.startswith("Changing the loop moves accuracy less than changing the fault profile")
+    alike = trials({"a": 0.5, "b": 0.5}, {"m": 0.0, "n": 0.0})
+    (found,) = harness(alike, infos(alike, profile="clean"))
+    assert "is undecided" in found.sentence
+
+
+def test_repeats_tell_chance_from_the_interaction_of_all_three():
+    tried = trials({"a": 0.2, "b": 0.4}, {"m": 0.0, "n": 0.2}, repeats=3)
+    (found,) = harness(tried, infos(tried, profile="clean"))
+    assert [part.source for part in found.parts][-1] == "chance"
+    assert sum(part.share for part in found.parts) == pytest.approx(1.0)
+
+
+def test_without_crossed_arms_there_is_nothing_to_say():
+    one = trials({"a": 0.5}, {"m": 0.0, "n": 0.1})
+    assert harness(one, infos(one, profile="clean")) == ()
+    few = trials({"a": 0.5, "b": 0.5}, {"m": 0.0, "n": 0.1}, tasks=2)
+    assert harness(few, infos(few, profile="clean")) == ()
+
+
+def test_a_loop_that_did_not_meet_every_model_is_left_out():
+    some = [record for record in trials({"a": 0.5, "b": 0.2, "c": 0.3}, {"m": 0.0, "n": 0.1}) if record.arm != "c/n"]
+    (found,) = harness(some, infos(some, profile="clean"))
+    assert found.loops == ("a", "b")
+
+
+def test_the_names_of_imported_arms_tell_the_model():
+    table = trials({"careful": 0.7, "hasty": 0.2}, {"gpt": 0.0, "claude": 0.1})
+    (found,) = harness(table, infos(table, model="unknown", profile="imported"))
+    assert (found.kind, found.conditions, found.loops) == ("model", ("gpt", "claude"), ("careful", "hasty"))
