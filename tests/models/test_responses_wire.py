@@ -185,7 +185,7 @@ def test_a_forced_tool_of_openai_s_must_be_offered(choice: dict[str, Any], named
 
 
 def test_a_response_goes_on_from_no_message_of_another_api() -> None:
-    kept = {"msg_1": [{"messages": []}]}
+    kept: dict[str, Any] = {"msg_1": [{"messages": []}]}
     with pytest.raises(BadRequest) as caught:
         read_request(BODY | {"previous_response_id": "msg_1"}, kept.get)
     assert caught.value.code == "previous_response_not_found"
