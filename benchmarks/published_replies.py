@@ -104,7 +104,8 @@ def read_tau_bench(path: Path) -> PublishedReplies:
     counts = Counter({"wire.malformed": 0, "wire.truncated": 0, "wire.duplicated": 0, "decision.repeated_call": 0})
     replies = 0
     for trajectory in _trajectories(path):
-        seen: set[tuple[str, str]] = set()
+        seen: dict[tuple[str, str], str] = {}
+        failed = {message.get("tool_call_id") for message in trajectory if _is_failed(message)}
         for message in trajectory:
             calls = message.get("tool_calls") or () if message["role"] == "assistant" else ()
             replies += bool(calls)
@@ -114,10 +115,15 @@ def read_tau_bench(path: Path) -> PublishedReplies:
                 damage, read = _native_arguments(name, arguments)
                 kinds |= {damage} if damage else set()
                 key = (name, json.dumps(read, sort_keys=True))
-                kinds |= {"decision.repeated_call"} if key in seen else set()
-                seen.add(key)
+                kinds |= {"decision.repeated_call"} if key in seen and seen[key] not in failed else set()
+                seen[key] = call.get("id", "")
             counts.update(kinds)
     return PublishedReplies(_dated("tau-bench", path), path.stem, "native", replies, dict(counts))
+
+
+def _is_failed(message: Mapping[str, Any]) -> bool:
+    """Whether a message is the result of a call that failed: to make that call again is a retry."""
+    return message["role"] == "tool" and str(message.get("content", "")).startswith("Error")
 
 
 def _trajectories(path: Path) -> list[list[dict[str, Any]]]:

@@ -118,11 +118,15 @@ def test_trajectories_are_counted_reply_by_reply(benchmark: Benchmark, tmp_path:
     def turn(*arguments: str) -> dict[str, Any]:
         return {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": text}} for text in arguments]}
 
-    trajectory = [{"role": "user", "content": "Hi"}, turn('{"a": 1}'), turn('{"a": 1}'), turn('{"a": '), {"role": "assistant"}]
+    failed = turn('{"a": 9}')
+    failed["tool_calls"][0]["id"] = "c9"
+    retried = [failed, {"role": "tool", "tool_call_id": "c9", "content": "Error: busy"}, turn('{"a": 9}')]
+    again = [turn('{"a": 1}'), turn('{"a": 1}'), turn('{"a": '), {"role": "assistant"}]
+    trajectory = [{"role": "user", "content": "Hi"}, *again, *retried]
     path = tmp_path / "gpt-y.json"
     path.write_text(json.dumps([{"traj": trajectory}, {"traj": [turn('{"a": 1}')]}]), encoding="utf-8")
     found = benchmark.replies.read_tau_bench(path)
-    assert found.replies == 4
+    assert found.replies == 6
     assert {kind: count for kind, count in found.counts.items() if count} == {"wire.truncated": 1, "decision.repeated_call": 1}
 
 
