@@ -218,7 +218,7 @@ def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None
     assert heavy == "set()"
 
 
-@pytest.mark.parametrize("name", ["compare", "optimize", "ablate", "gate"])
+@pytest.mark.parametrize("name", ["compare", "optimize", "ablate", "gate", "serve"])
 def test_many_options_stand_under_headings_and_each_heading_is_meant(name: str) -> None:
     loaded = lazy(name).load()
     options = [param.opts for param in loaded.params if param.param_type_name == "option"]

@@ -114,6 +114,11 @@ CASES = (
         "a field of a message that the API lacks", "messages.0.name: Extra inputs are not permitted", talk(USER | {"name": "Init"})
     ),
     RefusedMessages(
+        "citations in a text of the user since version 2026-10-21",
+        "messages.0.content.0.text.citations: Extra inputs are not permitted",
+        talk(user(TEXT | {"citations": [{"type": "char_location"}]})),
+    ),
+    RefusedMessages(
         "a field of a block that the API lacks",
         "messages.1.content.0.tool_use.text: Extra inputs are not permitted",
         talk(USER, {"role": "assistant", "content": [CALL | {"text": ""}]}, ANSWERING),

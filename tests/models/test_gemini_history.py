@@ -40,6 +40,7 @@ def answered(name: str, text: str, call_id: str | None = None) -> dict[str, Any]
         ([called("a"), called("b")], [answered("b", "2"), answered("a", "1")], ["call_1", "call_0"]),
         ([called("a", thoughtSignature=signature("call_7_0"))], [answered("a", "1")], ["call_7_0"]),
         ([called("a", thoughtSignature="no base64!")], [answered("a", "1")], ["call_0"]),
+        ([called("a", thoughtSignature="bW9kZWw=")], [answered("a", "1")], ["call_0"]),
     ],
 )
 def test_whose_answer_it_is(calls, answers, ids):

@@ -180,6 +180,10 @@ def test_a_field_that_cannot_be_read_is_named_in_the_details():
         ("/v1/models", {"x-goog-api-key": "k"}, GEMINI, "models"),
         ("/v1beta/models/scripted:embedContent", {}, GEMINI, None),
         ("/v1beta/files", {}, GEMINI, None),
+        ("/v1/models/ft:gpt-4o:x:generateContent", {}, GEMINI, "reply"),
+        ("/v1/models/scripted:embedContent", {}, GEMINI, None),
+        ("/v1/models/ft:gpt-4o:x", {}, CHAT, "models"),
+        ("/v1/models/generateContent", {}, CHAT, "models"),
         ("/v1/models", {}, CHAT, "models"),
         ("/v1/chat/completions", {}, CHAT, "reply"),
         ("/v1/chat/completions", {"x-goog-api-key": "k"}, CHAT, "reply"),
@@ -306,23 +310,23 @@ def test_a_schema_becomes_json_schema():
     given = {
         "type": "OBJECT",
         "properties": {
-            "n": {"type": "INTEGER", "nullable": True, "minimum": 1, "format": "int32"},
+            "name": {"type": "INTEGER", "nullable": True, "minimum": 1, "format": "int32"},
             "s": {"type": "STRING", "enum": ["a", "b"], "title": "S", "example": "a"},
             "l": {"type": "ARRAY", "items": {"any_of": [{"type": "number"}, {"type": "NULL"}]}, "maxItems": "3"},
         },
-        "required": ["n"],
-        "propertyOrdering": ["s", "n", "l"],
+        "required": "name",
+        "propertyOrdering": ["s", "name", "l"],
     }
     declared = {"name": "f", "parameters": given}
     (tool,) = read_request(ask(tools=[{"function_declarations": [declared]}]), "m").request.tools
     assert tool.parameters == {
         "type": "object",
         "properties": {
-            "n": {"type": ["integer", "null"], "minimum": 1, "format": "int32"},
+            "name": {"type": ["integer", "null"], "minimum": 1, "format": "int32"},
             "s": {"type": "string", "enum": ["a", "b"], "title": "S"},
             "l": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "maxItems": 3},
         },
-        "required": ["n"],
+        "required": ["name"],
     }
 
 

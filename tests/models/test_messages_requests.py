@@ -290,9 +290,52 @@ def test_what_is_read_from_the_cache_or_put_there_is_no_input() -> None:
     assert usage["cache_creation"] == {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 30}
 
 
+def test_the_parts_of_a_block_that_is_skipped_may_be_anything() -> None:
+    skipped = {"type": "web_search_tool_result", "content": [{"content": ["x"]}]}
+    assert marks({"role": "user", "content": [skipped, TEXT | KEPT]})[-1].written
+    tool = {"type": "web_search_20250305", "name": "web_search", "content": [{"content": ["x"]}]}
+    assert marks(USER, tools=[tool], **KEPT)[-1].written
+
+
 def test_the_call_of_the_examples_reads() -> None:
     assert failure(BODY | {"messages": [USER, CALLING, {"role": "user", "content": [RESULT]}]}) is None
     assert CALL["id"] == RESULT["tool_use_id"]
+
+
+def test_only_texts_of_the_user_may_not_cite_and_only_since_the_version_that_says_so() -> None:
+    cited = TEXT | {"citations": [{"type": "char_location"}]}
+    said = {"role": "user", "content": [cited]}
+    assert failure(BODY | {"messages": [said]}, version="2023-06-01") is None
+    assert failure(BODY | {"messages": [USER, {"role": "assistant", "content": [cited]}, USER]}) is None
+    assert failure(BODY | {"messages": [{"role": "user", "content": [TEXT | {"citations": []}]}]}) is None
+    results = {"role": "user", "content": [RESULT | {"content": [TEXT, cited]}]}
+    where = "messages.2.content.0.tool_result.content.1.text.citations"
+    assert (failure(BODY | {"messages": [USER, CALLING, results]}) or "").startswith(where)
+
+
+# --- tools of the vendor's own ---
+
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "read"),
+    [
+        ([SEARCH], {"type": "tool", "name": "web_search"}, "auto"),
+        ([ADD, SEARCH], {"type": "tool", "name": "web_search"}, "auto"),
+        ([ADD, SEARCH], {"type": "tool", "name": "add"}, "add"),
+        ([{"type": "mcp_toolset", "mcp_server_name": "s"}], {"type": "tool", "name": "any_of_the_server"}, "auto"),
+        ([SEARCH], {"type": "any"}, "auto"),
+        ([ADD, SEARCH], {"type": "any"}, "required"),
+    ],
+)
+def test_a_forced_tool_of_the_vendors_is_no_tool_of_the_model(tools: list[Any], choice: dict[str, Any], read: str) -> None:
+    assert read_request(BODY | {"tools": tools, "tool_choice": choice}).request.tool_choice == read
+
+
+def test_a_forced_tool_that_is_not_offered_is_refused() -> None:
+    said = failure(BODY | {"tools": [ADD, SEARCH], "tool_choice": {"type": "tool", "name": "web_fetch"}})
+    assert said == "tool_choice: Tool 'web_fetch' not found in provided tools"
 
 
 # --- threads ---
@@ -329,6 +372,13 @@ def test_a_thread_that_is_not_kept_is_told_by_its_code() -> None:
     answer = MESSAGES.failure(WireFailure(400, str(caught.value), caught.value.param, caught.value.code))
     assert (answer.status, answer.body["error"]["type"]) == (404, "not_found_error")
     assert answer.body["error"]["details"] == {"error_code": "thread_not_found"}
+
+
+def test_a_thread_goes_on_from_no_answer_of_another_api() -> None:
+    kept = {"resp_1": [{"type": "message", "role": "user", "content": "?"}]}
+    with pytest.raises(BadRequest) as caught:
+        read_request(threaded("resp_1"), recall=kept.get)
+    assert caught.value.code == "thread_not_found"
 
 
 def test_what_a_thread_keeps_is_not_said_again() -> None:

@@ -150,6 +150,47 @@ def test_tools_and_choices_are_read() -> None:
     assert refused(BODY | {"tools": [{"type": "hammer"}]}).param == "tools[0].type"
 
 
+SEARCH = {"type": "web_search_preview_2025_03_11"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "read"),
+    [
+        ([SEARCH], "required", "auto"),
+        ([ADD, SEARCH], "required", "required"),
+        ([SEARCH], {"type": "web_search"}, "auto"),
+        ([ADD, {"type": "computer_use_preview"}], {"type": "computer_use"}, "auto"),
+        ([ADD, {"type": "custom", "name": "patch"}], {"type": "custom", "name": "patch"}, "auto"),
+        ([ADD, {"type": "mcp", "server_label": "s"}], {"type": "mcp", "server_label": "s", "name": "any"}, "auto"),
+        ([SEARCH], {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}, "auto"),
+        ([ADD, SEARCH], {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}, ADD]}, "auto"),
+    ],
+)
+def test_a_forced_tool_of_openai_s_is_no_tool_of_the_model(tools: list[Any], choice: Any, read: str) -> None:
+    assert read_request(BODY | {"tools": tools, "tool_choice": choice}).request.tool_choice == read
+
+
+@pytest.mark.parametrize(
+    ("choice", "named"),
+    [
+        ({"type": "file_search"}, "file_search"),
+        ({"type": "custom", "name": "write"}, "write"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "t"}]}, "t"),
+    ],
+)
+def test_a_forced_tool_of_openai_s_must_be_offered(choice: dict[str, Any], named: str) -> None:
+    offered = [SEARCH, {"type": "custom", "name": "patch"}, {"type": "mcp", "server_label": "s"}]
+    error = refused(BODY | {"tools": [ADD, *offered], "tool_choice": choice})
+    assert (str(error), error.param) == (f"Tool choice '{named}' not found in 'tools' parameter.", "tool_choice")
+
+
+def test_a_response_goes_on_from_no_message_of_another_api() -> None:
+    kept: dict[str, Any] = {"msg_1": [{"messages": []}]}
+    with pytest.raises(BadRequest) as caught:
+        read_request(BODY | {"previous_response_id": "msg_1"}, kept.get)
+    assert caught.value.code == "previous_response_not_found"
+
+
 def test_what_a_response_repeats_of_its_request() -> None:
     given = {"instructions": "Add.", "metadata": {"a": "b"}, "store": False, "temperature": 0.5, "reasoning": {"effort": "low"}}
     made = RESPONSES.reply(read_request(BODY | given | {"tools": [ADD]}), Reply("4"), STAMP)

@@ -25,6 +25,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         *("context-tokens", "probe", "temperature", "top-p", "max-tokens", "provider-seed", "cassette", "cassette-mode"),
     ),
     "How trials run": ("concurrency", "engine", "address", "workers", "real-time", "allow"),
+    "Where it is served": ("host", "port", "mcp"),
     "What is kept": ("traces", "runs", "mlflow", "tracking-uri", "experiment", "otlp"),
 }
 """Heading → options without their dashes, wherever a command has them; all others are about what is printed."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from typing import Any
 
 from loopbench.protocol import Message, NativeCall
@@ -16,6 +17,8 @@ from .anthropic_fields import checked, one_of, only_known, optional, refused, re
 from .fields import BadRequest
 
 MAX_MESSAGES = 100_000
+MAX_BLOCKS = 100_000
+"""Blocks of all messages, and blocks in them."""
 MAX_CALL_NAME_CHARS = 200
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _OUR_ID = "call_"
@@ -65,8 +68,8 @@ class Turn:
     blocks: tuple[PlacedBlock, ...]
 
 
-def read_messages(items: list[Any]) -> tuple[Message, ...]:
-    """Read the field `messages`. Raises BadRequest.
+def read_messages(items: list[Any], *, may_cite: bool = True) -> tuple[Message, ...]:
+    """Read the field `messages`. Raises BadRequest. `may_cite`: whether texts of the user may have citations.
 
     The results of a message come first, then its text. Text blocks are joined by line breaks. A result that is marked as an error
     begins with `Error`. Blocks of thinking and of the vendor's own tools are skipped.
@@ -75,10 +78,14 @@ def read_messages(items: list[Any]) -> tuple[Message, ...]:
         raise refused("messages", "at least one message is required")
     if len(items) > MAX_MESSAGES:
         raise refused("messages", f"List should have at most {MAX_MESSAGES} items after validation, not {len(items)}")
+    if (blocks := sum(_block_count(item) for item in items)) > MAX_BLOCKS:
+        raise refused("messages", f"content should have at most {MAX_BLOCKS} blocks in all, not {blocks}")
     turns = tuple(_turn(item, place) for place, item in enumerate(items))
     if turns[0].role != "user":
         raise refused("messages", 'first message must use the "user" role')
-    _check_calls(_joined(turns))
+    if not may_cite:
+        _check_uncited(items)
+    _check_calls(list(_joined(turns)))
     if turns[-1].role == "assistant":
         said = "This model does not support assistant message prefill. The conversation must end with a user message."
         raise BadRequest(said, "messages")
@@ -121,6 +128,12 @@ def _turn(item: Any, place: int) -> Turn:
         if (block := _read_block(given, f"{where}.content.{index}", role)) is not None
     )
     return Turn(role, place, blocks)
+
+
+def _block_count(item: Any) -> int:
+    """Count the blocks of a message, or those in a block, at any depth."""
+    content = item.get("content") if isinstance(item, dict) else None
+    return len(content) + sum(map(_block_count, content)) if isinstance(content, list) else 0
 
 
 def _contents(data: Mapping[str, Any], where: str) -> list[Any]:
@@ -232,20 +245,31 @@ def _messages(turn: Turn) -> Iterable[Message]:
 # --- rules ---
 
 
-def _joined(turns: Iterable[Turn]) -> list[Turn]:
-    """Return the turns with those of one side in a row joined."""
-    made: list[Turn] = []
-    for turn in turns:
-        if made and made[-1].role == turn.role:
-            made[-1] = Turn(turn.role, turn.place, made[-1].blocks + turn.blocks)
-        else:
-            made.append(turn)
-    return made
+def _joined(turns: Iterable[Turn]) -> Iterator[Turn]:
+    """Yield the turns with those of one side in a row joined."""
+    for role, several in groupby(turns, key=lambda turn: turn.role):
+        row = list(several)
+        yield Turn(role, row[-1].place, tuple(chain.from_iterable(turn.blocks for turn in row)))
+
+
+def _check_uncited(items: Sequence[Any]) -> None:
+    """Check that no text of the user has citations. Raises BadRequest. `items`: messages that have been read."""
+    for place, item in enumerate(items):
+        if item["role"] == "user" and isinstance(item["content"], list):
+            _check_uncited_blocks(item["content"], f"messages.{place}.content")
+
+
+def _check_uncited_blocks(blocks: Sequence[Any], where: str) -> None:
+    for index, block in enumerate(blocks):
+        if block["type"] == "text" and block.get("citations"):
+            raise refused(f"{where}.{index}.text.citations", "Extra inputs are not permitted")
+        if block["type"] == "tool_result" and isinstance(block.get("content"), list):
+            _check_uncited_blocks(block["content"], f"{where}.{index}.tool_result.content")
 
 
 def _check_calls(turns: Sequence[Turn]) -> None:
     """Check that the calls of every turn are answered at the beginning of the next one, each by one result. Raises BadRequest."""
-    waiting: tuple[str, ...] = ()
+    waiting: Collection[str] = ()
     for number, turn in enumerate(turns):
         answered = _answered(turn, waiting)
         if missing := [call_id for call_id in waiting if call_id not in answered]:
@@ -255,8 +279,8 @@ def _check_calls(turns: Sequence[Turn]) -> None:
         raise _unanswered(turns[-1], waiting)
 
 
-def _answered(turn: Turn, waiting: Sequence[str]) -> set[str]:
-    """Return the ids of the calls that a turn answers before it says anything else."""
+def _answered(turn: Turn, waiting: Collection[str]) -> set[str]:
+    """Return the ids of the calls that a turn answers before it says anything else. `waiting`: ids, to be looked up quickly."""
     answered: set[str] = set()
     leading: set[str] = set()
     has_text = False
@@ -277,8 +301,8 @@ def _answered(turn: Turn, waiting: Sequence[str]) -> set[str]:
     return leading
 
 
-def _calls(turn: Turn) -> tuple[str, ...]:
-    """Return the ids of a turn's calls. Raises BadRequest for an id that is there twice."""
+def _calls(turn: Turn) -> Collection[str]:
+    """Return the ids of a turn's calls, in order and to be looked up quickly. Raises BadRequest for an id that is there twice."""
     made: dict[str, None] = {}
     for placed in turn.blocks:
         if not isinstance(placed.block, NativeCall):
@@ -286,7 +310,7 @@ def _calls(turn: Turn) -> tuple[str, ...]:
         if placed.block.id in made:
             raise refused(f"messages.{placed.place}.content.{placed.index}", "`tool_use` ids must be unique")
         made[placed.block.id] = None
-    return tuple(made)
+    return made
 
 
 def _unanswered(turn: Turn, missing: Iterable[str]) -> BadRequest:

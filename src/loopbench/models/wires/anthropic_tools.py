@@ -124,7 +124,10 @@ def _is_schema(schema: Any) -> bool:
 
 
 def read_tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> ToolChoice:
-    """Read the field `tool_choice`. Raises BadRequest."""
+    """Read the field `tool_choice`. Raises BadRequest.
+
+    The model never calls the vendor's own tools: where a request forces one, or has no other, it answers as if nothing were forced.
+    """
     choice = optional(body, "tool_choice", dict)
     if choice is None:
         return ToolChoice(None)
@@ -136,12 +139,22 @@ def read_tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> To
     if not body.get("tools"):
         raise refused(f"tool_choice.{kind}", "may only be specified while providing tools")
     parallel = not optional(choice, "disable_parallel_tool_use", bool, f"tool_choice.{kind}.disable_parallel_tool_use")
+    if kind == "any":
+        return ToolChoice("required" if tools else "auto", parallel)
     if kind != "tool":
-        return ToolChoice("required" if kind == "any" else kind, parallel)
+        return ToolChoice(kind, parallel)
     name = required(choice, "name", str, "tool_choice.tool.name")
-    if all(tool.name != name for tool in tools):
-        raise refused("tool_choice", f"Tool '{name[:MAX_NAME_CHARS]}' not found in provided tools")
-    return ToolChoice(name, parallel)
+    if any(tool.name == name for tool in tools):
+        return ToolChoice(name, parallel)
+    if any(_offers(item, name) for item in body["tools"]):
+        return ToolChoice("auto", parallel)
+    raise refused("tool_choice", f"Tool '{name[:MAX_NAME_CHARS]}' not found in provided tools")
+
+
+def _offers(item: Mapping[str, Any], name: str) -> bool:
+    """Whether an item of `tools` is a tool of the vendor's own with this name, or a set of tools, whose names it does not tell."""
+    kind = item.get("type") or "custom"
+    return kind != "custom" and (item.get("name") == name or "toolset" in kind)
 
 
 def check_thinking(body: Mapping[str, Any]) -> None:

@@ -120,4 +120,5 @@ def _chars(content: Mapping[str, Any]) -> int:
     inner = content.get("content")
     if isinstance(inner, str):
         return shown + len(inner)
-    return shown + sum(map(_chars, inner)) if isinstance(inner, list) else shown
+    parts = inner if isinstance(inner, list) else ()
+    return shown + sum(_chars(part) for part in parts if isinstance(part, dict))

@@ -49,12 +49,16 @@ CONFIG = message_type(
     " translationConfig audioTranscriptionConfig enableAffectiveDialog",
 )
 
-_VERSIONS = ("v1", "v1beta")
 _VERBS: Mapping[str, WirePage] = {
     "generateContent": WirePage("reply"),
     "streamGenerateContent": WirePage("reply"),
     "countTokens": WirePage("count"),
 }
+_OTHER_VERBS = (
+    *("embedContent", "batchEmbedContents", "asyncBatchEmbedContent", "batchGenerateContent"),
+    *("predict", "predictLongRunning", "generateMessage", "generateText"),
+)
+"""What Gemini's models answer beside them, and this server does not."""
 
 
 class GeminiWire(Wire):
@@ -63,19 +67,19 @@ class GeminiWire(Wire):
     name = "gemini"
 
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
-        if path[:1] == ("v1beta",) or (path[:2] == ("v1", "models") and ":" in path[-1]):
+        if path[:1] == ("v1beta",) or _names_a_verb(path):
             return True
         return "x-goog-api-key" in headers and path[:2] != ("v1", "chat")
 
     def page(self, path: Path) -> WirePage | None:
         if path[:1] not in (("v1",), ("v1beta",)) or path[1:2] != ("models",):
             return None
-        named, _, verb = "/".join(path[2:]).partition(":")
+        named, verb = _asked(path)
         return _VERBS.get(verb) if verb else WirePage("models", "GET", named or None)
 
     def read(self, incoming: Incoming) -> WireRequest:
         """Read a request. `labels`, which Vertex AI has, take the place of OpenAI's metadata."""
-        model, _, verb = "/".join(incoming.path[2:]).partition(":")
+        model, verb = _asked(incoming.path)
         return read_request(incoming.body, model, verb, incoming.query.get("alt") == "sse")
 
     def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
@@ -119,6 +123,17 @@ class GeminiWire(Wire):
 
 
 GEMINI = GeminiWire()
+
+
+def _names_a_verb(path: Path) -> bool:
+    """Whether a path asks a model for something in Gemini's way. OpenAI's models may have colons in their names: `ft:gpt-4o:x`."""
+    return path[:2] == ("v1", "models") and _asked(path)[1] in {*_VERBS, *_OTHER_VERBS}
+
+
+def _asked(path: Path) -> tuple[str, str]:
+    """Return the model that a path names, and what it is asked for; empty if the path is that of the model's page."""
+    *named, verb = "/".join(path[2:]).rsplit(":", 1)
+    return (named[0], verb) if named else (verb, "")
 
 
 # --- reading ---

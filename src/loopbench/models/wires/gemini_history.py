@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -60,18 +61,21 @@ ANSWER_COUNT = (
 
 def signature(call_id: str) -> str:
     """Return the signature of a call, which holds its id: some clients send back the signature only."""
-    return base64.b64encode(call_id.encode("utf-8", "surrogatepass")).decode("ascii")
+    return base64.b64encode(_SIGNED_BY + call_id.encode("utf-8", "surrogatepass")).decode("ascii")
 
 
 def _signed_id(value: str) -> str:
     """Return the id in a signature of ours, in either alphabet of base64 and padded or not; empty for any other."""
     standard = value.translate(_STANDARD_ALPHABET).rstrip("=")
     try:
-        return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True).decode("utf-8")
+        signed = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
+        return signed.removeprefix(_SIGNED_BY).decode("utf-8") if signed.startswith(_SIGNED_BY) else ""
     except (binascii.Error, ValueError):
         return ""
 
 
+_SIGNED_BY = b"loopbench:"
+"""How a signature of ours begins; those of Google's models are in base64 too."""
 _STANDARD_ALPHABET = str.maketrans("-_", "+/")
 
 
@@ -91,9 +95,13 @@ class _Turn:
     """What the parts of one content say."""
 
     is_model: bool
-    text: str = ""
+    texts: list[str] = field(default_factory=list)
     calls: list[NativeCall] = field(default_factory=list)
     answers: list[_Answer] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
 
     @property
     def kind(self) -> Literal["model", "user", "call", "answer"]:
@@ -132,7 +140,8 @@ def _add_part(turn: _Turn, data: Mapping[str, Any], where: str, calls_before: in
         raise broken_rule(inside(where, given[0]), "this model reads and writes text and function calls only.")
     if "text" in data:
         said = text(data, "text", where)
-        turn.text += "" if flag(data, "thought", where) else said
+        if not flag(data, "thought", where):
+            turn.texts.append(said)
     elif "functionCall" in data:
         turn.calls.append(_call(data, where, calls_before + len(turn.calls)))
     else:
@@ -215,20 +224,24 @@ def _messages(turn: _Turn, waiting: list[NativeCall]) -> list[Message]:
     return [*made, Message("user", turn.text)] if turn.text or not made else made
 
 
+_SHARED: Sequence[tuple[Callable[[_Answer], str], Callable[[NativeCall], str]]] = (
+    (lambda answer: answer.call_id, lambda call: call.id),
+    (lambda answer: answer.name, lambda call: call.name),
+    (lambda answer: "", lambda call: ""),
+)
+"""What an answer and its call have in common; the first of these counts most, and the last is nothing but their order."""
+
+
 def _answered(answers: list[_Answer], waiting: list[NativeCall]) -> list[tuple[_Answer, str]]:
-    """Return each answer with the id of its call."""
-    left, found = list(waiting), dict[int, str]()
-    fitting = (
-        lambda answer, call: answer.call_id == call.id,
-        lambda answer, call: answer.name == call.name,
-        lambda answer, call: True,
-    )
-    for fits in fitting:
+    """Return each answer with the id of its call; there are as many of the one as of the other."""
+    left, found = dict(enumerate(waiting)), dict[int, str]()
+    for of_answer, of_call in _SHARED:
+        ready: dict[str, deque[int]] = defaultdict(deque)
+        for number, call in left.items():
+            ready[of_call(call)].append(number)
         for place, answer in enumerate(answers):
-            call = next((call for call in left if place not in found and fits(answer, call)), None)
-            if call is not None:
-                left.remove(call)
-                found[place] = call.id
+            if place not in found and (fitting := ready.get(of_answer(answer))):
+                found[place] = left.pop(fitting.popleft()).id
     return [(answer, found[place]) for place, answer in enumerate(answers)]
 
 

@@ -77,7 +77,7 @@ def _schema(value: Any, place: _Place, *, may_be_empty: bool) -> dict[str, Any]:
         made["properties"] = properties
     if required := texts(data, "required", place.read):
         made["required"] = list(required)
-    _check(data, said, place.ruled, properties)
+    _check(data, said, place, properties)
     if said == "OBJECT" and not properties and not may_be_empty:
         raise broken_rule(f"{place.ruled}.properties", "should be non-empty for OBJECT type")
     return made
@@ -102,8 +102,9 @@ def _numbers(data: Mapping[str, Any], place: _Place) -> dict[str, Any]:
     return made
 
 
-def _check(data: Mapping[str, Any], kind: str, where: str, properties: Mapping[str, Any]) -> None:
+def _check(data: Mapping[str, Any], kind: str, place: _Place, properties: Mapping[str, Any]) -> None:
     """Check what Google checks of one schema."""
+    where = place.ruled
     if not kind and "anyOf" not in data:
         raise broken_rule(f"{where}.type", "must be specified when not using one_of, any_of or all_of fields")
     if kind == "ARRAY" and "items" not in data:
@@ -113,6 +114,6 @@ def _check(data: Mapping[str, Any], kind: str, where: str, properties: Mapping[s
             raise broken_rule(f"{where}.{name}", "only allowed for OBJECT type")
     if kind not in ("STRING", "") and data.get("enum"):
         raise broken_rule(f"{where}.enum", "only allowed for STRING type")
-    for number, name in enumerate(data.get("required", ())):
+    for number, name in enumerate(texts(data, "required", place.read)):
         if name not in properties:
             raise broken_rule(f"{where}.required[{number}]", "property is not defined")

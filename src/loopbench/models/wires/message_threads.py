@@ -1,7 +1,8 @@
 """Anthropic's message threads, a beta: the server keeps a conversation, and a request sends only what is new in it.
 
-See platform.claude.com/docs/en/build-with-claude/message-threads. Here a thread is kept until the server has answered thousands of
-others, and the same answer may be continued more than once.
+See platform.claude.com/docs/en/build-with-claude/message-threads. Here a thread is kept as long as it is among the
+4,096 answers that were used last, and these have room in 64 MB (see `server/memory.py`). The same answer may be continued more than
+once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from .fields import BadRequest
 
 NOT_FOUND = "thread_not_found"
 """The code of a thread that is not kept, by which Anthropic's client knows that it must send the whole conversation again."""
+MESSAGE_PREFIX = "msg_"
+"""Beginning of a message's id; what the server keeps of answers with other ids is in the form of another API."""
 _OF_THE_THREAD = ("system", "tools")
 """Fields that only the first request of a thread may have."""
 
@@ -35,7 +38,7 @@ def whole_body(body: Mapping[str, Any], recall: Recall) -> dict[str, Any]:
             raise refused(
                 name, "the thread keeps the value of the request that created it; leave it out of a request that continues it"
             )
-    kept = recall(previous_id)
+    kept = recall(previous_id) if previous_id.startswith(MESSAGE_PREFIX) else None
     if kept is None:
         raise BadRequest(f"No thread is kept for the message '{previous_id[:MAX_SHOWN_CHARS]}'.", "thread", NOT_FOUND)
     before = kept[0]

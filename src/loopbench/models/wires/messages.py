@@ -25,7 +25,7 @@ from .anthropic_tools import check_closed, check_thinking, read_tool_choice, rea
 from .cache_marks import DEFAULT_TTL, cache_plan
 from .contract import ErrorAnswer, Incoming, Path, Recall, Room, Stamp, StreamEvent, Wire, WireFailure, WirePage, WireRequest
 from .fields import BadRequest, check_depth
-from .message_threads import NOT_FOUND, kept_thread, whole_body, with_reply
+from .message_threads import MESSAGE_PREFIX, NOT_FOUND, kept_thread, whole_body, with_reply
 from .openai_fields import examples_in, named_model, role_in
 from .partial_json import whole_members
 
@@ -151,7 +151,7 @@ def read_request(body: Any, version: str = VERSIONS[-1], recall: Recall = lambda
     sampling = Sampling() if counting else _sampling(body)
     metadata = _metadata(body)
     system = system_text(body.get("system"))
-    messages = read_messages(required(body, "messages", list))
+    messages = read_messages(required(body, "messages", list), may_cite=version < VERSIONS[-1])
     tools = read_tools(body)
     choice = read_tool_choice(body, tools)
     check_thinking(body)
@@ -236,7 +236,7 @@ def _message(asked: WireRequest, content: list[Any], usage: dict[str, Any], stam
 
 
 def _message_id(stamp: Stamp) -> str:
-    return f"msg_{stamp.id}"
+    return MESSAGE_PREFIX + stamp.id
 
 
 def _stop(reply: Reply, stamp: Stamp) -> dict[str, Any]:

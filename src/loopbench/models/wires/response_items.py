@@ -6,8 +6,9 @@ Items that only OpenAI's own tools make are let pass unread: the model here make
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from loopbench.protocol import Message, NativeCall
@@ -61,7 +62,8 @@ def read_input(body: Mapping[str, Any], recall: Recall) -> tuple[tuple[Any, ...]
     The conversation begins with that of the answer that `previous_response_id` names.
     """
     known = _previous(body, recall)
-    items = [*known, *(_resolved(item, recall, place) for place, item in enumerate(_given(body)))]
+    kept = cache(lambda answer: _items_by_id(recall(RESPONSE_PREFIX + answer) or ()))  # to read an answer again takes long
+    items = [*known, *(_resolved(item, kept, place) for place, item in enumerate(_given(body)))]
     if not items:
         raise BadRequest("Missing required parameter: 'input'.", "input", "missing_required_parameter")
     messages = tuple(_messages(items, len(known)))
@@ -73,7 +75,7 @@ def _previous(body: Mapping[str, Any], recall: Recall) -> Sequence[Any]:
     named = optional(body, "previous_response_id", str)
     if named is None:
         return ()
-    known = recall(named)
+    known = recall(named) if named.startswith(RESPONSE_PREFIX) else None
     if known is None:
         said = f"Previous response with id '{named[:MAX_ID_CHARS]}' not found."
         raise BadRequest(said, "previous_response_id", "previous_response_not_found")
@@ -89,17 +91,19 @@ def _given(body: Mapping[str, Any]) -> list[Any]:
     return optional_list(body, "input", MAX_MESSAGES)
 
 
-def _resolved(item: Any, recall: Recall, place: int) -> Any:
-    """Return an item, or the one that it refers to."""
+def _items_by_id(items: Sequence[Any]) -> Mapping[str, Any]:
+    return {item["id"]: item for item in reversed(items) if isinstance(item.get("id"), str)}
+
+
+def _resolved(item: Any, kept: Callable[[str], Mapping[str, Any]], place: int) -> Any:
+    """Return an item, or the one that it refers to. `kept`: returns the items of an answer by their ids."""
     data = required(item, dict, f"input[{place}]")
     if data.get("type") != "item_reference":
         return data
     named = required_text(data, "id", f"input[{place}].id")
     own = _OWN_ITEM.fullmatch(named)
-    known = recall(RESPONSE_PREFIX + own[1]) if own is not None else None
-    for kept in known or ():
-        if kept.get("id") == named:
-            return kept
+    if own is not None and named in (known := kept(own[1])):
+        return known[named]
     raise BadRequest(f"Item with id '{named[:MAX_ID_CHARS]}' not found.", "input", status=404)
 
 

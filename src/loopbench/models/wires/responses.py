@@ -10,24 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from loopbench.protocol import Message, Reply, Request, Sampling, ToolSpec, Usage
+from loopbench.protocol import Message, Reply, Request, Sampling, Usage
 from loopbench.protocol.chat import FinishReason
 
 from ..streaming import pieces
 from .contract import ErrorAnswer, Incoming, Path, Recall, Room, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
-from .fields import BadRequest, invalid_value, name_field, optional, optional_number, required, required_text
+from .fields import BadRequest, invalid_value, optional, optional_number, required, required_text
 from .openai_fields import (
     OpenAIWire,
     examples_in,
-    function_tool,
     json_object,
     read_metadata,
     reply_schema,
     role_in,
-    tool_choice,
-    tool_list,
 )
 from .response_items import RESPONSE_PREFIX, item_id, read_input
+from .response_tools import read_tool_choice, read_tools
 
 MIN_OUTPUT_TOKENS = 16
 BEGUN_EVENTS = 5
@@ -98,14 +96,6 @@ _MOVED = {
     "verbosity": "text.verbosity",
 }
 """Fields of chat completions, and where Responses has them."""
-_VENDORS_TOOLS = frozenset(
-    {
-        "apply_patch", "code_interpreter", "computer", "computer_use_preview", "custom", "file_search", "image_generation",
-        "local_shell", "mcp", "namespace", "programmatic_tool_calling", "shell", "tool_search", "web_search",
-        "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11",
-    }
-)  # fmt: skip
-"""Types of Tool in the specification beside functions."""
 
 
 def read_request(body: Any, recall: Recall = lambda _: None) -> WireRequest:
@@ -119,13 +109,13 @@ def read_request(body: Any, recall: Recall = lambda _: None) -> WireRequest:
     if data.get("stream_options") is not None and not stream:
         raise BadRequest("The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options")
     items, conversation = read_input(data, recall)
-    tools = tool_list(data, _tool, "name") if data.get("tools") else ()
+    tools = read_tools(data)
     metadata = read_metadata(data)
     instructions = optional(data, "instructions", str)
     request = Request(
         (Message("system", instructions), *conversation) if instructions else conversation,
         tools,
-        _tool_choice(data, tools),
+        read_tool_choice(data, tools),
         _reply_schema(data, conversation),
         Sampling(optional_number(data, "temperature", 0, 2), _max_tokens(data), optional_number(data, "top_p", 0, 1)),
         optional(data, "parallel_tool_calls", bool) is not False,
@@ -156,27 +146,6 @@ def _max_tokens(data: Mapping[str, Any]) -> int | None:
         said = f"integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, but got {limit} instead."
         raise BadRequest(f"Invalid 'max_output_tokens': {said}", "max_output_tokens", "integer_below_min_value")
     return limit
-
-
-def _tool(item: Any, where: str) -> ToolSpec | None:
-    data = required(item, dict, where)
-    kind = required_text(data, "type", f"{where}.type")
-    if kind in _VENDORS_TOOLS:
-        return None
-    if kind != "function":
-        known = ", ".join(f"'{name}'" for name in sorted({"function", *_VENDORS_TOOLS}))
-        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: {known}.")
-    return function_tool(data, name_field(data, f"{where}.name"), where)
-
-
-def _tool_choice(data: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> str | None:
-    if data.get("tool_choice") == "auto" and not tools:
-        return None  # clients send it without tools, and it asks for nothing
-    return tool_choice(data, tools, _chosen_name, None)
-
-
-def _chosen_name(choice: Mapping[str, Any], where: str) -> str:
-    return name_field(choice, f"{where}.name")
 
 
 def _reply_schema(data: Mapping[str, Any], conversation: Sequence[Message]) -> Mapping[str, Any] | None:
