@@ -45,6 +45,13 @@ CASES = (
         "Item with id 'rs_1' not found.",
     ),
     RefusedCase(
+        "an item that comes twice",
+        {"input": [USER, *[{"type": "reasoning", "id": "rs_1", "summary": []}] * 2]},
+        "input",
+        None,
+        "Duplicate item found with id rs_1. Remove duplicate items from your input and try again.",
+    ),
+    RefusedCase(
         "an id of a call that is no item's",
         {"input": [USER, CALL | {"id": "call_1"}, OUTPUT]},
         "input[1].id",

@@ -92,15 +92,14 @@ def test_answers_of_gemini_are_found_among_many_calls(by_id: bool, name: str) ->
 
 def test_an_answer_that_many_items_refer_to_is_recalled_once() -> None:
     recalled: list[str] = []
-    answers = {
-        f"resp_{digit * 24}": [{"id": item_id("msg", digit * 24, 0), "role": "assistant", "content": "So."}] for digit in "ab"
-    }
+    ids = {digit * 24: [item_id("msg", digit * 24, place) for place in range(MANY)] for digit in "ab"}
+    answers = {f"resp_{answer}": [{"id": name, "role": "assistant", "content": "So."} for name in ids[answer]] for answer in ids}
 
     def recall(answer_id: str) -> Any:
         recalled.append(answer_id)
         return answers[answer_id]
 
-    referred = [{"type": "item_reference", "id": item_id("msg", digit * 24, 0)} for digit in "ab" * MANY]
+    referred = [{"type": "item_reference", "id": name} for pair in zip(*ids.values(), strict=True) for name in pair]
     read = responses.read_request({"model": "m", "input": [*referred, {"role": "user", "content": "?"}]}, recall)
     assert len(read.items) == 2 * MANY + 1
     assert recalled == list(answers)

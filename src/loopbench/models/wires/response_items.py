@@ -66,6 +66,7 @@ def read_input(body: Mapping[str, Any], recall: Recall) -> tuple[tuple[Any, ...]
     items = [*known, *(_resolved(item, kept, place) for place, item in enumerate(_given(body)))]
     if not items:
         raise BadRequest("Missing required parameter: 'input'.", "input", "missing_required_parameter")
+    _check_ids(items)
     messages = tuple(_messages(items, len(known)))
     _check_calls(messages)
     return tuple(items), messages
@@ -89,6 +90,19 @@ def _given(body: Mapping[str, Any]) -> list[Any]:
     if given is not None and not isinstance(given, list):
         raise wrong_type("input", "a string or an array of items", given)
     return optional_list(body, "input", MAX_MESSAGES)
+
+
+def _check_ids(items: Sequence[Any]) -> None:
+    """Check that no item comes twice: a short reference, repeated, would make a conversation of any size."""
+    seen: set[str] = set()
+    for item in items:
+        named = item.get("id")
+        if not isinstance(named, str):
+            continue
+        if named in seen:
+            said = f"Duplicate item found with id {named[:MAX_ID_CHARS]}. Remove duplicate items from your input and try again."
+            raise BadRequest(said, "input")
+        seen.add(named)
 
 
 def _items_by_id(items: Sequence[Any]) -> Mapping[str, Any]:
