@@ -312,6 +312,6 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         {"events": [], "answer": None, "stop": None},
         record(),
         "termination",
-        "the run has no end",
+        "the trace does not say how the run ended, which was",
     ),
 }

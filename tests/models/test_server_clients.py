@@ -306,7 +306,9 @@ print(json.dumps(found))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("model", "end"), [("openai/scripted", "/v1"), ("anthropic/scripted", "")])
+@pytest.mark.parametrize(
+    ("model", "end"), [("openai/scripted", "/v1"), ("openai/responses/scripted", "/v1"), ("anthropic/scripted", "")]
+)
 def test_litellm_unmodified(model, end):
     trial = bench.Bench(bench.chain(1))
     broken = {
@@ -328,5 +330,8 @@ def test_litellm_unmodified(model, end):
     found = run(work, book)
     assert found["tools"] == ["add", {"a": 1, "b": 1}]
     assert found["forced"] == "submit"
-    assert json.loads(found["stream"]) == {"a": 1, "b": 1}
+    streamed = found["stream"]
+    if "/responses/" in model:  # LiteLLM says the arguments of a finished item again: BerriAI/litellm#22553
+        streamed = streamed[: len(streamed) // 2] if streamed[: len(streamed) // 2] * 2 == streamed else streamed
+    assert json.loads(streamed) == {"a": 1, "b": 1}
     assert found["errors"] == ["RateLimitError", "InternalServerError", "ContextWindowExceededError", "InternalServerError"]

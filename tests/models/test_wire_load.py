@@ -41,7 +41,12 @@ async def sends_too_much(server: Server) -> None:
     assert b" 413 " in await exchange(server, f"{head}Connection: close\r\n\r\n".encode() + b"x" * 100_000)
 
 
-SPOILERS: tuple[Callable[[Server], Awaitable[None]], ...] = (sends_half, sends_noise, sends_too_much)
+async def sends_no_json(server: Server) -> None:
+    head = f"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\nContent-Length: 9\r\n\r\n"
+    assert b" 400 " in await exchange(server, f"{head}{{not json".encode())
+
+
+SPOILERS: tuple[Callable[[Server], Awaitable[None]], ...] = (sends_half, sends_noise, sends_too_much, sends_no_json)
 
 
 @pytest.mark.thorough
@@ -61,7 +66,7 @@ def test_every_client_meets_its_own_fault_whoever_else_asks(wire: str) -> None:
             for waiting in rude[:RUDE]:
                 waiting.cancel()
             ended = await asyncio.gather(*rude, return_exceptions=True)
-            assert [type(end) for end in ended[RUDE:]] == [type(None)] * 2 * RUDE
+            assert [type(end) for end in ended[RUDE:]] == [type(None)] * (len(SPOILERS) - 1) * RUDE
             return found
 
     found, page = asyncio.run(work()), shown()

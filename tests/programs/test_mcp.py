@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import json
 import subprocess
 import sys
@@ -132,6 +133,30 @@ def test_plain_clients_are_answered_with_json(accept):
 def test_what_is_wrong_with_a_request_is_a_json_rpc_error():
     assert ask("tools/call", {"name": 3})[1]["error"]["code"] == -32602
     assert ask("resources/list")[1]["error"]["code"] == -32601
+
+
+def test_headers_that_the_sdk_does_not_read_may_hold_anything():
+    result = ask("tools/call", {"name": "double", "arguments": {"n": 4}}, headers={**HEAD, "User-Agent": "中文"})[1]["result"]
+    assert result["content"][0]["text"] == "8"
+
+
+def test_an_sdk_that_does_not_start_is_told_and_tried_again(monkeypatch):
+    sdk = importlib.import_module("loopbench.models.server.mcp_sdk")
+    start = sdk.session_manager
+    starts = [OSError("no room"), OSError("no room"), None]
+
+    def failing():
+        if (error := starts.pop(0)) is not None:
+            raise error
+        return start()
+
+    monkeypatch.setattr(sdk, "session_manager", failing)
+
+    async def talk(trial, url):
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        return [(await post(url, message))[0] for _ in range(3)]
+
+    assert talked(talk) == [500, 500, 200]
 
 
 NO_MESSAGES: tuple[object, ...] = (None, 3, [], {}, {"jsonrpc": "1.0", "id": 1, "method": "ping"})

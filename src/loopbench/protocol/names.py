@@ -164,13 +164,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def meant(typed: str, names: Collection[str]) -> list[str]:
     """Return the names that may be meant by a part of one: that name; else those that have it as a whole part between slashes; else
-    those that contain what stands between its slashes, in that order: `bare/0001` means `bare/clean/arithmetic-0001/0`.
+    those in which it stands behind a slash or at the beginning; else those that contain what stands between its slashes, in that
+    order: `bare/0001` means `bare/clean/arithmetic-0001/0`.
     """
     if typed in names:
         return [typed]
     whole = [name for name in names if f"/{typed}/" in f"/{name}/"]
+    begun = [name for name in names if f"/{typed}" in f"/{name}"]
     parts = re.compile(".*".join(re.escape(part) for part in typed.split("/") if part), re.DOTALL)
-    return whole or [name for name in names if parts.search(name)]
+    return whole or begun or [name for name in names if parts.search(name)]
 
 
 def several(names: Sequence[str]) -> str:

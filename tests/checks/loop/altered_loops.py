@@ -32,7 +32,14 @@ def not_kept(loop: Loop) -> dict[str, str]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "can_be_apart", lambda: False)
-        return {finding.law: finding.detail for finding in check_loop(loop) if finding.status == "failed"}
+        found = _failed(loop)
+        return (
+            _failed(loop) if "waiting" in found else found
+        )  # a busy machine holds a loop up now and then, a loop that blocks always
+
+
+def _failed(loop: Loop) -> dict[str, str]:
+    return {finding.law: finding.detail for finding in check_loop(loop) if finding.status == "failed"}
 
 
 class Changed:

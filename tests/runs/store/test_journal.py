@@ -343,7 +343,7 @@ def check_it_goes_on(folder: Path, record: Callable[..., Record]) -> None:
     assert zstdcat(folder).count(b"\n") == len(kept) + 20
 
 
-@pytest.mark.parametrize("noise", [2, 400])  # the trials' file is full first, or that of traces
+@pytest.mark.parametrize("noise", [2, 800])  # the trials' file is full first, or that of traces
 def test_a_disk_that_is_full_leaves_whole_lines_and_a_run_that_goes_on(tmp_path, record, noise):
     code = FILLS.format(limit=LIMIT, noise=noise)
     ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)

@@ -73,10 +73,16 @@ class McpPages:
 
     async def _run(self, sdk: Any, ready: asyncio.Future[Any]) -> None:
         """Keep the session manager open: it must be left in the task that has entered it."""
-        manager = sdk.session_manager()
-        async with manager.run():
-            ready.set_result((sdk, manager))
-            await asyncio.Event().wait()
+        try:
+            manager = sdk.session_manager()
+            async with manager.run():
+                ready.set_result((sdk, manager))
+                await asyncio.Event().wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            self._ready = None
+            ready.set_exception(error)  # whoever waits for the SDK is told, and the next request tries again
 
     async def close(self) -> None:
         """End all that the SDK has running."""

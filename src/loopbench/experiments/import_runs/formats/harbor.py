@@ -126,17 +126,6 @@ class _Job:
                     found.append((document, read_trajectory(document)))
         return found
 
-    def _trace(
-        self, folder: str, data: Mapping[str, Any], read: list[tuple[Mapping[str, Any], AtifTrajectory]]
-    ) -> ForeignTrace | None:
-        if not read:
-            return None
-        if len(read) == 1:
-            return trace_of(*read[0])
-        items: list[ConversationItem] = [item for _, trajectory in read for item in trajectory.items]
-        events = events_of(items)
-        return ForeignTrace(events, read[0][1].query, untold=tuple(sorted({*NEVER_TOLD, *untold_of(events)})))
-
     def log(self) -> ForeignLog:
         return ForeignLog(
             suite=" + ".join(sorted(self.suites)) or "harbor",
