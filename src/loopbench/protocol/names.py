@@ -164,13 +164,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def meant(typed: str, names: Collection[str]) -> list[str]:
     """Return the names that may be meant by a part of one: that name; else those that have it as a whole part between slashes; else
-    those in which it stands behind a slash or at the beginning; else those that contain what stands between its slashes, in that
-    order: `bare/0001` means `bare/clean/arithmetic-0001/0`.
+    those in which a text with a slash stands behind a slash or at the beginning; else those that contain what stands between its
+    slashes, in that order: `bare/0001` means `bare/clean/arithmetic-0001/0`.
     """
     if typed in names:
         return [typed]
     whole = [name for name in names if f"/{typed}/" in f"/{name}/"]
-    begun = [name for name in names if f"/{typed}" in f"/{name}"]
+    begun = [name for name in names if f"/{typed}" in f"/{name}"] if "/" in typed else []
     parts = re.compile(".*".join(re.escape(part) for part in typed.split("/") if part), re.DOTALL)
     return whole or begun or [name for name in names if parts.search(name)]
 
