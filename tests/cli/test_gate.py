@@ -266,7 +266,7 @@ def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
         f"import asyncio, os, signal\n{LOOP.format(name='Mine')}"
         "    async def run(self, *arguments):\n"
         "        os.kill(os.getppid(), signal.SIGINT)  # it runs in a worker of the command\n"
-        "        await asyncio.sleep(60)\n"
+        "        await asyncio.sleep(1)\n"  # the first Ctrl-C lets it end
     )
     ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--loop", "mine:Mine")
     assert ended.code == 130

@@ -55,7 +55,7 @@ def test_the_page_has_the_tables_that_the_script_prints(bench):
         assert all(re.search(rf"\b{name} \d", found[0]) for name in program.needs)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_benchmarks_run(bench):
     """Peers are left out where they are not installed."""
