@@ -101,7 +101,7 @@ class OtherModel:
 
     def _known(self, text: str) -> dict[str, Any]:
         """Return planned call → value of the result that the prompt shows of it, whatever the tool gave."""
-        shown = {entry.call: entry.value for entry in self.tunnel.ledger.issued if f"{entry.key}" in text}
+        shown = {entry.call: entry.value for entry in self.tunnel.ledger.issued if entry.key in text}
         known: dict[str, Any] = {}
         for planned in self.script.plan.calls:
             digests = [found.call for found in self.tunnel.ledger.issued if self._is_of(planned, found.call)]

@@ -138,20 +138,19 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
     `allow`: the user's own code that may be imported. What stands in the way is told in the result.
     """
     try:
-        manifest = read_manifest(folder)
         with tempfile.TemporaryDirectory() as scratch:
-            return _checked(folder, manifest, fitted, allow, Path(scratch))
+            return _checked(folder, fitted, allow, Path(scratch))
     except (ValueError, OSError) as error:
         return FitCheck(problem=" ".join(str(error).split()))
 
 
-def _checked(folder: Path, manifest: Manifest, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
+def _checked(folder: Path, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
     """Raises RunError, ValueError and OSError."""
     again = run_again(folder, fitted, allow, scratch)
     before = [record for record in each_record(folder) if record.arm in fitted.arms]
     gaps = compare_records(again.arms, before, again.records, fitted.alpha)
     shared = {record.task for record in again.records if record.status == "scored"}
-    return FitCheck(gaps, len(shared), min(manifest.settings.repeats, MAX_TRIALS), fitted.alpha)
+    return FitCheck(gaps, len(shared), again.repeats, fitted.alpha)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +160,8 @@ class RunAgain:
     arms: Mapping[str, str]
     """Arm of the run → arm under the profile."""
     records: tuple[Record, ...]
+    repeats: int
+    """Of each task."""
 
 
 def run_again(
@@ -191,7 +192,8 @@ def run_again(
     _check_unchanged(folder, manifest, experiment, arms)
     if stopped := run(experiment, Unwatched()):
         raise RunError(f"{folder}: the loops could not be run again: {stopped}")
-    return RunAgain({arm.arm: name for name, arm in arms.items()}, tuple(each_record(experiment.folder)))
+    names = {arm.arm: name for name, arm in arms.items()}
+    return RunAgain(names, tuple(each_record(experiment.folder)), config.repeats)
 
 
 def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, ArmEntry]:

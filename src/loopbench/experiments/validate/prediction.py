@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.fit_profile.check import run_again
-from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
+from loopbench.experiments.fit_profile.fit import fit_run
 from loopbench.experiments.fit_profile.toml import to_toml
 from loopbench.metrics.record import Record
 from loopbench.protocol.digest import digest
@@ -19,7 +19,7 @@ from loopbench.runs.manifest import read_manifest
 from loopbench.runs.store.files import RunError, read_document, write_document
 from loopbench.runs.store.records import each_record
 
-from .halves import Halves, clusters_of, halves
+from .halves import clusters_of, halves
 
 FOLDER = "validity"
 """Below the run directory."""
@@ -104,11 +104,7 @@ def predict(folder: Path, request: ValidationRequest, allow: Collection[str] = (
     with tempfile.TemporaryDirectory() as scratch:
         again = run_again(folder, fitted, allow, Path(scratch), frozenset(split.held_out), TRIALS)
     loops = {arm: _mean_of([record for record in again.records if record.arm == name]) for arm, name in again.arms.items()}
-    return Predicted(_prediction(fitted, split, loops), again.arms, again.records)
-
-
-def _prediction(fitted: FittedProfile, split: Halves, loops: Mapping[str, LoopPrediction]) -> RunPrediction:
-    return RunPrediction(to_toml(fitted), split.fitted, split.held_out, loops)
+    return Predicted(RunPrediction(to_toml(fitted), split.fitted, split.held_out, loops), again.arms, again.records)
 
 
 def _mean_of(records: Sequence[Record]) -> LoopPrediction:
