@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from loopbench.protocol import ToolSpec
 
 from .anthropic_fields import checked, one_of, only_known, optional, refused, required, wrong_tag
-from .fields import BadRequest
+from .fields import BadRequest, read_once
 from .schema_rules import inner_schemas
 
 MAX_NAME_CHARS = 128
@@ -44,16 +42,10 @@ class ToolChoice(NamedTuple):
 
 def read_tools(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
     """Read the field `tools`, without the vendor's own. Raises BadRequest."""
-    items = optional(body, "tools", list) or []
-    text = json.dumps(items)
-    return _known_tools(text) if len(text) <= MAX_REMEMBERED_CHARS else _read_tools(items)
+    return _read_tools(optional(body, "tools", list) or [])
 
 
-@lru_cache(maxsize=64)  # a conversation sends the same tools with each request
-def _known_tools(text: str) -> tuple[ToolSpec, ...]:
-    return _read_tools(json.loads(text))
-
-
+@read_once(MAX_REMEMBERED_CHARS)
 def _read_tools(items: list[Any]) -> tuple[ToolSpec, ...]:
     names: set[str] = set()
     tools: list[ToolSpec] = []

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Mapping
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 Value = TypeVar("Value")
 
@@ -135,3 +137,30 @@ def optional_number(data: Mapping[str, Any], name: str, low: float, high: float,
         bound = f">= {low:g}" if value < low else f"<= {high:g}"
         raise BadRequest(f"Invalid '{name}': expected a value {bound}.", name, "value_out_of_range")
     return value
+
+
+_Further = ParamSpec("_Further")
+_Read = TypeVar("_Read")
+_Reader = Callable[Concatenate[Any, _Further], _Read]
+
+
+def read_once(max_chars: int) -> Callable[[_Reader[_Further, _Read]], _Reader[_Further, _Read]]:
+    """Return a decorator for what reads a part of a request that a conversation sends with each one, such as its tools.
+
+    What it gave for a value of at most `max_chars` characters of JSON it gives again for an equal one: to check schemas takes long.
+    Its further arguments must be hashable, and what it gives immutable.
+    """
+
+    def decorated(read: _Reader[_Further, _Read]) -> _Reader[_Further, _Read]:
+        @lru_cache(maxsize=64)
+        def known(text: str, *further: Any) -> Any:
+            return read(json.loads(text), *further)  # type: ignore[call-arg]  # positional, as `reading` passes them
+
+        @wraps(read)
+        def reading(value: Any, *further: Any) -> Any:
+            text = json.dumps(value)
+            return known(text, *further) if len(text) <= max_chars else read(value, *further)  # type: ignore[call-arg]
+
+        return reading  # type: ignore[return-value]
+
+    return decorated

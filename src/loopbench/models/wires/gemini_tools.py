@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from loopbench.protocol import ToolSpec
 
-from .fields import BadRequest
+from .fields import BadRequest, read_once
 from .gemini_fields import (
     broken_rule,
     flag,
@@ -50,19 +48,12 @@ _MODES: Mapping[str, str] = {"MODE_UNSPECIFIED": "auto", "AUTO": "auto", "VALIDA
 
 def read_tools(data: Mapping[str, Any], where: str) -> tuple[ToolSpec, ...]:
     """Return the functions of a request; tools of Google's own are passed over. Raises BadRequest."""
-    written = json.dumps(data.get("tools", []))
     flags = inner_message(data, "toolConfig", where, TOOL_CONFIG) or {}
     may_mix = flag(flags, "includeServerSideToolInvocations", inside(where, "toolConfig"))
-    if len(written) <= MAX_REMEMBERED_CHARS:
-        return _known_tools(written, where, may_mix)
-    return _read_tools(json.loads(written), where, may_mix)
+    return _read_tools(data.get("tools", []), where, may_mix)
 
 
-@lru_cache(maxsize=64)  # a conversation sends the same tools with each request, and to check their schemas takes longest
-def _known_tools(written: str, where: str, may_mix: bool) -> tuple[ToolSpec, ...]:
-    return _read_tools(json.loads(written), where, may_mix)
-
-
+@read_once(MAX_REMEMBERED_CHARS)
 def _read_tools(tools: Any, where: str, may_mix: bool) -> tuple[ToolSpec, ...]:
     """`may_mix`: whether tools of Google's own may stand beside functions."""
     found: dict[str, ToolSpec] = {}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from loopbench.protocol import Role, ToolSpec
@@ -21,6 +19,7 @@ from .fields import (
     name_field,
     optional,
     optional_list,
+    read_once,
     required,
     required_text,
     wrong_type,
@@ -146,18 +145,10 @@ def check_type(data: Mapping[str, Any], where: str) -> None:
 
 def tool_list(body: Mapping[str, Any], read_tool: ReadTool, name_path: str) -> tuple[ToolSpec, ...]:
     """Return the tools of a request. `name_path`: where the name stands in an item."""
-    items = filled_list(body, "tools", MAX_TOOLS)
-    text = json.dumps(items)
-    if len(text) <= MAX_REMEMBERED_CHARS:
-        return _known_tools(text, read_tool, name_path)
-    return _read_tools(items, read_tool, name_path)
+    return _read_tools(filled_list(body, "tools", MAX_TOOLS), read_tool, name_path)
 
 
-@lru_cache(maxsize=64)  # a conversation sends the same tools with each request, and to check their schemas takes longest
-def _known_tools(text: str, read_tool: ReadTool, name_path: str) -> tuple[ToolSpec, ...]:
-    return _read_tools(json.loads(text), read_tool, name_path)
-
-
+@read_once(MAX_REMEMBERED_CHARS)
 def _read_tools(items: list[Any], read_tool: ReadTool, name_path: str) -> tuple[ToolSpec, ...]:
     tools: dict[str, ToolSpec] = {}
     for place, item in enumerate(items):
