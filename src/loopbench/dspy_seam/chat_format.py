@@ -263,7 +263,10 @@ class SignatureCodec(ABC):
         return Reply("\n\n".join([*parts, "[[ ## completed ## ]]\n"]))
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """Return a grammar of the signature's fields, each of its type."""
+        """Return a grammar of the signature's fields, each of its type.
+
+        It allows one reply that cannot be read: JSON that holds an unusual line break, such as U+2028, as it is.
+        """
         return Grammar((self.sections({}),))
 
     def sections(self, known: Mapping[str, GrammarPart]) -> tuple[GrammarPart, ...]:

@@ -76,7 +76,7 @@ class Request:
         if self.response_schema is not None:
             made["response_schema"] = self.response_schema
         if self.grammar is not None:
-            made["grammar"] = self.grammar.as_json()
+            made["grammar"] = self.grammar.as_dict()
         return made | self.sampling.as_dict()
 
 

@@ -152,7 +152,7 @@ class Codec(Protocol):
 class TextLine:
     """A text of one line that is not empty."""
 
-    max_chars: int = 200
+    max_chars: int = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,9 @@ class Grammar:
     alternatives: tuple[tuple[GrammarPart, ...], ...]
     """Each reply is one of these: its parts, one after the other."""
 
-    def as_json(self) -> list[list[Any]]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the grammar as JSON: a line is `{"line": characters}`, a value `{"json": schema}`, a call `{"call": true}`."""
-        return [[_part_as_json(part) for part in parts] for parts in self.alternatives]
+        return {"alternatives": [[_part_as_json(part) for part in parts] for parts in self.alternatives]}
 
 
 def _part_as_json(part: GrammarPart) -> Any:

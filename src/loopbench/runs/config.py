@@ -88,7 +88,7 @@ class ProviderConfig(BaseModel):
     probe: bool = False
     """Test what the real model can do before the run starts."""
     constrain: bool = False
-    """Hold the replies of a local model to the format that the loop reads, by a grammar that bounds texts to 200 characters."""
+    """Hold the replies of a local model to the format that the loop reads, by a grammar that bounds texts to 120 characters."""
     temperature: Annotated[float | None, IfAbsent("the provider's own"), Field(ge=0, le=10, allow_inf_nan=False)] = None
     """Sampling temperature of a real model; a loop that sets one overrides it."""
     top_p: Annotated[float | None, IfAbsent("the provider's own"), Field(gt=0, le=1)] = None

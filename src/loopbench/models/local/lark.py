@@ -12,12 +12,14 @@ from typing import Any
 
 from loopbench.protocol import AnyCall, Grammar, GrammarPart, JsonValue, TextLine
 
-MAX_TEXT_CHARS = 200
+MAX_TEXT_CHARS = 120
 """Characters of a text in JSON whose schema does not bound it."""
 MAX_ITEMS = 6
 """Items of a list in JSON whose schema does not bound it."""
 _COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """JSON on one line: white space, too, can be written without an end."""
+_LINE_BREAKS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+"""What Python splits lines at, in the words of a regular expression."""
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED_SCHEMAS = ("properties", "$defs", "definitions")
 _SCHEMAS = ("items", "additionalProperties", "not")
@@ -34,7 +36,7 @@ def _part(part: GrammarPart) -> str:
         case str():
             return json.dumps(part, ensure_ascii=False)
         case TextLine():
-            return f"/[^\\r\\n]{{1,{part.max_chars}}}/"
+            return f"/[^{_LINE_BREAKS}]{{1,{part.max_chars}}}/"
         case JsonValue():
             return f"%json {json.dumps(bounded(part.schema) | {'x-guidance': _COMPACT}, ensure_ascii=False)}"
         case AnyCall():
