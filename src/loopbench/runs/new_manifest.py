@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from loopbench.datasets.importing.mcp_server import is_mcp
@@ -15,6 +14,7 @@ from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from loopbench.protocol.digest import canonical_json, digest, sha256
+from loopbench.protocol.installed import package_version
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest, own_code_digest
 from loopbench.runs.config import CompareConfig
@@ -114,14 +114,6 @@ def configuration(loop: object) -> str:
 
 def _literal(value: Any) -> str:
     return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
-
-
-def package_version(package: str) -> str | None:
-    """Return the version of an installed package, or None."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def asked_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> AskedDigests:
