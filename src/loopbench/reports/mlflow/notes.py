@@ -118,8 +118,8 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
     return clean(_items(said), MAX_TAG)
 
 
-def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
-    """Yield path and text of each file: the comparison as JSON, the charts, and the report, which is made unless it is given."""
+def files(found: Results, report: Callable[[Results], str]) -> Iterator[tuple[str, str]]:
+    """Yield path and text of each file: the comparison as JSON, the charts, and at last what `report` makes, which may take long."""
     yield "comparison.json", json.dumps(found.to_json(), indent=2) + "\n"
     comparison, effects = ranked(found.comparison), ablation_result(found)
     drawn = {"accuracy": charts.accuracy(comparison.arms)}
@@ -132,4 +132,4 @@ def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
     drawn["steps"] = steps(found.records, [arm.info for arm in comparison.arms])
     for name, chart in drawn.items():
         yield f"charts/{name}.svg", standalone(chart)
-    yield REPORT, page or report_html(found)
+    yield REPORT, report(found)
