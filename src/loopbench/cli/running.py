@@ -115,5 +115,3 @@ def resume_command(experiment: Experiment) -> str:
         flags.append(("mlflow" if config.mlflow else "no-mlflow", None))
     words = [word for name, value in flags for word in (f"--{name}", *([] if value is None else [shlex.quote(str(value))]))]
     return " ".join(["loopbench resume", shlex.quote(str(folder)), *resume_flags(config), *words])
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
@@ -15,7 +15,6 @@ from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY
 from loopbench.reports.html import charts
 from loopbench.reports.html.histograms import steps
-from loopbench.reports.html.page import report_html
 from loopbench.reports.html.svg import standalone
 from loopbench.text.counts import counts
 from loopbench.text.numbers import interval, p_value, relation, verdict
@@ -119,7 +118,7 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
 
 
 def files(found: Results, report: Callable[[Results], str]) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each file: the comparison as JSON, the charts, and at last what `report` makes, which may take long."""
+    """Yield path and text of each file: the comparison as JSON, the charts, and at last the report, for which it may wait."""
     yield "comparison.json", json.dumps(found.to_json(), indent=2) + "\n"
     comparison, effects = ranked(found.comparison), ablation_result(found)
     drawn = {"accuracy": charts.accuracy(comparison.arms)}
