@@ -13,7 +13,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.reports.progress.trials import watching
-from loopbench.reports.tracking_beside import RunLog, run_log
+from loopbench.reports.tracking_beside import MlflowLog, run_log
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.permissions import resume_flags
 from loopbench.runs.run_state import larger, read_state
@@ -36,7 +36,7 @@ def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoin
         _carry_out(experiment, output, spans, log)
 
 
-def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, log: RunLog) -> NoReturn:
+def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, log: MlflowLog) -> NoReturn:
     halted, stopped = "", ""
     if not output.quiet:
         say(f"if this is cut off, go on with: {resume_command(experiment)}")

@@ -58,7 +58,7 @@ class LoggingProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class RunLog:
+class MlflowLog:
     """Logs one run when it has ended, if its settings ask for that."""
 
     config: CompareConfig
@@ -82,17 +82,17 @@ class RunLog:
 
 
 @contextmanager
-def run_log(config: CompareConfig) -> Iterator[RunLog]:
+def run_log(config: CompareConfig) -> Iterator[MlflowLog]:
     """Give the log of a run that is about to begin; a run that is not finished within the block is not logged.
 
     The process of its own is a fork, which is safe on Linux and without other threads. Elsewhere this process logs.
     """
     if not logs(config) or sys.platform != "linux" or threading.active_count() > 1:
-        yield RunLog(config)
+        yield MlflowLog(config)
         return
     beside = _fork(config)
     try:
-        yield RunLog(config, beside)
+        yield MlflowLog(config, beside)
     finally:
         beside.end()
 
@@ -134,9 +134,10 @@ def _logged(config: CompareConfig, orders: BinaryIO) -> Tracked | str:
         mlflow = tracking()
         mlflow.get_ready(mlflow.uri_of(config, config.runs))
         found = results(Path(json.loads(orders.readline())))
-        return mlflow.track_as_configured(found, config, lambda _: json.loads(orders.readline()))
+        tracked: Tracked | str = mlflow.track_as_configured(found, config, lambda _: json.loads(orders.readline()))
     except Exception as error:  # MLflow cannot be imported, say: that may not cost a result
         return redact(" ".join(f"{type(error).__name__}: {error}".split()))
+    return tracked
 
 
 def _line(text: str) -> bytes:

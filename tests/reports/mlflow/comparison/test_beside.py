@@ -14,7 +14,7 @@ from loopbench.reports import mlflow as tracking
 from loopbench.reports import tracking_beside
 from loopbench.reports.mlflow.notes import REPORT
 from loopbench.reports.mlflow.store import open_store, run_name
-from loopbench.reports.tracking_beside import NO_ANSWER, RunLog, run_log
+from loopbench.reports.tracking_beside import NO_ANSWER, MlflowLog, run_log
 from loopbench.runs.config import CompareConfig
 
 SCRIPT = """
@@ -74,6 +74,6 @@ def test_where_other_threads_run_the_process_itself_logs(run, monkeypatch):
 
 def test_a_run_that_asks_for_no_log_gets_none(run):
     with run_log(CompareConfig(runs=run.folder.parent, mlflow=False)) as log:
-        assert log == RunLog(CompareConfig(runs=run.folder.parent, mlflow=False))
+        assert log == MlflowLog(CompareConfig(runs=run.folder.parent, mlflow=False))
         log.trials_ended(run.folder)
         assert log.finish(run, "page") == ""
