@@ -44,7 +44,8 @@ def test_a_model_is_named_for_each_arm(loopbench, tmp_path):
     refused = loopbench("import", str(folder), "--model", "small")
     assert refused.code == 2
     assert "--model names the model of each --arm in turn: 0 arms, 1 models" in refused.err
+    written(folder / "run9" / "run_metadata.json", {"agent_name": "hasty"})
     written(folder / "run9" / "results.json", {"results": [judged(0, True, "9")]})
     refused = loopbench("import", str(folder), *names)
     assert refused.code == 2
-    assert "--arm names one arm per file, and this one holds 2: careful/x-1, careful" in refused.err
+    assert "--arm names one arm per file, and this one holds 2: careful/x-1, hasty" in refused.err
