@@ -10,11 +10,14 @@ import time
 
 PATIENCE_S = 10.0
 """Seconds that a finished command waits for threads that a loop or a tool has started."""
+_AGAIN_AFTER_S = 0.02
+"""Seconds after which a Ctrl-C that Python has swallowed is pressed again."""
 
 
 def main() -> None:
     """Run the command. Ctrl-C is one line even while modules are still being imported."""
     code: int | str | None = 1
+    sys.unraisablehook = _press_again
     try:
         from loopbench.cli.first_process import main as commands  # takes a moment
 
@@ -29,6 +32,18 @@ def main() -> None:
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left that Ctrl-C could end sooner
         threading.Thread(target=_leave, args=(code,), name="leave", daemon=True).start()
+
+
+def _press_again(lost: sys.UnraisableHookArgs) -> None:
+    """Press Ctrl-C again if it came within a destructor or a weak reference's callback, where Python drops what is raised."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    again = threading.Timer(_AGAIN_AFTER_S, signal.pthread_kill, (main_thread, signal.SIGINT))  # not here: it would be dropped, too
+    again.daemon = True
+    again.start()
 
 
 def _leave(code: int | str | None) -> None:
