@@ -198,7 +198,7 @@ def _number(line: GateLine, value: float, *, sign: bool) -> str:
 
 
 def _margin(line: GateLine) -> str:
-    return f"×{1 + line.margin:g}" if line.is_ratio else f"-{line.margin:g}"
+    return f"×{1 + line.margin:g}" if line.is_ratio else f"{'+' if line.may_rise else '-'}{line.margin:g}"
 
 
 def _change_counts(result: GateResult) -> Iterator[str]:
