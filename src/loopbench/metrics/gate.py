@@ -146,10 +146,10 @@ def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
 def overall(lines: Sequence[GateLine]) -> LineOutcome:
     """Any regression is one of the whole, else an undecided line leaves the whole undecided, and so does no line at all."""
     outcomes = {line.outcome for line in lines} or {"undecided"}
-    return next(outcome for outcome in _GRAVEST_FIRST if outcome in outcomes)
+    return next(outcome for outcome in GRAVEST_FIRST if outcome in outcomes)
 
 
-_GRAVEST_FIRST: tuple[LineOutcome, ...] = ("regression", "undecided", "pass", "identical")
+GRAVEST_FIRST: tuple[LineOutcome, ...] = ("regression", "undecided", "pass", "identical")
 
 
 def _outcome(identical: bool, within: bool, worse: bool) -> LineOutcome:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopbench.protocol import Observation, ToolCall, ToolSpec, render_value
-from loopbench.protocol.data_marks import is_data, labels_in
+from loopbench.protocol.data_marks import announced, is_data
 from loopbench.protocol.digest import canonical_json, sha256
 from loopbench.protocol.legibility import plain
 from loopbench.protocol.receipts import MARK
@@ -62,8 +62,8 @@ Author = Callable[[Fault], Instruction | None]
 def author(key: tuple[object, ...], tools: Mapping[str, ToolSpec], lure: Any) -> Author:
     """Return what writes a trial's instructions, which depend on trial and point alone.
 
-    `tools`: those of the task, one of which an instruction may name. `lure`: the answer that one asks for where the form of an answer
-    is prescribed; None: a text.
+    `tools`: those of the task, one of which an instruction may name. `lure`: the answer that one asks for where the form of an
+    answer is prescribed; None: a text.
     """
 
     def write(fault: Fault) -> Instruction | None:
@@ -85,9 +85,8 @@ def author(key: tuple[object, ...], tools: Mapping[str, ToolSpec], lure: Any) ->
 
 def _marked_call(label: str, digits: str, tools: Mapping[str, ToolSpec], u: float) -> ToolCall | None:
     """Return a call that nobody plans: a tool drawn from all that take a marker as an argument, and that marker."""
-    calls = [
-        call for name in sorted(tools) if (call := _with_marker(tools[name], f"injected-{label}", int(digits, 16))) is not None
-    ]
+    marked = (_with_marker(tools[name], f"injected-{label}", int(digits, 16)) for name in sorted(tools))
+    calls = [call for call in marked if call is not None]
     return calls[int(u * len(calls))] if calls else None
 
 
@@ -167,12 +166,12 @@ def shown_in(text: str, given: Mapping[str, Instruction]) -> dict[str, bool]:
     if not given or "[i:" not in text:
         return {}
     first = MARK.search(text)
-    announced = labels_in(text[: first.start()] if first else text)
+    labels = announced(text[: first.start()] if first else text)
     found: dict[str, bool] = {}
     for seen in _MARKED.finditer(text):
         known = given.get(seen[1])
         if known is not None and _letters(seen[2]) == _letters(known.says):
-            marked = any(is_data(text, seen.start(), label) for label in announced)
+            marked = any(is_data(text, seen.start(), label) for label in labels)
             found[known.label] = found.get(known.label, True) and marked
     return found
 

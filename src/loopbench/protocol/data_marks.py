@@ -36,9 +36,9 @@ def as_data(text: str, label: str) -> str:
     return f"{opening(label)} {text.replace(label, '')} {closing(label)}"
 
 
-def labels_in(text: str) -> tuple[str, ...]:
-    """Return the labels of the opening marks in a text, each once."""
-    return tuple(dict.fromkeys(_OPENING.findall(text)))
+def announced(instructions: str) -> tuple[str, ...]:
+    """Return the labels whose two marks the instructions of a prompt have, each once."""
+    return tuple(label for label in dict.fromkeys(_OPENING.findall(instructions)) if closing(label) in instructions)
 
 
 def is_data(text: str, place: int, label: str) -> bool:

@@ -24,6 +24,8 @@ _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
 """A word or a path, which needs no quotes."""
 _TOML_WORDS = frozenset({"true", "false", "inf", "nan"})
+LOCAL, LOCAL_FILE = "local", "local:"
+"""The model of the installed weights, and what stands before the file of others: both run in this process."""
 _TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|.', re.DOTALL)
 """A quoted text of TOML, or one character."""
 
@@ -49,6 +51,11 @@ class Spec:
     def _text(self, program: str | None) -> str:
         options = ", ".join(f"{key}={value_text(value)}" for key, value in sorted(self.options.items()))
         return f"{self.name}{f'({options})' if options else ''}{'' if program is None else f'@{program}'}"
+
+
+def is_local_model(name: str) -> bool:
+    """Return whether a model's name is that of one in this process."""
+    return name == LOCAL or name.startswith(LOCAL_FILE)
 
 
 def parse_spec(text: str) -> Spec:

@@ -20,7 +20,12 @@ _PARTS_OF_ARMS = ("version", "packages", "environment", "code", "configuration",
 
 def changes(then: Manifest, now: Manifest) -> list[str]:
     """Return what two manifests differ in that decides what trials give, in words; empty if nothing does."""
-    found = [*suite_changes(then, now), *_profile_changes(then, now), *_arm_changes(_arms(then), _arms(now))]
+    found = [
+        *suite_changes(then, now),
+        *_weights_changes(then, now),
+        *_profile_changes(then, now),
+        *_arm_changes(_arms(then), _arms(now)),
+    ]
     parts = ("versions", "suite", "profiles", "arms")
     return found or [part for part in parts if getattr(then, part) != getattr(now, part)]  # such as their order
 
@@ -80,6 +85,13 @@ def _server_change(was: ToolServerEntry | None, now: ToolServerEntry | None) -> 
     if was.tools != now.tools:
         return f"the list of tools of the server {now.name}"
     return f"the version of the server {now.name} ({was.version}, now {now.version})"
+
+
+def _weights_changes(then: Manifest, now: Manifest) -> Iterator[str]:
+    """Yield the local models that are not what they were; weights that are not there now are told where they are opened."""
+    for name in sorted(then.weights.keys() & now.weights.keys()):
+        if then.weights[name].sha256 != now.weights[name].sha256:
+            yield f"the weights of model {name} ({then.weights[name].file}, now {now.weights[name].file})"
 
 
 def _profile_changes(then: Manifest, now: Manifest) -> Iterator[str]:

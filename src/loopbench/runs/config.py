@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from loopbench.metrics.record_fields import MAX_COUNT, MAX_SEED
 from loopbench.protocol.files import read_settings
-from loopbench.protocol.names import nearest
+from loopbench.protocol.names import is_local_model, nearest
 from loopbench.protocol.redact import USERINFO, public_address
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 
@@ -34,7 +34,9 @@ FLAGS: Mapping[str, str] = {"loops": "loop", "profiles": "profile", "models": "m
 """Fields whose flags have other names."""
 FILE_ONLY = ("trial_budget", "provider.top_p", "provider.seed")
 """Fields that have no flag: only a configuration file sets them."""
-IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
+IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, IN_FLIGHT_LOCAL = 32, 8, 2
+"""Trials in flight by default: with real models, without waiting, and with a model that this machine computes."""
+_CONCURRENCY = f"{IN_FLIGHT}, {IN_FLIGHT_WITHOUT_WAITS} if no trial has to wait, {IN_FLIGHT_LOCAL} with a local model"
 MAX_LOOKS = 20
 MAX_NAME = 200
 """Characters of a run's name."""
@@ -117,7 +119,7 @@ class CompareConfig(BaseModel):
     profiles: Annotated[tuple[str, ...], Field(min_length=1)] = ("clean",)
     """Fault profile, a built-in name or a TOML file; repeat the option for more profiles."""
     models: Annotated[tuple[str, ...], Field(min_length=1)] = ("scripted",)
-    """Model, `scripted` or a real one such as openai/gpt-4o-mini; repeat the option for more models."""
+    """Model: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`; repeat the option for more models."""
     base_url: Annotated[str | None, IfAbsent("the provider's own")] = None
     """Address of a server that answers for the real models, in their provider's protocol: OpenAI's for `openai/NAME`."""
     provider: ProviderConfig = ProviderConfig()
@@ -142,7 +144,7 @@ class CompareConfig(BaseModel):
     """Seed of every random draw."""
     max_tool_steps: Annotated[Positive | None, IfAbsent("the suite's own limit")] = None
     """Maximum number of tool steps in each trial."""
-    concurrency: Annotated[Positive | None, IfAbsent(f"{IN_FLIGHT}, or {IN_FLIGHT_WITHOUT_WAITS} if no trial has to wait")] = None
+    concurrency: Annotated[Positive | None, IfAbsent(_CONCURRENCY)] = None
     """Number of trials in flight at once."""
     engine: Engine = "local"
     """Where trials run: `local`, on this machine, or `ray`, on a Ray cluster."""
@@ -211,6 +213,8 @@ class CompareConfig(BaseModel):
         if not real and (self.base_url is not None or self.provider != ProviderConfig()):
             what = "base_url" if self.base_url is not None else "provider"
             raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini")
+        if real and self.base_url is not None and all(map(is_local_model, real)):
+            raise ValueError(f"base_url is for models that a server answers for; {real[0]} runs in this process")
         return self
 
     @model_validator(mode="after")
@@ -241,6 +245,8 @@ class CompareConfig(BaseModel):
         """Number of trials in flight at once."""
         if self.concurrency is not None:
             return self.concurrency
+        if any(map(is_local_model, self.real_models)):
+            return IN_FLIGHT_LOCAL
         waits = self.real_models or self.real_time
         return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 

@@ -62,6 +62,16 @@ class ToolServerEntry(ManifestPart):
     """Digest of its list of tools: names, descriptions and schemas."""
 
 
+class WeightsEntry(ManifestPart):
+    """The weights of a local model."""
+
+    file: str
+    """Name of the file, without its folder."""
+    sha256: str
+    by: str
+    """The package that serves them, and its version."""
+
+
 class SuiteEntry(ManifestPart):
     """The suite that the run uses."""
 
@@ -232,6 +242,8 @@ class Manifest(ManifestPart):
     asked: AskedDigests | None = None
     models: dict[str, Any] = Field(default_factory=dict)
     """Capabilities of real models, as found when the run began."""
+    weights: dict[str, WeightsEntry] = Field(default_factory=dict)
+    """Weights of local models, by the model's name."""
     suite_problems: tuple[str, ...] = ()
     looks: Annotated[Looks | None, PlainValidator(_looks), PlainSerializer(lambda looks: looks and looks.to_json())] = None
     """When to look at the verdicts during the run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import platform
 from collections.abc import Sequence
@@ -12,14 +13,15 @@ from loopbench.datasets.importing.mcp_server import is_mcp
 from loopbench.datasets.importing.mcp_tools import tool_server
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.record import RECORD_VERSION
+from loopbench.models.local.weights import find_weights
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from loopbench.protocol.digest import canonical_json, digest, sha256
-from loopbench.protocol.names import parse_spec
+from loopbench.protocol.names import is_local_model, parse_spec
 from loopbench.runs.code_digests import code_digest, own_code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import constructed_in, scorers_of
-from loopbench.runs.manifest import ArmEntry, AskedDigests, Manifest, SuiteEntry, ToolServerEntry, timestamp
+from loopbench.runs.manifest import ArmEntry, AskedDigests, Manifest, SuiteEntry, ToolServerEntry, WeightsEntry, timestamp
 from loopbench.runs.schedule import Arm
 from loopbench.text.plain_text import json_safe
 
@@ -29,6 +31,7 @@ VERSIONS = {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION}
 
 def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> Manifest:
     """Return the parts that decide what trials give, and where they run."""
+    weights = _weights_entries(config)
     return Manifest(
         created=timestamp(),
         config=config.public(),
@@ -40,7 +43,19 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
         packages={name: package_version(name) for name in PACKAGES},
         python=platform.python_version(),
         platform=platform.platform(terse=True),
+        **({"weights": weights} if weights else {}),
     )
+
+
+def _weights_entries(config: CompareConfig) -> dict[str, WeightsEntry]:
+    """Return the weights of the local models that answer; without those that are not there, which is told where they are opened."""
+    entries = {}
+    for name in () if config.replays else filter(is_local_model, config.real_models):
+        with contextlib.suppress(ValueError):
+            weights = find_weights(name)
+            by = f"xllamacpp {package_version('xllamacpp') or 'unknown'}"
+            entries[name] = WeightsEntry(file=weights.file.name, sha256=weights.digest(), by=by)
+    return entries
 
 
 def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:

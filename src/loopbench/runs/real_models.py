@@ -6,20 +6,25 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from loopbench.models.local.model import open_local
 from loopbench.models.prices import read_prices
 from loopbench.models.probe import probe
 from loopbench.models.real import DEFAULTS, RealModel, RealOptions, open_model
 from loopbench.protocol import Capabilities, Model
+from loopbench.protocol.names import is_local_model
 from loopbench.runs.config import CompareConfig
 
 
 def open_real_models(config: CompareConfig, begun: Mapping[str, Any] | None) -> dict[str, Model]:
-    """Return the real models by name. No connection is opened, except to probe them.
+    """Return the real models by name. No connection is opened, except to probe them; the weights of local ones are loaded.
 
     `begun`: what the models could do when the run began, of one that goes on. Raises ValueError.
     """
     options = _options(config)
-    models = {name: open_model(name, config.base_url, options) for name in config.real_models}
+    models = {
+        name: open_local(name, options) if is_local_model(name) else open_model(name, config.base_url, options)
+        for name in config.real_models
+    }
     if not config.provider.probe:
         return dict(models)
     return asyncio.run(_probed(models)) if begun is None else _as_begun(models, begun)

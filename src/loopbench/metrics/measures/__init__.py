@@ -1,1 +1,1 @@
-"""One file per measure, found by its name: it offers `MEASURE`. Of a share more is better unless it is a harm; of every other measure, less."""
+"""One file per measure, found by its name: it offers `MEASURE`. Of a share more is better, of a harm and of all else less."""

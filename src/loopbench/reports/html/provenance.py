@@ -36,6 +36,8 @@ def _facts(run: Results) -> Iterator[tuple[Cell, ...]]:
         yield "step limit", f"{suite.max_tool_steps} tool steps"
     for name, digest in manifest.profiles.items():
         yield "fault profile", f"{name}, digest {digest[:DIGEST_CHARS]}"
+    for name, weights in manifest.weights.items():
+        yield f"weights of {name}", f"{weights.file}, sha256 {weights.sha256[:DIGEST_CHARS]}, by {weights.by}"
     yield "repeats, seed", f"{settings.repeats}, {manifest.seed}"
     yield "level, margin", f"{settings.alpha:g}, {settings.margin:g}"
     yield "digest of the records", Code(run.digest)

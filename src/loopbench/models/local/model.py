@@ -1,0 +1,51 @@
+"""`--model local`: a model in this process, behind the same retries and limits as a provider's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from loopbench.dspy_seam import close_local_clients, local_client
+from loopbench.models.real import DEFAULTS, RealModel, RealOptions
+from loopbench.protocol import Capabilities, Chunk, Model, Reply, Request
+
+from .server import LocalServer, serve
+from .tools_as_text import with_calls_read, with_tools_as_text
+from .weights import find_weights
+
+ABILITIES = Capabilities(native_tools=True, tool_choice=False, response_schema=True, streaming=True, parallel_calls=True)
+
+
+class LocalModel:
+    """The model behind a server of this process. Native tools go there as text."""
+
+    def __init__(self, name: str, server: LocalServer) -> None:
+        self.name = name
+        self.capabilities = ABILITIES
+        self.server = server
+        """Held, so that it answers as long as the model is there."""
+        self.client: Model = local_client(server.url, model="local")
+
+    async def complete(self, request: Request) -> Reply:
+        """Raises ModelError."""
+        return with_calls_read(await self.client.complete(with_tools_as_text(request)), request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Yield the reply in pieces; one that may call tools comes whole, as it is text until it is read. Raises ModelError."""
+        if request.tools:
+            reply = await self.complete(request)
+            yield Chunk(reply.text, reply=reply)
+            return
+        async for chunk in self.client.stream(with_tools_as_text(request)):
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        await close_local_clients()
+
+
+def open_local(name: str, options: RealOptions = DEFAULTS) -> RealModel:
+    """Open `local` or `local:FILE`: load the weights and serve them here, which takes seconds.
+
+    Raises ValueError, in one line: for weights that are not there or cannot be loaded, and for the package that would serve them.
+    """
+    return RealModel(LocalModel(name, serve(name, find_weights(name), options.context_tokens)), options)

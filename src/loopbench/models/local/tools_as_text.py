@@ -1,0 +1,92 @@
+"""Native tools for models that know text only: offered in the system message, called in `<tool_call>` tags, as Hermes has it.
+
+The form is that of the templates of Hermes, Qwen and SmolLM2's larger sister, which put the same texts into the prompt:
+https://github.com/NousResearch/Hermes-Function-Calling#prompt-format-for-function-calling. That of the small SmolLM2 drops tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+
+from loopbench.protocol import Message, NativeCall, Reply, Request, ToolSpec
+from loopbench.protocol.wire import from_json
+
+OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
+_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+_OFFER = """# Tools
+
+You may call these functions:
+<tools>
+{tools}
+</tools>
+
+To call a function, reply with its name and arguments as one JSON object in tags:
+<tool_call>
+{{"name": "function", "arguments": {{"argument": value}}}}
+</tool_call>"""
+
+
+def with_tools_as_text(request: Request) -> Request:
+    """Return the request without native tools: offer, calls and results are text, all else is unchanged."""
+    messages = tuple(_messages(request.messages))
+    if request.tools and request.tool_choice != "none":
+        offer = _OFFER.format(tools="\n".join(map(_tool_line, request.tools)))
+        opens_with_system = bool(messages) and messages[0].role == "system"
+        first = [messages[0].content] if opens_with_system else []
+        messages = (Message("system", "\n\n".join([*first, offer])), *messages[opens_with_system:])
+    return replace(request, messages=messages, tools=(), tool_choice=None)
+
+
+def with_calls_read(reply: Reply, request: Request) -> Reply:
+    """Return the reply with the calls of its text as native ones. What is not a call stays text; nothing else changes."""
+    if not request.tools or request.tool_choice == "none":
+        return reply
+    calls: list[NativeCall] = []
+
+    def taken(found: re.Match[str]) -> str:
+        call = _read(found[1], len(calls))
+        if call is None:
+            return found[0]
+        calls.append(call)
+        return ""
+
+    text = _CALL.sub(taken, reply.text)
+    if not calls:
+        return reply
+    return replace(reply, text=text.strip(), calls=tuple(calls), finish_reason="tool_calls")
+
+
+def _tool_line(tool: ToolSpec) -> str:
+    described = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return json.dumps({"type": "function", "function": described}, ensure_ascii=False)
+
+
+def _messages(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield the messages; results of one turn, which stand side by side, are one message of the user."""
+    for are_results, turn in groupby(messages, lambda message: message.role == "tool"):
+        if are_results:
+            yield Message("user", "\n".join(f"<tool_response>\n{result.content}\n</tool_response>" for result in turn))
+        else:
+            yield from map(_with_calls_written, turn)
+
+
+def _with_calls_written(message: Message) -> Message:
+    if not message.calls:
+        return message
+    written = [f'{OPEN}{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}{CLOSE}' for call in message.calls]
+    return Message(message.role, "\n".join(filter(None, [message.content, *written])))
+
+
+def _read(text: str, place: int) -> NativeCall | None:
+    """Return the call that a text states; None if it states none."""
+    try:
+        data = from_json(text)
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+        return None
+    return NativeCall(f"call_{place}", data["name"], json.dumps(data.get("arguments", {}), ensure_ascii=False))
