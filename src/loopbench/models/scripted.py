@@ -46,7 +46,7 @@ from .receipts import Truth, call_digest
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
-from .turn import PointVisits, Turn
+from .turn import PointVisits, ReplyTurn
 from .weaknesses import PlanWithSlips, WorkingPlan, chosen, is_in_thousands, slips_of, split_examples
 
 PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
@@ -158,7 +158,7 @@ class Scripted:
         self._render(turn)
         return turn.reply, turn.delay_s
 
-    def _read(self, request: Request) -> Turn:
+    def _read(self, request: Request) -> ReplyTurn:
         """Refuse what no model with these abilities takes, and read the rest."""
         tokens = estimate_input(request)
         limit = self.script.profile.abilities.context_tokens
@@ -170,9 +170,9 @@ class Scripted:
         followed = self._plan.at(messages, self.script.oracle, self.tunnel.ledger, request.role)
         live = believed(messages.live, self.tunnel.ledger)
         view = self._view(request, "\n".join([message.content for message in live]), followed)
-        return Turn(request, request.codec or NATIVE, tokens, followed, view)
+        return ReplyTurn(request, request.codec or NATIVE, tokens, followed, view)
 
-    def _decide(self, turn: Turn) -> None:
+    def _decide(self, turn: ReplyTurn) -> None:
         """Decide on the next move, and draw what may go wrong at its point."""
         request = turn.request
         turn.decision = self._decision(turn, turn.view)
@@ -194,7 +194,7 @@ class Scripted:
         elif turn.point.call == ANSWER:  # elsewhere the call's result tells: see Tunnel.settle
             visits.got_through()
 
-    def _disturb(self, turn: Turn) -> None:
+    def _disturb(self, turn: ReplyTurn) -> None:
         """Write the move in the request's format, as the fault and the weaknesses leave it. Raises ProviderError."""
         turn.move, turn.reply = first_expressible(turn.codec, turn.decision.options)
         turn.visits.last = (turn.request, _NOTHING)  # all that the loop has, should the provider fail now
@@ -205,7 +205,7 @@ class Scripted:
         if self._plan.slips:
             self._slip(turn)
 
-    def _render(self, turn: Turn) -> None:
+    def _render(self, turn: ReplyTurn) -> None:
         """Complete the reply, and note what later turns need of it."""
         move, fault, visits = turn.move, turn.fault, turn.visits
         if isinstance(move, Answer) and move.value is not None:
@@ -235,7 +235,7 @@ class Scripted:
 
     # --- decide ---
 
-    def _decision(self, turn: Turn, view: PromptView) -> Decision:
+    def _decision(self, turn: ReplyTurn, view: PromptView) -> Decision:
         """Return what the policy decides on a view of the turn's prompt, from what has happened in the turn's scope so far."""
         failures: dict[str, int] = {}
         invented = set[str]()
@@ -292,14 +292,14 @@ class Scripted:
                 visits.failures += 1
                 self._try_to_cure(visits, request)
 
-    def _forgotten(self, turn: Turn, attempt: int) -> Collection[str]:
+    def _forgotten(self, turn: ReplyTurn, attempt: int) -> Collection[str]:
         rate = self.script.profile.forget
         if rate == 0 or turn.point.role not in _MAY_OVERLOOK or not self.script.profile.may_strike(LAPSE, str(turn.point)):
             return ()
         key = (*self.script.key, "forget", turn.point, attempt)
         return [name for name, item in turn.view.known.items() if unit(*key, name) < rate * item.distance]
 
-    def _forget(self, turn: Turn, forgotten: Collection[str]) -> None:
+    def _forget(self, turn: ReplyTurn, forgotten: Collection[str]) -> None:
         """Decide again without the results that were overlooked; it is a fault if the decision is another one."""
         clean, turn.decision = turn.decision, self._decision(turn, turn.view.without(forgotten))
         if turn.decision.options != clean.options:
@@ -310,7 +310,7 @@ class Scripted:
 
     # --- disturb ---
 
-    def _has_no_room(self, turn: Turn, fault: Fault) -> bool:
+    def _has_no_room(self, turn: ReplyTurn, fault: Fault) -> bool:
         """Whether a reply has nothing that a fault could spoil."""
         if fault.kind == TOO_EARLY:
             turn.early = early_call(turn.view, turn.decision.calls) if isinstance(turn.move, Act) else None
@@ -319,7 +319,7 @@ class Scripted:
             return len(turn.reply.calls) < 2
         return fault.family == "wire" and spares(fault.kind, turn.move, turn.reply)
 
-    def _spare(self, turn: Turn, fault: Fault) -> None:
+    def _spare(self, turn: ReplyTurn, fault: Fault) -> None:
         """Let a fault pass that has nothing to spoil: it was never scheduled, or what it struck before is overcome."""
         turn.fault = None
         turn.visits.got_through()
@@ -327,7 +327,7 @@ class Scripted:
             turn.visits.fault = None
             self.tunnel.faults = [other for other in self.tunnel.faults if other is not fault]
 
-    def _strike(self, turn: Turn, fault: Fault) -> None:
+    def _strike(self, turn: ReplyTurn, fault: Fault) -> None:
         """Change the turn's move, reply and delay as the fault has it. Raises ProviderError."""
         if fault.family == "provider":
             turn.delay_s = self._provider_fault(fault, turn)
@@ -356,7 +356,7 @@ class Scripted:
             turn.visits.signs = signs_of_decision(fault.kind, changed, move, self.script.tools.values(), digest)
             turn.move, turn.reply = changed, reply
 
-    def _call_at_once(self, turn: Turn, fault: Fault) -> None:
+    def _call_at_once(self, turn: ReplyTurn, fault: Fault) -> None:
         """Give the calls of a reply one id, or put one beside them that should wait for them."""
         self.tunnel.land(fault, turn.request, True)
         if fault.kind == SAME_IDS:
@@ -377,7 +377,7 @@ class Scripted:
         for digest in awaited:
             self.tunnel.arm(digest, fault)
 
-    def _provider_fault(self, fault: Fault, turn: Turn) -> float:
+    def _provider_fault(self, fault: Fault, turn: ReplyTurn) -> float:
         """Return the reply's delay in seconds. Raises ProviderError."""
         self.tunnel.land(fault, turn.request, True)
         if fault.kind == "provider.slow":
@@ -387,7 +387,7 @@ class Scripted:
         turn.visits.signs = signs_of_provider(text)
         raise ProviderError(text if status is None else f"{status}: {text}", kind, status=status, injected=True)
 
-    def _slip(self, turn: Turn) -> None:
+    def _slip(self, turn: ReplyTurn) -> None:
         """Note what a weakness has spoiled in a move that the loop gets: once for each call, scheduled and landed in one.
 
         An answer's slip is overcome when the answer is stated again in its right form; that of a call, as with any fault, when the
@@ -411,7 +411,7 @@ class Scripted:
 
     # --- render ---
 
-    def _arm(self, turn: Turn, move: Act) -> None:
+    def _arm(self, turn: ReplyTurn, move: Act) -> None:
         """Let the tools' faults strike the calls of a move: all of them, so that no design escapes by making several at once."""
         for name, call in zip(turn.decision.calls, move.calls, strict=False):
             own = FaultPoint(turn.point.role, name)

@@ -39,7 +39,7 @@ class PointVisits:
 
 
 @dataclass(slots=True)
-class Turn:
+class ReplyTurn:
     """One request on its way to a reply."""
 
     request: Request
