@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from loopbench.experiments.compare.run import run_apart
 from loopbench.experiments.gate import (
@@ -31,7 +30,6 @@ from loopbench.experiments.gate import (
 )
 from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.baseline import changes, contents
-from loopbench.experiments.gate.outputs import headline, paragraphs, table, task_lines
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, SHARES
@@ -42,11 +40,10 @@ from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.text.plain_text import plain
 
 from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
-from .console import out, say
+from .console import say
 from .environment import load_env
 from .options import (
     ConfigFlags,
-    JsonOption,
     OptionGroup,
     OutputOptions,
     RerunPermissions,
@@ -57,7 +54,7 @@ from .options import (
 )
 from .outcome import write_report
 from .own_prints import own_prints_aside, quiet_loops
-from .tables import print_table
+from .render_gate import print_gate
 
 
 class OnUndecided(StrEnum):
@@ -69,7 +66,6 @@ class OnUndecided(StrEnum):
 
 
 CODES = {OnUndecided.PASSED: DONE, OnUndecided.FAILED: FAILED, OnUndecided.UNDECIDED: UNDECIDED}
-STYLES = {"identical": "bold green", "pass": "bold green", "undecided": "bold yellow"}
 
 RERUN_FLAGS = ConfigFlags(
     only=("loops", "seed", "repeats"),
@@ -90,9 +86,14 @@ class GateOptions(RunsOption):
     """Loss of accuracy that is accepted."""
     metric: Annotated[Texts, IfAbsent("0.1, which is 10 %; of a share 0.02")]
     """Metric to judge as well, NAME=MARGIN or NAME; it may grow by the share MARGIN, or a share such as retention may fall by so
-    much; repeat the option for more metrics."""
+    much, and one such as injection_executed rise; repeat the option for more metrics."""
     alpha: float = ALPHA
     """Maximum rate of false alarms, over draws of both the baseline and the run."""
+
+
+class GatePrints(OutputOptions):
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
+    """Print every metric of every arm, what would decide each, and up to 20 changed tasks."""
 
 
 class GateOutputs(OptionGroup):
@@ -116,7 +117,7 @@ class GateOutputs(OptionGroup):
 
 
 @with_options(RERUN_FLAGS)
-def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, outputs: GateOutputs, output: OutputOptions) -> None:
+def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, outputs: GateOutputs, output: GatePrints) -> None:
     """Say whether a run is worse than a baseline.
 
     The exit code is 0 if it is not, 1 if it is, 2 for bad usage or a run that cannot be compared, 3 if it is undecided, 4 if the
@@ -248,10 +249,10 @@ def _in_actions() -> bool:
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
-def _print_whatever_reads(judged: GateResult, output: JsonOption) -> None:
+def _print_whatever_reads(judged: GateResult, output: GatePrints) -> None:
     """Print to stdout; a reader that has closed the pipe does not change the exit code."""
     try:
-        _print(judged, as_json=output.as_json)
+        _print(judged, as_json=output.as_json, verbose=output.verbose)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
@@ -259,15 +260,8 @@ def _print_whatever_reads(judged: GateResult, output: JsonOption) -> None:
         pass
 
 
-def _print(judged: GateResult, *, as_json: bool) -> None:
+def _print(judged: GateResult, *, as_json: bool, verbose: bool) -> None:
     if as_json:
         print(json.dumps(judged.to_json(), ensure_ascii=True, allow_nan=False))
         return
-    console = out()
-    console.print(Text(headline(judged), style=STYLES.get(judged.outcome, "bold red")), soft_wrap=True)
-    if judged.lines:
-        print_table(table(judged), console)
-    for line in paragraphs(judged):
-        console.print(Text(line), soft_wrap=True)
-    for line in task_lines(judged):
-        console.print(Text(line), soft_wrap=True)
+    print_gate(judged, verbose=verbose)

@@ -32,6 +32,8 @@ class ImportOptions(OptionGroup):
     """Format of all files, such as inspect."""
     arm: Texts
     """Name of the arm of each file in turn; files with equal names are repeats of one arm."""
+    model: Texts
+    """Model of the arm of each file in turn; with it --arm names the loop, and the arm is called LOOP/MODEL."""
     scorer: str | None = None
     """Scorer, evaluator or column whose score is the accuracy."""
     scale: Annotated[str | None, IfAbsent("0,1")] = None
@@ -41,7 +43,7 @@ class ImportOptions(OptionGroup):
     cluster: str | None = None
     """Metadata key or column of what tasks share, such as a template."""
     errors_as_failures: bool = False
-    """Score trials that ended with an error 0, because the error was the agent's own."""
+    """Score trials that ended with an error 0, as the agent's own; also those that terminal-bench could not judge."""
     max_left_out: Annotated[float | None, IfAbsent("any share")] = None
     """Largest share of trials without a score, from 0 to 1; above it the exit code is 4."""
     suite: Annotated[str | None, IfAbsent("taken from the files")] = None
@@ -60,6 +62,7 @@ class ImportOptions(OptionGroup):
             format=self.format_,
             reading=ReadingOptions(self.scorer, scale, self.cluster, parse_map(self.map_), self.errors_as_failures),
             arms=self.arm,
+            models=self.model,
             suite=self.suite,
             alpha=self.alpha,
             margin=self.margin,

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import json
+import shlex
+from dataclasses import dataclass
+from functools import partial
 
+from rich.console import Console
 from rich.text import Text
 
 from loopbench.experiments.optimize.result import OptimizationResult
-from loopbench.experiments.optimize.tables import notes, tables, to_markdown, verdicts
-from loopbench.text.plain_text import plain
+from loopbench.experiments.optimize.tables import BRIEF, brief_rows, notes, tables, to_markdown, verdicts
+from loopbench.text.plain_text import plain, plain_line
 
 from .codes import DONE, FAILED, INVALID
+from .columns import Rows, folded, print_lines
 from .console import out
 from .render import print_note
 from .tables import print_table
 
+
+@dataclass(frozen=True, slots=True)
+class DesignForm:
+    """What of a design is shown on a terminal of some width."""
+
+    columns: tuple[str, ...]
+    short: bool
+    """Whether numbers have two digits only."""
+
+
+WITHOUT_BEFORE = ("design", "test after", "gain", "verdict")
+FORMS = (DesignForm(BRIEF, short=False), DesignForm(BRIEF, short=True), DesignForm(WITHOUT_BEFORE, short=True))
+"""The widest form comes first."""
 IMPORTANT = ("Warning", "The test is invalid")
 """Beginnings of the notes that are printed in any case."""
 
@@ -27,7 +45,7 @@ def exit_code(found: OptimizationResult) -> int:
 
 
 def print_optimization(found: OptimizationResult, form: str, *, verbose: bool) -> None:
-    """Print an optimization; `form`: json, markdown or tables: the first one and the verdict, or all if `verbose`."""
+    """Print an optimization; `form`: json, markdown or tables: a row per design and the verdicts, after all tables if `verbose`."""
     if form == "json":
         print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
         return
@@ -35,15 +53,44 @@ def print_optimization(found: OptimizationResult, form: str, *, verbose: bool) -
         print(to_markdown(found), end="")
         return
     console = out()
-    console.print(Text(plain(found.title), style="bold"))
-    made = tables(found)
-    for table in made if verbose else made[:1]:
+    if verbose:
+        _print_details(found, console)
+    console.print(Text(plain(found.title), style="bold"), soft_wrap=True)
+    print_lines(folded(map(partial(_rows, found), FORMS), console.width), console)
+    for note in notes(found):
+        if note.startswith(IMPORTANT):
+            print_note(note, console)
+    if example := _diff(found):
+        console.print(Text(plain(example), style="dim"), soft_wrap=True)
+    for line in verdicts(found):
+        console.print(Text(plain(line), style="bold"))
+
+
+def _print_details(found: OptimizationResult, console: Console) -> None:
+    """Print the tables, the file of each program, and what to keep in mind."""
+    for table in tables(found):
         print_table(table, console)
     for design in found.designs:
         if design.program is not None:
             console.print(Text(plain(f"{design.design}: {design.program}"), style="dim"), soft_wrap=True)
     for note in notes(found):
-        if verbose or note.startswith(IMPORTANT):
+        if not note.startswith(IMPORTANT):
             print_note(note, console)
-    for line in verdicts(found):
-        console.print(Text(plain(line), style="bold"))
+
+
+def _rows(found: OptimizationResult, form: DesignForm) -> Rows:
+    """Return a heading and a row per design."""
+    columns = [BRIEF.index(column) for column in form.columns]
+    heading = [Text(column, style="dim") for column in form.columns]
+    rows = ([Text(plain_line(row[column])) for column in columns] for row in brief_rows(found, short=form.short))
+    return [heading, *rows]
+
+
+def _diff(found: OptimizationResult) -> str:
+    """Return the command that shows what changed in a design whose program is another one than before."""
+    changed = [design for design in found.designs if design.program is not None and not design.is_unchanged]
+    if not changed:
+        return ""
+    words = shlex.join(["loopbench", "diff", changed[0].design, str(changed[0].program)])
+    others = f"; the other programs are below {changed[0].folder.parent}" if len(changed) > 1 else ""
+    return f"What changed in {changed[0].design}: {words}{others}"

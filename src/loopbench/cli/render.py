@@ -16,7 +16,8 @@ from loopbench.experiments.compare.several_runs import verdicts as collection_ve
 from loopbench.experiments.compare.tables import notes, tables
 from loopbench.text.plain_text import plain
 
-from .console import WIDE, out, print_line
+from .columns import print_lines
+from .console import out, print_line
 from .render_answer import answer_lines
 from .tables import print_table
 
@@ -28,11 +29,7 @@ def results(found: Results, *, verbose: bool, all_metrics: bool = False) -> None
         details(found, console, all_metrics=all_metrics)
     for sentence in _of_models(found):
         print_line(sentence)
-    for line in answer_lines(found, console.width):
-        if console.width >= WIDE:
-            print(line.plain, file=console.file)
-        else:
-            console.print(line, soft_wrap=True)
+    print_lines(answer_lines(found, console.width), console)
 
 
 def _of_models(found: Results) -> list[str]:

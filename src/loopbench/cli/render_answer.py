@@ -13,9 +13,10 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
-from loopbench.text.numbers import interval, interval_of
+from loopbench.text.numbers import hundredths, interval, interval_of
 from loopbench.text.plain_text import plain_line
 
+from .columns import fitting, side_by_side
 from .console import WIDE
 
 MAX_LINES = 11
@@ -23,8 +24,6 @@ MAX_LINES = 11
 MIN_ROWS = 3
 """Loops that are shown however long the sentences are."""
 MAX_WARNINGS = 2
-GAP = 2
-"""Spaces between columns."""
 STYLES: Mapping[Place | None, str] = {"highest": "bold green", "not told apart": "", "lower": "red", None: ""}
 LEGEND = "accuracy: * highest, = not told apart"
 
@@ -42,11 +41,7 @@ def _thousandths(value: Interval) -> str:
 
 
 def _hundredths(value: Interval) -> str:
-    return interval_of(value, _short)
-
-
-def _short(share: float) -> str:
-    return f"{share:.2f}".removeprefix("0")
+    return interval_of(value, hundredths)
 
 
 def _cost(value: Interval, unit: Unit) -> str:
@@ -57,7 +52,7 @@ FORMS = (
     CellForm(_thousandths, _cost),
     CellForm(_hundredths, _cost),
     CellForm(_hundredths, None),
-    CellForm(lambda value: _short(value.value), None),
+    CellForm(lambda value: hundredths(value.value), None),
 )
 """The widest form comes first."""
 
@@ -99,21 +94,8 @@ def _wrapped(sentence: tuple[str, str], width: int) -> list[Text]:
 def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for."""
     shown = said.rows if len(said.rows) <= room or width >= WIDE else said.rows[: room - 1]
-    for form in FORMS:
-        cells = _cells(said, shown, form)
-        widths = [max(len(row[n].plain) for row in cells) for n in range(len(cells[0]))]
-        if sum(widths) + GAP * (len(widths) - 1) <= width:
-            break
-    if width >= WIDE:
-        yield from (Text("\t").join(row) for row in cells)
-        return
-    for row in cells:
-        line = Text()
-        for n, cell in enumerate(row):
-            line.append_text(cell)
-            line.append(" " * (widths[n] - len(cell.plain) + GAP))
-        line.rstrip()
-        yield line
+    rows, _ = fitting((_cells(said, shown, form) for form in FORMS), width)
+    yield from side_by_side(rows, width)
     if hidden := len(said.rows) - len(shown):
         yield Text(f"and {hidden} more loops, which are less accurate on average", style="dim")
 

@@ -42,7 +42,9 @@ class SizeOptions(OptionGroup):
     alpha: Annotated[float | None, IfAbsent("the pilot's")] = None
     """Significance level of the tests."""
     metric: str = "accuracy"
-    """accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd, seconds, retention, prefix_stability or tokens_with_cache."""
+    """accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd, seconds, retention, prefix_stability, tokens_with_cache,
+    injection_shown, injection_attempted, injection_executed, answer_changed, utility_kept, calls_lost, calls_doubled,
+    results_mispaired or calls_overlapped."""
 
     @property
     def request(self) -> sizing.SizeRequest:

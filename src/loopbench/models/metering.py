@@ -25,6 +25,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, ToolListing
 
+from .at_once import HOLDING
 from .draws import unit
 from .faults import IMPLICIT, Fault, distorted
 from .mcp_faults import DRIFTED, ERROR, LIST_CHANGED, ListFaults
@@ -263,7 +264,10 @@ class MeteredToolbox(Toolbox):
         else:
             digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
             fault = tunnel.take(digest) if tunnel.has_armed else None
-            seen = await self._in_tunnel(tunnel, fault, call, digest, validate)
+            with tunnel.running(digest) as running:
+                if fault is not None and fault.kind in HOLDING:
+                    await tunnel.at_once.let_others_pass(running)
+                seen = await self._in_tunnel(tunnel, fault, call, digest, validate)
             tunnel.tell(digest, seen)
         self.listener.tool_call(call, seen, None if fault is None else fault.kind)
         return seen
@@ -275,6 +279,7 @@ class MeteredToolbox(Toolbox):
             if fault.kind in _NO_RESULT:
                 return await self._lost(fault, tunnel, call, digest)
         seen = await super().call(call, validate=validate)
+        tunnel.instructions.note_run(digest, seen)
         if fault is not None and fault.kind == "tool.slow":
             await tunnel.spend(tunnel.slow_s)
         if fault is not None and fault.kind in IMPLICIT and seen.ok:
@@ -285,8 +290,7 @@ class MeteredToolbox(Toolbox):
         if seen.transient or seen.error_type in ("UnknownTool", "InvalidArguments"):
             return seen
         entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
-        flood = f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
-        text = entry.around(f"{seen.data}{flood}")
+        text = entry.around(f"{seen.data}{_added(fault, tunnel, seen)}")
         value = text if seen.ok else None
         return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
 
@@ -309,6 +313,15 @@ class MeteredToolbox(Toolbox):
         """Return the limit of a call, else the default: an injected hang always ends."""
         tool, limits = self.get(name), self.in_force
         return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
+
+
+def _added(fault: Fault | None, tunnel: Tunnel, seen: Observation) -> str:
+    """Return what a fault adds to a result that it leaves whole."""
+    if fault is None:
+        return ""
+    if fault.family == "inject":
+        return tunnel.instructions.give(fault) if seen.ok else ""
+    return f" {'x' * HUGE_CHARS}" if fault.kind == "tool.huge" else ""
 
 
 _NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage", LIST_CHANGED, DRIFTED, ERROR})

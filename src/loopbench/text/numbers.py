@@ -14,6 +14,11 @@ def dollars(amount: float) -> str:
     return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
 
 
+def hundredths(share: float, *, sign: bool = False) -> str:
+    """Return a share or a difference of shares with two digits, without the 0 before the point: `.88`, `1.00`, `-.15`."""
+    return f"{share:{'+' * sign}.2f}".replace("0.", ".", 1) if abs(share) < 0.995 else f"{share:{'+' * sign}.2f}"
+
+
 RELATIONS: Mapping[VerdictWord, str] = {
     "better": "better than",
     "equivalent": "equivalent to",

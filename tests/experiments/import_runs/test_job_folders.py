@@ -140,3 +140,41 @@ def test_a_run_of_terminal_bench_has_no_traces(kit, tmp_path):
         ("terminus/small-1", "c", "errored", 0.0, "terminated", "not judged: unknown_agent_error"),
     ]
     assert all({"steps", "tokens", "input_tokens"} <= set(record.unknown) for record in found.records)
+
+
+def judged(task, resolved, *, number=1, mode="unset"):
+    """What terminal-bench writes of a trial."""
+    return {"id": f"{task}-{number}", "task_id": task, "instruction": task, "is_resolved": resolved, "failure_mode": mode}
+
+
+def test_a_run_of_terminal_bench_lists_the_trials_that_have_no_file(kit, tmp_path):
+    put(
+        tmp_path / "run" / "results.json",
+        {"results": [judged("a", True), judged("b", False), judged("c", None, mode="parse_error")]},
+    )
+    put(tmp_path / "run" / "a" / "a.1" / "results.json", judged("a", True))
+    listed = tmp_path / "alone" / "2025-09-01_results.json"
+    put(listed, {"results": [judged("a", True), judged("b", True), judged("c", False)]})
+    for alone in (listed, listed.parent):
+        found = kit.imported(tmp_path / "run", alone)
+        told = sorted((r.arm, r.task, r.repeat, r.status, r.accuracy) for r in found.records if r.arm != "run")
+        assert [one[1:] for one in told] == [("a", 0, "scored", 1.0), ("b", 0, "scored", 1.0), ("c", 0, "scored", 0.0)]
+        of_run = [(r.task, r.repeat, r.status) for r in found.records if r.arm == "run"]
+        assert sorted(of_run) == [("a", 0, "scored"), ("b", 0, "scored"), ("c", 0, "errored")]
+
+
+def test_a_copy_of_a_run_within_another_one_adds_nothing(kit, tmp_path):
+    for folder in ("first", "second/first"):
+        put(tmp_path / folder / "results.json", {"results": [judged("a", True), judged("b", True)]})
+        put(tmp_path / folder / "a" / "results.json", judged("a", True))
+    put(tmp_path / "second" / "results.json", {"results": [judged("a", False, number=2), judged("b", False, number=2)]})
+    found = kit.imported(tmp_path)
+    assert sorted((r.task, r.repeat, r.accuracy) for r in found.records) == [("a", 0, 1), ("a", 1, 0), ("b", 0, 1), ("b", 1, 0)]
+
+
+def test_what_terminal_bench_could_not_judge_fails_if_errors_do_as_on_its_leaderboard(kit, tmp_path):
+    listed = tmp_path / "results.json"
+    put(listed, {"results": [judged("a", True), judged("b", None, mode="test_timeout")]})
+    assert [r.status for r in kit.imported(listed).records] == ["scored", "errored"]
+    found = kit.imported(listed, errors_as_failures=True)
+    assert [(r.status, r.accuracy) for r in found.records] == [("scored", 1), ("scored", 0)]

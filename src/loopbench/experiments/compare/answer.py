@@ -224,8 +224,8 @@ class _Sentences:
             yield f"{between}: no feasible number of tasks is likely to decide"
             return
         tasks, chance, row = plans[0]
-        nearest = f", nearest {row.loop}," if len(rows) > 1 else ""
-        yield f"{between}{nearest}: {tasks:,} tasks would decide (chance about {chance_in_words(chance)})"
+        about = f" about {row.loop}" if len(rows) > 1 else ""
+        yield f"{between}: {tasks:,} tasks would decide{about} (chance about {chance_in_words(chance)})"
 
     def _worse(self, compared: Sequence[int]) -> Iterator[str]:
         lost: dict[tuple[str, ...], list[str]] = {}

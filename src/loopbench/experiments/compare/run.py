@@ -112,7 +112,7 @@ async def _session(experiment: Experiment, journal: Journal, progress: Progress,
         async with opened(job, progress) as engine:
             start = time.monotonic()
             experiment = _with_retries_noted(experiment)
-            with interruption.gentle(engine.wind_down):
+            with interruption.gentle(engine.wind_down, asyncio.get_running_loop()):
                 stopped = await _run_to_a_decision(experiment, engine, journal, progress)
     finally:
         if stopped:

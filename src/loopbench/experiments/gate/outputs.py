@@ -17,6 +17,7 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import METRICS
 from loopbench.text import junit
 from loopbench.text.counts import counts
+from loopbench.text.numbers import hundredths
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
@@ -38,9 +39,9 @@ _COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
 """Prefixes of `##[…]` and `##vso[…]`, which GitHub and Azure treat as commands anywhere in a line."""
 
 
-def headline(result: GateResult) -> str:
-    """Return the outcome in one line that starts with its word."""
-    return _literal(f"{result.outcome}: {_explanation(result)}")
+def headline(result: GateResult, named: int = MAX_NAMED) -> str:
+    """Return the outcome in one line that starts with its word, and names at most so many arms and metrics."""
+    return literal(f"{result.outcome}: {_explanation(result, named)}")
 
 
 def table(result: GateResult) -> Table:
@@ -61,15 +62,19 @@ def paragraphs(result: GateResult) -> list[str]:
         for line in result.lines
         if line.outlook is not None
     ]
-    return [_literal(line) for line in (*outlooks, *_change_counts(result), *result.notes)]
+    return [literal(line) for line in (*outlooks, *change_counts(result), *result.notes)]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
     """Return two lines per changed task: the change, and the command that shows it; no text starts with white space or a colon."""
     changes = result.tasks[:most]
-    lines = [line for change in changes for line in (f"- {_literal(_change_line(change))}", f"    {_literal(change.command)}")]
     omitted = len(result.tasks) - len(changes)
-    return [*lines, *([f"- and {omitted} more; --json has all"] if omitted else [])]
+    return [*task_lines_of(changes), *([f"- and {omitted} more; --json has all"] if omitted else [])]
+
+
+def task_lines_of(changes: Sequence[TaskChange]) -> list[str]:
+    """Return two lines for each of these changed tasks, as `task_lines` does."""
+    return [line for change in changes for line in (f"- {literal(_change_line(change))}", f"    {literal(change.command)}")]
 
 
 def text(result: GateResult) -> str:
@@ -115,7 +120,7 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, on_undecided
     for line, kind in zip(arm.lines, kinds, strict=True):
         case = junit.add_case(suite, arm.arm, line.metric)
         if kind is not None:
-            junit.add_result(case, kind, f"{line.outcome}: {_change(line)}, margin {_margin(line)}", tasks)
+            junit.add_result(case, kind, f"{line.outcome}: {effect_in_words(line)}, margin {margin_in_words(line)}", tasks)
     junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), tasks]))
 
 
@@ -151,57 +156,74 @@ def _escaped(content: str) -> str:
 # --- text ---
 
 
-def _explanation(result: GateResult) -> str:
+def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     if result.reasons:
         return "; ".join(result.reasons)
     if result.outcome == "identical":
         return f"behaviour unchanged in all {sum(arm.trials for arm in result.arms)} trials"
     if result.outcome == "pass":
-        worse = _first([f"{line.arm} in {line.metric}" for line in result.lines if line.outcome == "pass" and line.worse], ", ")
+        worse = _first(
+            [f"{line.arm} in {line.metric}" for line in result.lines if line.outcome == "pass" and line.worse], ", ", named
+        )
         return f"within the margin{'s' * (len(result.lines) > 1)}{'; worse, but within it: ' * bool(worse)}{worse}"
     decisive = [line for line in result.lines if line.outcome == result.outcome]
-    return _first([f"{line.arm} in {line.metric} {_change(line)}, margin {_margin(line)}" for line in decisive], "; ")
+    return _first(
+        [f"{line.arm} in {line.metric} {effect_in_words(line)}, margin {margin_in_words(line)}" for line in decisive], "; ", named
+    )
 
 
-def _first(items: Sequence[str], separator: str) -> str:
-    omitted = len(items) - MAX_NAMED
-    return separator.join([*items[:MAX_NAMED], *([f"{omitted} more"] if omitted > 0 else [])])
+def _first(items: Sequence[str], separator: str, most: int) -> str:
+    omitted = len(items) - most
+    return separator.join([*items[:most], *([f"{omitted} more"] if omitted > 0 else [])])
 
 
 def _row(line: GateLine) -> tuple[str, ...]:
-    digits = METRICS[line.metric].digits
     return (
-        _literal(line.arm),
+        literal(line.arm),
         line.metric,
-        f"{line.baseline:.{digits}f}",
-        f"{line.run:.{digits}f}",
-        _change(line),
+        value_in_words(line, line.baseline),
+        value_in_words(line, line.run),
+        effect_in_words(line),
         "" if line.typical is None else f"×{_number(line, line.typical, sign=False)}",
-        _margin(line),
+        margin_in_words(line),
         str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {line.units} templates",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
         "pass, worse within the margin" if line.outcome == "pass" and line.worse else line.outcome,
     )
 
 
-def _change(line: GateLine) -> str:
-    """Return `-0.150 [-0.212, -0.088]`, or as a ratio `×1.25 [1.10, 1.42]`; – for a bound unknown because of too few tasks."""
+def value_in_words(line: GateLine, value: float, *, short: bool = False) -> str:
+    """Return a mean of the line's metric with as many digits as the metric has; `short`: a share with two, as `.88`."""
+    return hundredths(value) if short and not line.is_ratio else f"{value:.{METRICS[line.metric].digits}f}"
+
+
+def effect_in_words(line: GateLine, *, short: bool = False) -> str:
+    """Return `-0.150 [-0.212, -0.088]`, or as a ratio `×1.25 [1.10, 1.42]`; – for a bound unknown because of too few tasks.
+
+    `short`: a share with two digits, as `-.15 [-.21, -.09]`.
+    """
     effect = line.effect
-    bounds = ", ".join(_number(line, bound, sign=not line.is_ratio) for bound in (effect.low, effect.high))
-    return f"{'×' * line.is_ratio}{_number(line, effect.value, sign=not line.is_ratio)} [{bounds}]"
+    value, low, high = (
+        _number(line, bound, sign=not line.is_ratio, short=short) for bound in (effect.value, effect.low, effect.high)
+    )
+    return f"{'×' * line.is_ratio}{value} [{low}, {high}]"
 
 
-def _number(line: GateLine, value: float, *, sign: bool) -> str:
+def _number(line: GateLine, value: float, *, sign: bool, short: bool = False) -> str:
     if not math.isfinite(value) or (line.is_ratio and value == 0):
         return "–"
+    if short and not line.is_ratio:
+        return hundredths(value, sign=sign)
     return f"{value:{'+' * sign}.{2 if line.is_ratio else 3}f}"
 
 
-def _margin(line: GateLine) -> str:
-    return f"×{1 + line.margin:g}" if line.is_ratio else f"-{line.margin:g}"
+def margin_in_words(line: GateLine) -> str:
+    """Return `-0.02`, `+0.02` of what may rise, or as a ratio `×1.1`."""
+    return f"×{1 + line.margin:g}" if line.is_ratio else f"{'+' if line.may_rise else '-'}{line.margin:g}"
 
 
-def _change_counts(result: GateResult) -> Iterator[str]:
+def change_counts(result: GateResult) -> Iterator[str]:
+    """Yield how many tasks changed, and by which causes."""
     became = Counter(change.became for change in result.tasks)
     if result.tasks:
         causes = f" ({counts(result.causes)})" if result.causes else ""
@@ -230,7 +252,7 @@ def _results(side: Side) -> str:
 
 
 def _task_text(change: TaskChange) -> str:
-    return f"{_literal(_change_line(change))}\n{_literal(change.command)}"
+    return f"{literal(_change_line(change))}\n{literal(change.command)}"
 
 
 def _task_row(change: TaskChange) -> tuple[str, ...]:
@@ -244,7 +266,7 @@ def _cut(content: str) -> str:
     return content if len(content) <= MAX_CHARS else f"{content[:MAX_CHARS]}…"
 
 
-def _literal(content: str) -> str:
+def literal(content: str) -> str:
     """Return one line without control characters or anything that a CI server treats as a command."""
     return _no_command(plain_line(content))
 

@@ -87,6 +87,8 @@ class ForeignTrial:
     reason: str = ""
     score: float | None = None
     """The score in [0, 1]; every scored trial has one."""
+    counts_as_failure: bool = False
+    """Whether the tool that wrote the file counts the errored trial as not solved in the accuracy that it publishes."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Other scores of the same trial, in [0, 1]."""
     stop: str | None = None

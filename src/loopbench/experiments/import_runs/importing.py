@@ -54,7 +54,7 @@ def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | N
     """
     if folder is not None and (folder.exists() or folder.is_symlink()):
         raise ValueError(f"{folder}: exists already; take another --name")
-    logs = rename_arms([read_file(path, request) for path in paths], request.arms)
+    logs = rename_arms([read_file(path, request) for path in paths], request)
     joined = join(logs, request)
     if folder is None:
         folder = new_folder(runs, joined.manifest.suite.name)

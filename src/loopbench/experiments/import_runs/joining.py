@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,8 +13,8 @@ from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
+from loopbench.protocol.installed import package_version
 from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, timestamp
-from loopbench.runs.new_manifest import package_version
 
 from .counting import counted
 from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey
@@ -37,6 +38,8 @@ class ImportRequest:
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     arms: Sequence[str] = ()
     """Names that replace the files' arm names, one per file; equal ones are repeats of one arm."""
+    models: Sequence[str] = ()
+    """The models of the files' arms, one per file: then each name in `arms` is of a loop, and an arm is called LOOP/MODEL."""
     suite: str | None = None
     """A name that replaces the files' name of the suite."""
     alpha: float = ALPHA
@@ -47,6 +50,8 @@ class ImportRequest:
         for name, value in (("alpha", self.alpha), ("margin", self.margin)):
             if not 0 < value < 1:
                 raise ValueError(f"--{name} is not between 0 and 1: {value:g}")
+        if self.models and len(self.models) != len(self.arms):
+            raise ValueError(f"--model names the model of each --arm in turn: {len(self.arms)} arms, {len(self.models)} models")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +64,51 @@ class Joined:
     """Of each record what happened in its trial; None if no file tells it."""
 
 
-def rename_arms(logs: Sequence[ForeignLog], names: Sequence[str]) -> list[ForeignLog]:
+def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> list[ForeignLog]:
     """Give the files' arms the names that the user typed; equal names are one arm, whose repeats are counted on per task."""
+    names = request.arms
+    models: Sequence[str | None] = request.models or [None] * len(names)
     if not names:
         return list(logs)
     if len(names) != len(logs):
         raise ValueError(f"--arm names the arm of each file in turn: {len(logs)} files, {len(names)} names")
     free: dict[tuple[str, str], int] = {}
     renamed = []
-    for log, typed in zip(logs, names, strict=True):
+    for log, typed, model in zip(map(_of_one_loop, logs) if request.models else logs, names, models, strict=True):
         if len(log.arms) != 1:
             several = names_in_a_line([arm.name for arm in log.arms])
             raise ValueError(f"{log.path}: --arm names one arm per file, and this one holds {len(log.arms)}: {several}")
-        with located("--arm"):
-            name = name_of(typed, "a name")
+        arm = _named(log.arms[0], typed, model)
+        name = arm.name
         first = {task: free.get((name, task), 0) for task in log.asked}
         repeats = log.repeats
         free |= {(name, task): repeat + repeats for task, repeat in first.items()}
         trials = tuple(replace(trial, arm=name, repeat=trial.repeat + first[trial.task]) for trial in log.trials)
         due = repeats + max(first.values(), default=0)
-        renamed.append(replace(log, arms=(replace(log.arms[0], name=name),), trials=trials, due_repeats=due))
+        renamed.append(replace(log, arms=(arm,), trials=trials, due_repeats=due))
     return renamed
+
+
+def _of_one_loop(log: ForeignLog) -> ForeignLog:
+    """Pool the arms of a file that differ in what it says of their model only: the user says it for all of them."""
+    if len({arm.loop for arm in log.arms}) != 1 or len(log.arms) == 1:
+        return log
+    arm, seen = log.arms[0], Counter[str]()
+    trials = []
+    for trial in log.trials:
+        trials.append(replace(trial, arm=arm.name, repeat=seen[trial.task]))
+        seen[trial.task] += 1
+    return replace(log, arms=(arm,), trials=tuple(trials))
+
+
+def _named(arm: ForeignArm, typed: str, model: str | None) -> ForeignArm:
+    with located("--arm"):
+        name = name_of(typed, "a name")
+    if model is None:
+        return replace(arm, name=name)
+    with located("--model"):
+        known = name_of(model, "a name")
+    return replace(arm, name=f"{name}/{known}", loop=name, model=known)
 
 
 def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
@@ -241,7 +270,7 @@ def _clustered(trials: Sequence[ForeignTrial]) -> list[ForeignTrial]:
 
 
 def _failure(trial: ForeignTrial) -> ForeignTrial:
-    """Score a trial 0 if an error ended it, but not if it could not be scored, or never ran."""
-    if trial.status != "errored" or trial.stop != StopReason.CRASHED:
+    """Score a trial 0 if an error ended it or its tool counts it so, but not if it could not be scored, or never ran."""
+    if trial.status != "errored" or not (trial.stop == StopReason.CRASHED or trial.counts_as_failure):
         return trial
     return replace(trial, status="scored", score=0.0)

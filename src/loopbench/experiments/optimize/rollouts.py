@@ -25,6 +25,7 @@ from loopbench.models.metering import Meter
 from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, program_digest
 from loopbench.protocol.receipts import strip_receipts
 from loopbench.protocol.redact import redact
+from loopbench.runs.engine.interruption import INTERRUPTED
 from loopbench.runs.engine.runner import FIRST_FAILURES
 from loopbench.runs.run_state import MAX_ATTEMPTS
 from loopbench.runs.schedule import Arm, Trial
@@ -169,6 +170,7 @@ class Rollouts:
         self._lock = RLock()
         self._failed_in_a_row = 0
         self._last_failure = ""
+        self._is_winding_down = False
         self._logged = _logged(log)
         self._log = JsonLinesLog(log)
 
@@ -238,9 +240,17 @@ class Rollouts:
         return scores
 
     def proposed(self, spent: SearchCost) -> None:
-        """Report the optimizer's own requests to the watcher, one call at a time."""
+        """Report the optimizer's own requests to the watcher, one call at a time. Raises RunStopped once the search winds down."""
         with self._lock:
             self.watcher.proposed(str(self.arm.spec), spent)
+            if self._is_winding_down:
+                raise RunStopped(INTERRUPTED)
+
+    def wind_down(self) -> int:
+        """Begin no further rollout; return the number of those that are under way, which end and are kept."""
+        with self._lock:
+            self._is_winding_down = True
+            return sum(not future.done() for future in self._futures.values())
 
     # --- one rollout ---
 
@@ -251,10 +261,12 @@ class Rollouts:
         return task_id
 
     def _future(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Future[Rollout | None]:
-        """Return the future of a rollout, started if it is new."""
+        """Return the future of a rollout, started if it is new. Raises RunStopped for a new one once the search winds down."""
         with self._lock:
             future = self._futures.get(key)
             if future is None:
+                if self._is_winding_down:
+                    raise RunStopped(INTERRUPTED)
                 future = self._futures[key] = self.background.submit(self._rollout(key, loop, program, setting))
             return future
 
@@ -334,7 +346,7 @@ def _result(future: Future[Rollout | None]) -> Rollout | None:
     try:
         return future.result()
     except (CancelledError, asyncio.CancelledError):
-        raise RunStopped("interrupted") from None
+        raise RunStopped(INTERRUPTED) from None
     except Exception as error:  # a full disk or our own bug, which an optimizer would treat as a bad program
         raise RunStopped(str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}") from error
 

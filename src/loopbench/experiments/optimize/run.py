@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,14 @@ from loopbench.protocol.checksums import seal_document
 from loopbench.protocol.files import readable
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
+from loopbench.runs.engine.interruption import Interruption
 from loopbench.runs.engine.job import budget_of
 from loopbench.runs.engine.runner import Progress
 from loopbench.runs.store.files import RunError, read_document, write_whole
 from loopbench.runs.store.lock import locked
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial_models import TrialModels, open_models
+from loopbench.text.counts import counted
 from loopbench.text.plain_text import json_safe
 
 from .candidates import Candidate, SearchEnd, Status, Watcher
@@ -50,15 +53,18 @@ from .watchers import SILENT
 def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progress = SILENT) -> str:
     """Optimize the remaining designs, then test; `progress` is notified of each test trial.
 
-    Return the reason for an early stop, or an empty text; KeyboardInterrupt leaves a resumable run. Raises RunError and ValueError.
+    Return the reason for an early stop, or an empty text. The first Ctrl-C in a search lets the rollouts under way end; another one
+    raises KeyboardInterrupt. Either leaves a resumable run. Raises RunError and ValueError.
     """
+    interruption = Interruption()
     with locked(optimization.folder):
         try:
-            for design in optimization.designs:
-                if design.is_done:
-                    watcher.ended(design.name, design.ended(), _final_candidate(design))
-                else:
-                    _optimize(optimization, design, watcher)
+            with interruption.listening():
+                for design in optimization.designs:
+                    if design.is_done:
+                        watcher.ended(design.name, design.ended(), _final_candidate(design))
+                    else:
+                        _optimize(optimization, design, watcher, interruption, progress)
         except RunStopped as stopped:
             return str(stopped)
         ends = [design.ended() for design in optimization.designs]
@@ -68,7 +74,9 @@ def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progres
         return compare.run(open_test(optimization), progress)
 
 
-def _optimize(optimization: Optimization, design: DesignSearch, watcher: Watcher) -> None:
+def _optimize(
+    optimization: Optimization, design: DesignSearch, watcher: Watcher, interruption: Interruption, progress: Progress
+) -> None:
     config = optimization.config
     design.folder.mkdir(parents=True, exist_ok=True)
     answers = open_models(search_config(config), (design.arm,))
@@ -99,12 +107,25 @@ def _optimize(optimization: Optimization, design: DesignSearch, watcher: Watcher
             design.folder / PROPOSALS,
             rollouts.proposed,
         )
-        with contextlib.closing(rollouts), contextlib.closing(proposals):
+        wind_down = partial(_wind_down, rollouts, progress)
+        with (
+            contextlib.closing(rollouts),
+            contextlib.closing(proposals),
+            interruption.of(None),
+            interruption.gentle(wind_down, background.loop),
+        ):
             ended, final = _search(optimization, design, rollouts, proposals)
             if isinstance(proposer, RealModel):
                 background.submit(proposer.aclose()).result()
     _save(optimization, design, rollouts, ended, final)
     watcher.ended(design.name, ended, final)
+
+
+def _wind_down(rollouts: Rollouts, progress: Progress) -> None:
+    """Begin no further rollout, and say so."""
+    left = rollouts.wind_down()
+    ends = f"{counted(left, 'rollout')} under way will end first" if left else "the search ends before its next rollout"
+    progress.noted(f"{ends}; Ctrl-C again ends the search at once")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Change, Cost, Gains, Ranked, Ranking, Use
-from loopbench.text.numbers import interval, p_value
+from loopbench.text.numbers import hundredths, interval, interval_of, p_value
 from loopbench.text.table import Table, markdown_page
 
 from .budgets import budget_text
@@ -139,6 +139,29 @@ def to_markdown(result: OptimizationResult) -> str:
 # --- designs ---
 
 
+BRIEF = ("design", "test before", "test after", "gain", "verdict")
+"""Columns of the short form."""
+
+
+def brief_rows(result: OptimizationResult, *, short: bool) -> list[tuple[str, ...]]:
+    """Return the columns `BRIEF`, a row per design; `short`: numbers with two digits, as `.88 [.81, .93]`."""
+    return [(design.design, *_brief(design, short=short)) for design in result.designs]
+
+
+def _brief(design: DesignResult, *, short: bool) -> Iterator[str]:
+    gain, test = design.gain, None if design.gain is None else design.gain.test
+    for known in (
+        None if gain is None else gain.before,
+        None if gain is None else gain.after,
+        None if test is None else test.difference,
+    ):
+        yield interval_of(known, hundredths) if short and known is not None else interval(known, 3)
+    if design.status == "failed":
+        yield "failed"
+    else:
+        yield design.status if test is None else _verdict_of(design, test)
+
+
 def _designs(result: OptimizationResult) -> Table:
     columns = (
         "design",
@@ -165,11 +188,13 @@ def _gain(design: DesignResult) -> Iterator[str]:
     test = None if gain is None else gain.test
     yield UNKNOWN if test is None else interval(test.difference, 3)
     yield UNKNOWN if test is None else p_value(test.p_holm)
-    yield UNKNOWN if test is None else UNCHANGED if design.is_unchanged else _verdict(test)
+    yield UNKNOWN if test is None else _verdict_of(design, test)
     yield UNKNOWN if design.optimism is None else f"{design.optimism:+.3f}"
 
 
-def _verdict(test: Pair) -> str:
+def _verdict_of(design: DesignResult, test: Pair) -> str:
+    if design.is_unchanged:
+        return UNCHANGED
     return test.verdict.word + (", within the margin" if test.verdict.within_margin and test.verdict.word != "equivalent" else "")
 
 

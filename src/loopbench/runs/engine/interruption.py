@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from loopbench.runs.silent_end import ORDERLY_ENDS
@@ -25,7 +26,7 @@ class Interruption:
     def __init__(self) -> None:
         self.asked = False
         """Whether the run is to end."""
-        self._wind_down: Callable[[], None] | None = None
+        self._wind_down: Callable[[], object] | None = None
         self._task: asyncio.Task[object] | None = None
         self._is_cancelled = False
         self._asked_at = -math.inf
@@ -47,7 +48,8 @@ class Interruption:
 
     @contextmanager
     def of(self, task: asyncio.Task[object] | None) -> Iterator[None]:
-        """Let what is asked for within the block cancel this task, where nothing gentler is meant."""
+        """Let what is asked for within the block cancel this task, or interrupt this thread if there is none, where nothing gentler
+        is meant."""
         self._task = task
         _UNDER_WAY.append(self)
         ORDERLY_ENDS.append(self.end)
@@ -59,9 +61,9 @@ class Interruption:
             self._task = None
 
     @contextmanager
-    def gentle(self, wind_down: Callable[[], None]) -> Iterator[None]:
-        """Let the first Ctrl-C within the block call `wind_down` on the event loop, after which no further trial begins."""
-        self._wind_down = wind_down
+    def gentle(self, wind_down: Callable[[], None], loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Let the first Ctrl-C within the block call `wind_down` on this event loop, after which no further trial begins."""
+        self._wind_down = partial(loop.call_soon_threadsafe, wind_down)
         try:
             yield
         finally:
@@ -69,11 +71,11 @@ class Interruption:
 
     def press(self) -> None:
         """Do what Ctrl-C does. Raises KeyboardInterrupt where that is all that can be done."""
-        if self._wind_down is None or self._task is None or self.asked:
+        if self._wind_down is None or self.asked:
             self.end()
             return
         self.asked, self._asked_at = True, time.monotonic()
-        self._task.get_loop().call_soon_threadsafe(self._wind_down)
+        self._wind_down()
 
     def end(self) -> None:
         """End the run at once; a wish after that waits for nothing. Raises KeyboardInterrupt where that is all that can be done."""

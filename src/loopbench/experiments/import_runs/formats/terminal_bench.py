@@ -1,5 +1,7 @@
 """Runs of terminal-bench before Harbor: a folder (or a zip of one) in which each trial has a `results.json`.
 
+A run's own `results.json` lists its trials, too: that file alone is enough, and in a folder it has those without a
+file of their own.
 Its agents log what they did each in a form of its own, if at all: there are no traces.
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopbench.protocol import StopReason
@@ -16,7 +18,7 @@ from loopbench.protocol.digest import digest
 from ..folder_tree import FileTree
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions
-from ..values import count, located, mapping, name_of, one_line
+from ..values import count, listed, located, mapping, name_of, one_line
 
 METADATA = "run_metadata.json"
 STOPS: Mapping[str, StopReason] = {
@@ -26,31 +28,29 @@ STOPS: Mapping[str, StopReason] = {
     "none": StopReason.FINISHED,
 }
 """The `failure_mode` → stop; any other one ended the trial from outside."""
-_TRIAL = re.compile(r"(.*/)?results\.json")
+_RESULTS = re.compile(r"(.*/)?([^/]*_)?results\.json")
+_OF_TRIAL = frozenset({"task_id", "is_resolved"})
+"""What the results of a trial have, and those of a run have not."""
+_Found = tuple[str, Mapping[str, Any], Mapping[str, Any]]
+"""Where a trial's results stand, the metadata of its run, and the results."""
 
 
 def recognizes(file: ForeignFile) -> bool:
-    return file.tree is not None and any(_TRIAL.fullmatch(name) for name in file.tree.names)
+    if file.tree is not None:
+        return any(_RESULTS.fullmatch(name) for name in file.tree.names)
+    trials = file.top_level.get("results")
+    return isinstance(trials, list) and bool(trials) and isinstance(trials[0], dict) and trials[0].keys() >= _OF_TRIAL
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read the trials of a run, or of several below one folder. Raises ValueError that names the file."""
-    if file.tree is None:
-        raise ValueError("not a folder or a zip of one")
-    metadata = {name.removesuffix(METADATA): _object(file.tree, name) for name in file.tree.names if name.endswith(METADATA)}
     arms: dict[str, ForeignArm] = {}
     trials: list[ForeignTrial] = []
     asked: dict[str, str] = {}
     repeats: Counter[tuple[str, str]] = Counter()
-    for name in file.tree.names:
-        if not _TRIAL.fullmatch(name):
-            continue
-        data = _object(file.tree, name)
-        if "task_id" not in data or "is_resolved" not in data:  # a run's own results have neither
-            continue
-        with located(name):
-            run = max((folder for folder in metadata if name.startswith(folder)), key=len, default="")
-            arm = _arm(metadata.get(run, {}), file.path.name)
+    for where, run, data in _in_folder(file.tree) if file.tree else _listed("", {}, file.json_object):
+        with located(where):
+            arm = _arm(run, file.path.stem if file.suffix else file.path.name)
             task = name_of(data.get("task_id"), "task_id")
             arms.setdefault(arm.name, arm)
             trials.append(_trial(data, arm.name, task, repeats[arm.name, task]))
@@ -60,6 +60,36 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
 
 
 FORMAT = Format("terminal-bench", recognizes, read)
+
+
+def _in_folder(tree: FileTree) -> Iterator[_Found]:
+    """Yield each trial once, first those with a file of their own: a copy of a run within another one adds nothing."""
+    found = {name: _object(tree, name) for name in tree.names if _RESULTS.fullmatch(name)}
+    metadata = {_folder(name): _object(tree, name) for name in tree.names if name.endswith(METADATA)}
+    own = {name for name, data in found.items() if data.keys() >= _OF_TRIAL}
+    known: set[str] = set()
+    for name in sorted(found, key=lambda name: name not in own):
+        run = metadata.get(max((folder for folder in metadata if name.startswith(folder)), key=len, default=""), {})
+        has_files = any(trial.startswith(_folder(name)) for trial in own)
+        for where, _, data in [(name, run, found[name])] if name in own else _listed(name, run, found[name]):
+            identity = str(data["id"]) if "id" in data else (where if name in own or not has_files else None)
+            if identity is not None and identity not in known:
+                known.add(identity)
+                yield where, run, data
+
+
+def _listed(name: str, run: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[_Found]:
+    """Yield the trials that a run's own results list."""
+    with located(name or "the file"):
+        trials = listed(data.get("results", ()), "results")
+    for number, trial in enumerate(trials):
+        where = f"{name}: results[{number}]" if name else f"results[{number}]"
+        yield where, run, mapping(trial, where)
+
+
+def _folder(name: str) -> str:
+    """The folder that a file is in, with a `/` behind it; empty for the outermost one."""
+    return name[: name.rfind("/") + 1]
 
 
 def _object(tree: FileTree, name: str) -> Mapping[str, Any]:
@@ -87,6 +117,7 @@ def _trial(data: Mapping[str, Any], arm: str, task: str, repeat: int) -> Foreign
         status="scored" if is_scored else "errored",
         reason="" if is_scored else one_line(f"not judged: {mode}"),
         score=float(resolved) if isinstance(resolved, bool) else None,
+        counts_as_failure=not is_scored,
         stop=STOPS.get(mode, StopReason.TERMINATED),
         input_tokens=_known(data.get("total_input_tokens")),
         output_tokens=_known(data.get("total_output_tokens")),

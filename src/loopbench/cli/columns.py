@@ -1,0 +1,65 @@
+"""Rows of cells as lines: side by side on a terminal, between tabs in a file or a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from .console import WIDE
+
+Rows = Sequence[Sequence[Text]]
+"""Rows of as many cells each, the heading first."""
+GAP = 2
+"""Spaces between columns."""
+
+
+def fitting(forms: Iterable[Rows], width: int) -> tuple[Rows, bool]:
+    """Return the first form, the widest, that fits into `width` columns of a terminal, and whether it does; else the last."""
+    rows: Rows = ()
+    for rows in forms:
+        if sum(_widths(rows)) + GAP * (len(rows[0]) - 1) <= width:
+            return rows, True
+    return rows, False
+
+
+def side_by_side(rows: Rows, width: int) -> Iterator[Text]:
+    """Yield a line per row, its cells in columns, or between tabs where nothing is cut or wrapped."""
+    if width >= WIDE:
+        yield from (Text("\t").join(row) for row in rows)
+        return
+    widths = _widths(rows)
+    for row in rows:
+        line = Text()
+        for cell, room in zip(row, widths, strict=True):
+            line.append_text(cell)
+            line.append(" " * (room - cell.cell_len + GAP))
+        line.rstrip()
+        yield line
+
+
+def folded(forms: Iterable[Rows], width: int) -> Iterator[Text]:
+    """Yield the widest form that fits side by side; if none does, the same with each row's name in a line above its other cells."""
+    known = list(forms)
+    rows, fits = fitting(known, width)
+    if fits:
+        yield from side_by_side(rows, width)
+        return
+    below, _ = fitting([[[Text(""), *row[1:]] for row in rows] for rows in known], width)
+    for row, line in zip(rows, side_by_side(below, width), strict=True):
+        yield row[0]
+        yield line
+
+
+def print_lines(lines: Iterable[Text], console: Console) -> None:
+    """Print lines as they are: no terminal wraps them, and tabs stay tabs in a file or a pipe."""
+    for line in lines:
+        if console.width >= WIDE:
+            print(line.plain, file=console.file)
+        else:
+            console.print(line, soft_wrap=True)
+
+
+def _widths(rows: Rows) -> list[int]:
+    return [max(row[n].cell_len for row in rows) for n in range(len(rows[0]))]

@@ -1,0 +1,63 @@
+"""The gate's result on the terminal: what decides on one screen, or all of it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+
+from rich.text import Text
+
+from loopbench.experiments.gate import GateResult, brief
+from loopbench.experiments.gate.outputs import headline, literal, paragraphs, table, task_lines
+from loopbench.text.plain_text import plain_line
+
+from .columns import folded, print_lines
+from .console import WIDE, out
+from .tables import print_table
+
+STYLES: Mapping[str, str] = {"identical": "bold green", "pass": "bold green", "undecided": "bold yellow"}
+"""Of an outcome; of the others, `WORST`."""
+WORST = "bold red"
+MAX_NAMED = 1
+"""Arms and metrics that the first line of the short form names: the rows below it have the others."""
+
+
+def print_gate(judged: GateResult, *, verbose: bool) -> None:
+    """Print the outcome: a row per arm and an example of each cause, or, if `verbose`, every metric and the first 20 tasks."""
+    console = out()
+    if verbose:
+        console.print(Text(headline(judged), style=STYLES.get(judged.outcome, WORST)), soft_wrap=True)
+        if judged.lines:
+            print_table(table(judged), console)
+        for line in (*paragraphs(judged), *task_lines(judged)):
+            console.print(Text(line), soft_wrap=True)
+        return
+    print_lines(_brief(judged, console.width), console)
+
+
+def _brief(judged: GateResult, width: int) -> Iterator[Text]:
+    yield from _wrapped(headline(judged, MAX_NAMED), width, STYLES.get(judged.outcome, WORST))
+    if judged.lines:
+        yield from folded(([_cells(row) for row in brief.rows(judged, short=short)] for short in (False, True)), width)
+        yield from _wrapped(brief.margins(judged), width, "dim")
+    for sentence in brief.sentences(judged):
+        yield from _wrapped(sentence, width)
+    for line in brief.examples(judged):
+        yield from [Text(line)] if line.startswith(" ") else _wrapped(line, width)  # a command is copied whole
+
+
+def _cells(row: tuple[str, ...]) -> list[Text]:
+    if row == brief.HEADING:
+        return [Text(cell, style="dim") for cell in row]
+    *cells, outcome = map(plain_line, row)
+    return [*map(Text, cells), Text(outcome, style=STYLES.get(outcome.partition(",")[0], WORST))]
+
+
+def _wrapped(line: str, width: int, style: str = "") -> Iterator[Text]:
+    if width >= WIDE:
+        yield Text(line, style=style)
+        return
+    indent = "  " * line.startswith("- ")
+    first, *others = textwrap.wrap(line, width - len(indent), break_on_hyphens=False) or [line]
+    yield Text(first, style=style)
+    yield from (Text(f"{indent}{literal(part)}", style=style) for part in others)  # no part becomes a command by standing first

@@ -1,0 +1,95 @@
+"""The gate's result on one screen: a row per arm with the metric that decides it, and an example of each cause of lost tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from loopbench.experiments.compare.tables import outlook_in_words
+from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
+from loopbench.text.counts import counted
+
+from .outcome import GateArm, GateResult, TaskChange
+from .outputs import change_counts, effect_in_words, literal, margin_in_words, task_lines_of, value_in_words
+
+MAX_EXAMPLES = 3
+"""Maximum number of changed tasks, each with another cause."""
+MAX_ARMS = 12
+HEADING = ("arm", "metric", "was → is", "change", "outcome")
+
+NEEDS_A_LOOK = ("regression", "undecided")
+
+
+def deciding(arm: GateArm) -> GateLine:
+    """Return the line with an arm's gravest outcome; accuracy comes first among equals."""
+    return min(arm.lines, key=lambda line: GRAVEST_FIRST.index(line.outcome))
+
+
+def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
+    """Return a heading and a row per arm, the gravest outcomes first; `short`: shares with two digits."""
+    ordered = sorted((deciding(arm) for arm in result.arms if arm.lines), key=lambda line: GRAVEST_FIRST.index(line.outcome))
+    return [HEADING, *(_row(line, short=short) for line in ordered[:MAX_ARMS])]
+
+
+def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
+    course = " → ".join(value_in_words(line, value, short=short) for value in (line.baseline, line.run))
+    outcome = "pass, worse" if line.outcome == "pass" and line.worse else line.outcome
+    return (literal(line.arm), line.metric, course, effect_in_words(line, short=short), outcome)
+
+
+def margins(result: GateResult) -> str:
+    """Return what each metric may lose, and what the brackets of the rows are."""
+    each = dict.fromkeys(f"{line.metric} {margin_in_words(line)}" for line in result.lines)
+    return f"margins: {', '.join(each)}; brackets: one-sided {100 * (1 - result.alpha):g} % bounds"
+
+
+def sentences(result: GateResult) -> list[str]:
+    """Return what more tasks may decide, the changes and the caveats."""
+    return [
+        literal(line)
+        for line in (*_hidden_arms(result), *_likewise(result), *_outlook(result), *change_counts(result), *result.notes)
+    ]
+
+
+def examples(result: GateResult) -> list[str]:
+    """Return the lines of one task that got worse for each cause, the most frequent causes first, and where the others are."""
+    shown = _per_cause(result)
+    others = len(result.tasks) - len(shown)
+    return [*task_lines_of(shown), *([f"and {counted(others, 'other changed task')}: -v, or --json for all"] if others else [])]
+
+
+def _per_cause(result: GateResult) -> Sequence[TaskChange]:
+    worse = [change for change in result.tasks if change.became == "worse"]
+    causes = [*result.causes, *([None] if any(change.cause is None for change in worse) else [])]
+    firsts = (next((change for change in worse if change.cause == cause), None) for cause in causes)
+    return [change for change in firsts if change is not None][:MAX_EXAMPLES]
+
+
+def _hidden_arms(result: GateResult) -> Iterator[str]:
+    hidden = len(result.arms) - MAX_ARMS
+    if hidden > 0:
+        yield f"And {counted(hidden, 'more arm')}, none of them with a graver outcome (-v)."
+
+
+def _likewise(result: GateResult) -> Iterator[str]:
+    """Yield the other lines whose outcome is the one of their arm, where it needs attention."""
+    found = [
+        line
+        for arm in result.arms
+        for line in arm.lines
+        if line is not deciding(arm) and line.outcome == deciding(arm).outcome and line.outcome in NEEDS_A_LOOK
+    ]
+    for outcome in GRAVEST_FIRST:
+        lines = [line for line in found if line.outcome == outcome]
+        arms = [f"{arm} in {', '.join(line.metric for line in each)}" for arm, each in groupby(lines, lambda line: line.arm)]
+        if arms:
+            yield f"Likewise {outcome}: {'; '.join(arms)}."
+
+
+def _outlook(result: GateResult) -> Iterator[str]:
+    """Yield what would decide the line that needs most tasks."""
+    open_lines = [(line, line.outlook) for line in result.lines if line.outlook is not None]
+    if open_lines:
+        line, outlook = max(open_lines, key=lambda item: item[1].more.tasks)
+        most = f"{line.arm} in {line.metric}{' needs most tasks' * (len(open_lines) > 1)}"
+        yield f"{most}: {outlook_in_words(outlook, 'this gate decides')}."

@@ -1,0 +1,152 @@
+"""The gate's short form: a screen that says what decides, whatever the names are and however narrow the terminal is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.text import Text
+
+from loopbench.cli import render_gate
+from loopbench.cli.columns import GAP, fitting, folded, side_by_side
+from loopbench.cli.console import WIDE
+from loopbench.cli.render_gate import print_gate
+from loopbench.experiments.gate import GateArm, GateResult, Side, TaskChange, brief
+from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
+from tests.experiments.gate.test_outputs import judgements, no_command, safe_lines
+
+WIDTHS = st.sampled_from([30, 80, 120, WIDE])
+CELLS = st.text("aß漢", min_size=1, max_size=9).map(Text)
+
+
+def printed(judged: GateResult, width: int) -> list[str]:
+    return [line.plain for line in render_gate._brief(judged, width)]
+
+
+# --- columns ---
+
+
+@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=4), st.integers(8, 60))
+def test_columns_stand_below_each_other_and_fit_where_they_say_so(rows, width):
+    made, fits = fitting([rows], width)
+    lines = list(side_by_side(made, width))
+    rooms = [max(row[n].cell_len for row in rows) for n in range(3)]
+    assert fits == (sum(rooms) + 2 * GAP <= width)
+    assert not fits or all(line.cell_len <= width for line in lines)
+    starts = [line.plain.index(row[1].plain, len(row[0].plain)) for line, row in zip(lines, rows, strict=True)]
+    assert {Text(line.plain[:start]).cell_len for line, start in zip(lines, starts, strict=True)} == {
+        max(row[0].cell_len for row in rows) + GAP
+    }
+
+
+@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=4))
+def test_cells_stand_between_tabs_in_a_pipe(rows):
+    assert [line.plain for line in folded([rows], WIDE)] == ["\t".join(cell.plain for cell in row) for row in rows]
+
+
+def test_the_widest_form_that_fits_is_taken_and_names_get_lines_of_their_own_where_none_does():
+    forms = [[[Text("name"), Text("long" * 3)]], [[Text("name"), Text("short")]]]
+    assert [line.plain for line in folded(forms, 20)] == ["name  longlonglong"]
+    assert [line.plain for line in folded(forms, 12)] == ["name  short"]
+    assert [line.plain for line in folded(forms, 9)] == ["name", "  short"]
+
+
+# --- the gate ---
+
+
+@given(judgements(), WIDTHS)
+def test_no_text_of_a_model_or_a_file_becomes_a_command_or_reaches_the_terminal(judged, width):
+    lines = printed(judged, width)
+    assert lines[0].startswith(f"{judged.outcome}:"[:width])
+    for line in lines:
+        assert "\n" not in line
+        assert no_command(line)
+    safe_lines("\n".join(lines))
+
+
+def line_of(arm: str, metric: str, outcome: LineOutcome) -> GateLine:
+    bounds = Bounds(-0.15, -0.21, -0.09) if metric == "accuracy" else Bounds(1.25, 1.1, 1.42)
+    return GateLine(arm, metric, 0.95, 0.8, bounds, 0.02, 60, 60, 0.01, 0.02, 0.9, outcome, outcome == "regression")
+
+
+def change(arm: str, number: int, cause: str | None, *, worse: bool = True) -> TaskChange:
+    good, bad = Side(("finished",), (1.0,)), Side(("max_steps",), (0.0,))
+    was, now = (good, bad) if worse else (bad, good)
+    return TaskChange(arm, f"t{number}", was, now, 0, 2, cause, "why", f"loopbench show runs/r {arm}/t{number}/0")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def judged() -> GateResult:
+    """Three arms with three metrics each, and many changed tasks."""
+    arms = (
+        GateArm("bare/clean", "bare/clean", False, 60, 60, (line_of("bare/clean", "accuracy", "pass"),)),
+        GateArm(
+            "finish/clean",
+            "finish/clean",
+            False,
+            60,
+            60,
+            (
+                line_of("finish/clean", "accuracy", "pass"),
+                line_of("finish/clean", "steps", "regression"),
+                line_of("finish/clean", "tokens", "regression"),
+            ),
+        ),
+        GateArm(
+            "mine/clean",
+            "mine/clean",
+            False,
+            60,
+            60,
+            (line_of("mine/clean", "accuracy", "undecided"), line_of("mine/clean", "steps", "pass")),
+        ),
+    )
+    changes = [
+        *(change("finish/clean", number, "parse") for number in range(9)),
+        *(change("mine/clean", number, "tool argument") for number in range(9, 12)),
+        change("mine/clean", 12, "parse", worse=False),
+    ]
+    return GateResult("regression", (), arms, tuple(changes), 3, (), Path("runs/r"), None, 0.05, True)
+
+
+def test_a_row_per_arm_with_the_metric_that_decides_the_gravest_first(judged):
+    heading, *rows = brief.rows(judged, short=False)
+    assert heading == brief.HEADING
+    assert [(row[0], row[1], row[4]) for row in rows] == [
+        ("finish/clean", "steps", "regression"),
+        ("mine/clean", "accuracy", "undecided"),
+        ("bare/clean", "accuracy", "pass"),
+    ]
+    assert rows[1][2:4] == ("0.950 → 0.800", "-0.150 [-0.210, -0.090]")
+    assert brief.rows(judged, short=True)[2][2:4] == (".95 → .80", "-.15 [-.21, -.09]")
+    assert "Likewise regression: finish/clean in tokens." in brief.sentences(judged)
+
+
+def test_an_example_of_each_cause_and_where_the_others_are(judged):
+    lines = brief.examples(judged)
+    assert [line.partition(" worse")[0] for line in lines if line.startswith("- ")] == ["- finish/clean/t0", "- mine/clean/t9"]
+    assert lines[-1] == "and 11 other changed tasks: -v, or --json for all"
+
+
+def test_it_fits_a_screen_and_verbose_has_the_rest(judged, capsys):
+    lines = printed(judged, 80)
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    with patch.dict("os.environ", {"COLUMNS": "80"}):
+        print_gate(judged, verbose=True)
+    whole = capsys.readouterr().out
+    assert "p (Holm)" in whole
+    assert whole.count("- finish/clean/t") == 9
+
+
+def test_more_arms_than_a_screen_has_rows_are_counted(judged):
+    arms = tuple(
+        GateArm(f"arm{number}", "b", False, 1, 1, (line_of(f"arm{number}", "accuracy", "pass"),))
+        for number in range(brief.MAX_ARMS + 3)
+    )
+    many = GateResult("pass", (), arms, (), 0, (), Path("runs/r"), None, 0.05, True)
+    assert len(brief.rows(many, short=False)) == 1 + brief.MAX_ARMS
+    assert brief.sentences(many) == ["And 3 more arms, none of them with a graver outcome (-v)."]
