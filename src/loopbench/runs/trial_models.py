@@ -76,7 +76,7 @@ class TrialModels:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class RequestHooks:
     """Who counts, hears and admits the requests of a trial."""
 
     meter: Meter
@@ -85,7 +85,7 @@ class Watch:
 
 
 def model_for_trial(
-    models: TrialModels, trial: Trial, script: Script | None, tunnel: Tunnel | None, tools: Sequence[ToolSpec], watch: Watch
+    models: TrialModels, trial: Trial, script: Script | None, tunnel: Tunnel | None, tools: Sequence[ToolSpec], hooks: RequestHooks
 ) -> TrialModel:
     """Return the model of a trial, from the one that answers up to the one that the loop asks.
 
@@ -105,7 +105,7 @@ def model_for_trial(
         model = WithSampling(Constrained(model, tools) if models.constrain else model, models.sampling)
     elif not tunnel.real_time:
         model = InOrder(model)
-    return TrialModel(MeteredModel(model, watch.meter, watch.listener, tunnel, watch.admit), recorded)
+    return TrialModel(MeteredModel(model, hooks.meter, hooks.listener, tunnel, hooks.admit), recorded)
 
 
 async def _nothing() -> None:
