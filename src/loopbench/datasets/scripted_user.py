@@ -18,14 +18,14 @@ NOTHING_TO_SAY = "I have nothing to say about that."
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ProposedCall:
     """A call of a tool that changes something, as an agent proposes it to the user."""
 
     action: str
     """The tool."""
     arguments: Mapping[str, Any]
 
-    def is_same_as(self, other: Change) -> bool:
+    def is_same_as(self, other: ProposedCall) -> bool:
         """Return whether both do the same: lists of equal length are pairs, whose order does not matter."""
         if self.action != other.action or self.arguments.keys() != other.arguments.keys():
             return False
@@ -50,14 +50,14 @@ class ScriptedUser:
 
     says: Mapping[Topic, str]
     """Topic → what the user says about it."""
-    agrees_to: Sequence[Change] = ()
+    agrees_to: Sequence[ProposedCall] = ()
     """The changes that the user wants."""
 
     def answer(self, about: Topic) -> str:
         """Return what the user says about a topic."""
         return self.says.get(about) or NOTHING_TO_SAY
 
-    def agrees(self, proposed: Change) -> bool:
+    def agrees(self, proposed: ProposedCall) -> bool:
         """Return whether the user wants this change."""
         return any(proposed.is_same_as(wanted) for wanted in self.agrees_to)
 
@@ -85,7 +85,7 @@ def confirm_with_user(user: ScriptedUser, action: str, arguments: dict[str, Any]
     Returns:
         Whether the user agrees.
     """
-    return user.agrees(Change(action, arguments))
+    return user.agrees(ProposedCall(action, arguments))
 
 
 USER_TOOLS: Toolset[ScriptedUser] = Toolset(ask_user, confirm_with_user)

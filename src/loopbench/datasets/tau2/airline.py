@@ -6,8 +6,8 @@ The rules are tau2's: a booking takes seats, a change or a cancellation gives no
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Unpack
 
 from typing_extensions import TypedDict
 
@@ -15,7 +15,7 @@ from ..worlds import Toolset
 from .airline_tables import Cabin
 from .arithmetic import calculated
 from .domain import NotFound, RefusedCall
-from .records import Record, Records
+from .records import Record, TrialTables
 
 NOW = "2024-05-15T15:00:00"
 """When a reservation of a trial is made."""
@@ -58,7 +58,7 @@ class PaymentPart(TypedDict):
 # Looking up.
 
 
-def get_user_details(db: Records, user_id: str) -> Record:
+def get_user_details(db: TrialTables, user_id: str) -> Record:
     """Get a customer's name, address, membership, payment methods, and the ids of their reservations.
 
     Args:
@@ -67,7 +67,7 @@ def get_user_details(db: Records, user_id: str) -> Record:
     return db.get("users", user_id)
 
 
-def get_reservation_details(db: Records, reservation_id: str) -> Record:
+def get_reservation_details(db: TrialTables, reservation_id: str) -> Record:
     """Get a reservation: its flights, cabin, passengers, bags, insurance and payments.
 
     Args:
@@ -76,7 +76,7 @@ def get_reservation_details(db: Records, reservation_id: str) -> Record:
     return db.get("reservations", reservation_id)
 
 
-def get_flight_status(db: Records, flight_number: str, date: str) -> str:
+def get_flight_status(db: TrialTables, flight_number: str, date: str) -> str:
     """Get the status of a flight on one day.
 
     Args:
@@ -86,12 +86,12 @@ def get_flight_status(db: Records, flight_number: str, date: str) -> str:
     return str(_day(db, flight_number, date)["status"])
 
 
-def list_all_airports(db: Records) -> list[dict[str, str]]:
+def list_all_airports(db: TrialTables) -> list[dict[str, str]]:
     """List all airports with their cities."""
     return [{"iata": code, "city": city} for code, city in AIRPORTS.items()]
 
 
-def search_direct_flight(db: Records, origin: str, destination: str, date: str) -> list[Record]:
+def search_direct_flight(db: TrialTables, origin: str, destination: str, date: str) -> list[Record]:
     """Find the direct flights between two airports on one day that have seats to sell.
 
     Args:
@@ -102,7 +102,7 @@ def search_direct_flight(db: Records, origin: str, destination: str, date: str) 
     return [flight for flight in _departures(db, origin, date) if flight["destination"] == destination]
 
 
-def search_onestop_flight(db: Records, origin: str, destination: str, date: str) -> list[list[Record]]:
+def search_onestop_flight(db: TrialTables, origin: str, destination: str, date: str) -> list[list[Record]]:
     """Find pairs of flights between two airports, the second one after the first has arrived.
 
     Args:
@@ -123,7 +123,7 @@ def search_onestop_flight(db: Records, origin: str, destination: str, date: str)
     ]
 
 
-def calculate(db: Records, expression: str) -> str:
+def calculate(db: TrialTables, expression: str) -> str:
     """Calculate a sum, rounded to cents.
 
     Args:
@@ -132,7 +132,7 @@ def calculate(db: Records, expression: str) -> str:
     return calculated(expression)
 
 
-def transfer_to_human_agents(db: Records, summary: str) -> str:
+def transfer_to_human_agents(db: TrialTables, summary: str) -> str:
     """Hand the customer over to a human; only where they ask for one, or policy and tools leave no way to help.
 
     Args:
@@ -144,20 +144,23 @@ def transfer_to_human_agents(db: Records, summary: str) -> str:
 # Changes.
 
 
-def book_reservation(
-    db: Records,
-    user_id: str,
-    origin: str,
-    destination: str,
-    flight_type: Literal["one_way", "round_trip"],
-    cabin: Cabin,
-    flights: list[FlightOfDay],
-    passengers: list[Passenger],
-    payment_methods: list[PaymentPart],
-    total_baggages: int,
-    nonfree_baggages: int,
-    insurance: Literal["yes", "no"],
-) -> Record:
+class NewReservation(TypedDict):
+    """What a booking takes."""
+
+    user_id: str
+    origin: str
+    destination: str
+    flight_type: Literal["one_way", "round_trip"]
+    cabin: Cabin
+    flights: list[FlightOfDay]
+    passengers: list[Passenger]
+    payment_methods: list[PaymentPart]
+    total_baggages: int
+    nonfree_baggages: int
+    insurance: Literal["yes", "no"]
+
+
+def book_reservation(db: TrialTables, **booking: Unpack[NewReservation]) -> Record:
     """Book a reservation. What the payment methods pay has to be its price.
 
     Args:
@@ -176,39 +179,56 @@ def book_reservation(
     Returns:
         The new reservation.
     """
-    user = db.get("users", user_id)
+    user, parts, cabin = db.get("users", booking["user_id"]), booking["payment_methods"], booking["cabin"]
     identity = _first_free(NEW_RESERVATIONS, {str(one["reservation_id"]) for one in db.each("reservations")}, "reservations")
-    segments = [_bookable(db, flight, cabin, len(passengers)) for flight in flights]
-    price = len(passengers) * (sum(segment["price"] for segment in segments) + (INSURANCE if insurance == "yes" else 0))
-    price += BAG * nonfree_baggages
-    for part in payment_methods:
-        method = _method(user, part["payment_id"])
-        if method["source"] in ("gift_card", "certificate") and method["amount"] < part["amount"]:
-            raise RefusedCall(f"The balance of {part['payment_id']} is too low")
-    paid = sum(part["amount"] for part in payment_methods)
-    if paid != price:
-        raise RefusedCall(f"The price is {price}, and {paid} is paid")
-    user = db.edit("users", user_id)
-    for part in payment_methods:
-        method = user["payment_methods"][part["payment_id"]]
-        if method["source"] == "gift_card":
-            method["amount"] -= part["amount"]
-        elif method["source"] == "certificate":
-            del user["payment_methods"][part["payment_id"]]
-    for flight in flights:
-        db.edit("flights", flight["flight_number"])["dates"][flight["date"]]["available_seats"][cabin] -= len(passengers)
+    people = len(booking["passengers"])
+    segments = [_bookable(db, flight, cabin, people) for flight in booking["flights"]]
+    price = people * (sum(segment["price"] for segment in segments) + (INSURANCE if booking["insurance"] == "yes" else 0))
+    _pays(user, parts, price + BAG * booking["nonfree_baggages"])
+    _take(db, booking)
     reservation = {
-        **{"reservation_id": identity, "user_id": user_id, "origin": origin, "destination": destination},
-        **{"flight_type": flight_type, "cabin": cabin, "flights": segments, "passengers": [dict(one) for one in passengers]},
-        **{"payment_history": [dict(part) for part in payment_methods], "created_at": NOW, "total_baggages": total_baggages},
-        **{"nonfree_baggages": nonfree_baggages, "insurance": insurance, "status": None},
+        **booking,
+        "reservation_id": identity,
+        "flights": segments,
+        "payment_history": parts,
+        "created_at": NOW,
+        "status": None,
     }
+    del reservation["payment_methods"]
     db.add("reservations", identity, reservation)
-    user["reservations"].append(identity)
+    db.edit("users", booking["user_id"])["reservations"].append(identity)
     return reservation
 
 
-def cancel_reservation(db: Records, reservation_id: str) -> Record:
+def _pays(user: Record, parts: Sequence[PaymentPart], price: int) -> None:
+    """Raise NotFound or RefusedCall unless a customer's payment methods pay a price."""
+    for part in parts:
+        method = _method(user, part["payment_id"])
+        if method["source"] in ("gift_card", "certificate") and method["amount"] < part["amount"]:
+            raise RefusedCall(f"The balance of {part['payment_id']} is too low")
+    certificates = [part["payment_id"] for part in parts if user["payment_methods"][part["payment_id"]]["source"] == "certificate"]
+    if len({*certificates}) < len(certificates):
+        raise RefusedCall("A certificate can be used once")
+    paid = sum(part["amount"] for part in parts)
+    if paid != price:
+        raise RefusedCall(f"The price is {price}, and {paid} is paid")
+
+
+def _take(db: TrialTables, booking: NewReservation) -> None:
+    """Take what a booking pays with, and its seats."""
+    methods = db.edit("users", booking["user_id"])["payment_methods"]
+    for part in booking["payment_methods"]:
+        method = methods[part["payment_id"]]
+        if method["source"] == "gift_card":
+            method["amount"] -= part["amount"]
+        elif method["source"] == "certificate":
+            del methods[part["payment_id"]]
+    for flight in booking["flights"]:
+        day = db.edit("flights", flight["flight_number"])["dates"][flight["date"]]
+        day["available_seats"][booking["cabin"]] -= len(booking["passengers"])
+
+
+def cancel_reservation(db: TrialTables, reservation_id: str) -> Record:
     """Cancel a whole reservation, and refund what was paid.
 
     Args:
@@ -225,9 +245,9 @@ def cancel_reservation(db: Records, reservation_id: str) -> Record:
 
 
 def update_reservation_flights(
-    db: Records, reservation_id: str, cabin: Cabin, flights: list[FlightOfDay], payment_id: str
+    db: TrialTables, reservation_id: str, cabin: Cabin, flights: list[FlightOfDay], payment_id: str
 ) -> Record:
-    """Change the flights or the cabin of a reservation.
+    """ProposedCall the flights or the cabin of a reservation.
 
     Args:
         reservation_id: The reservation's id.
@@ -251,9 +271,9 @@ def update_reservation_flights(
 
 
 def update_reservation_baggages(
-    db: Records, reservation_id: str, total_baggages: int, nonfree_baggages: int, payment_id: str
+    db: TrialTables, reservation_id: str, total_baggages: int, nonfree_baggages: int, payment_id: str
 ) -> Record:
-    """Change how many bags a reservation has; bags that are given up are not refunded.
+    """ProposedCall how many bags a reservation has; bags that are given up are not refunded.
 
     Args:
         reservation_id: The reservation's id.
@@ -273,8 +293,8 @@ def update_reservation_baggages(
     return reservation
 
 
-def update_reservation_passengers(db: Records, reservation_id: str, passengers: list[Passenger]) -> Record:
-    """Change who flies on a reservation; their number stays.
+def update_reservation_passengers(db: TrialTables, reservation_id: str, passengers: list[Passenger]) -> Record:
+    """ProposedCall who flies on a reservation; their number stays.
 
     Args:
         reservation_id: The reservation's id.
@@ -290,7 +310,7 @@ def update_reservation_passengers(db: Records, reservation_id: str, passengers: 
     return reservation
 
 
-def send_certificate(db: Records, user_id: str, amount: int) -> str:
+def send_certificate(db: TrialTables, user_id: str, amount: int) -> str:
     """Send a customer a certificate, as a compensation.
 
     Args:
@@ -313,7 +333,7 @@ def _first_free(names: tuple[str, ...], taken: set[str], what: str) -> str:
     raise RefusedCall(f"No more than {len(names)} {what} can be made")
 
 
-def _day(db: Records, flight_number: str, date: str) -> Record:
+def _day(db: TrialTables, flight_number: str, date: str) -> Record:
     days = db.get("flights", flight_number)["dates"]
     if date not in days:
         raise NotFound(f"Flight {flight_number} does not fly on {date!r}")
@@ -321,7 +341,7 @@ def _day(db: Records, flight_number: str, date: str) -> Record:
     return found
 
 
-def _bookable(db: Records, flight: FlightOfDay, cabin: Cabin, people: int) -> Record:
+def _bookable(db: TrialTables, flight: FlightOfDay, cabin: Cabin, people: int) -> Record:
     """The flight as a reservation has it. Raises NotFound and RefusedCall."""
     number, date = flight["flight_number"], flight["date"]
     day = _day(db, number, date)
@@ -336,7 +356,7 @@ def _bookable(db: Records, flight: FlightOfDay, cabin: Cabin, people: int) -> Re
     }
 
 
-def _departures(db: Records, origin: str, date: str) -> Iterator[Record]:
+def _departures(db: TrialTables, origin: str, date: str) -> Iterator[Record]:
     for flight in db.each("flights"):
         day: Any = flight["dates"].get(date)
         if flight["origin"] == origin and day is not None and day["status"] == "available":
@@ -363,7 +383,7 @@ def _method(user: Record, payment_id: str) -> Record:
     return found
 
 
-def _pay_difference(db: Records, user_id: str, payment_id: str, amount: int) -> list[Record]:
+def _pay_difference(db: TrialTables, user_id: str, payment_id: str, amount: int) -> list[Record]:
     """Pay, or refund, what a change costs. Raises NotFound and RefusedCall."""
     method = _method(db.get("users", user_id), payment_id)
     if method["source"] == "certificate":
@@ -384,4 +404,4 @@ CHANGES = (
     *(book_reservation, cancel_reservation, update_reservation_flights, update_reservation_baggages),
     *(update_reservation_passengers, send_certificate),
 )
-TOOLS: Toolset[Records] = Toolset(*READS, *CHANGES)
+TOOLS: Toolset[TrialTables] = Toolset(*READS, *CHANGES)

@@ -67,7 +67,7 @@ class _User(JsonRow):
     reservations: list[str]
 
 
-class Airline(JsonRow):
+class AirlineTables(JsonRow):
     """The shape of `db.json`: each table by the ids of its records."""
 
     flights: dict[str, _Flight]
@@ -77,4 +77,4 @@ class Airline(JsonRow):
 
 def load(folder: Path) -> Tables:
     """Read the airline's tables. Raises ValueError and OSError."""
-    return checked(Airline, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()
+    return checked(AirlineTables, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()

@@ -19,12 +19,12 @@ from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError
 from loopbench.protocol.digest import digest
 
 from ..importing.json_files import JsonRow, checked, json_file, text_file
-from ..scripted_user import USER_TOOLS, Change, ScriptedUser, Topic, ask_user, confirm_with_user
+from ..scripted_user import USER_TOOLS, ProposedCall, ScriptedUser, Topic, ask_user, confirm_with_user
 from ..task import Suite, Task
 from ..worlds import Toolset, WorldEnvironment
 from . import airline, airline_tables, retail, retail_tables
 from .domain import NotFound, RefusedCall
-from .records import Records, Tables
+from .records import Tables, TrialTables
 from .rows import Action, Criteria, TaskRow, Unusable, chosen_rows, read_rows, read_splits, unplannable
 
 INSTRUCTION = (
@@ -36,13 +36,13 @@ QUESTIONS: Mapping[Topic, str] = {"identity": "Who are you?", "wishes": "What ex
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServiceDomain:
     """A domain in which an agent serves a customer."""
 
     name: str
     table: str
     """A table that no other domain's `db.json` has."""
-    tools: Toolset[Records]
+    tools: Toolset[TrialTables]
     reads: Collection[str]
     """Tools that change nothing."""
     load: Callable[[Path], Tables]
@@ -50,8 +50,8 @@ class Service:
 
 
 SERVICES = (
-    Service("retail", "orders", retail.TOOLS, {tool.__name__ for tool in retail.READS}, retail_tables.load),
-    Service("airline", "reservations", airline.TOOLS, {tool.__name__ for tool in airline.READS}, airline_tables.load),
+    ServiceDomain("retail", "orders", retail.TOOLS, {tool.__name__ for tool in retail.READS}, retail_tables.load),
+    ServiceDomain("airline", "reservations", airline.TOOLS, {tool.__name__ for tool in airline.READS}, airline_tables.load),
 )
 
 
@@ -70,7 +70,7 @@ class _Scripted(JsonRow):
     user_scenario: _Scenario
 
 
-def service_of(folder: Path) -> Service | None:
+def service_of(folder: Path) -> ServiceDomain | None:
     """Return the domain of a folder's database; None if it is no domain with a customer. Raises ValueError and OSError."""
     path = folder / "db.json"
     if not path.is_file():
@@ -79,14 +79,14 @@ def service_of(folder: Path) -> Service | None:
     return next((service for service in SERVICES if isinstance(tables, dict) and service.table in tables), None)
 
 
-def conversations(folder: Path, service: Service, split: str | None, limit: int | None, version: str) -> Suite:
+def conversations(folder: Path, service: ServiceDomain, split: str | None, limit: int | None, version: str) -> Suite:
     """Read the tasks of a domain's folder as published. Raises ValueError and OSError."""
     path = folder / "tasks.json"
     rows = list(read_rows(path))
     tables, policy = service.load(folder), text_file(folder / "policy.md").strip()
     splits = read_splits(folder)
     names = {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
-    known = [tool.name for tool in service.tools.over(Records(tables))]
+    known = [tool.name for tool in service.tools.over(TrialTables(tables))]
     made = []
     for row in islice(chosen_rows(rows, splits, split), limit):
         if unknown := sorted({action.name for action in _criteria(row).actions or ()} - {*known}):
@@ -115,20 +115,20 @@ class _Copied:
         return copy.deepcopy(self.function(**arguments))
 
 
-def _open(service: Service, tables: Tables, task: Task) -> WorldEnvironment[Records]:
-    records = Records(tables)
-    says, agrees_to = task.world["says"], [Change(*change) for change in task.world["agrees_to"]]
+def _open(service: ServiceDomain, tables: Tables, task: Task) -> WorldEnvironment[TrialTables]:
+    records = TrialTables(tables)
+    says, agrees_to = task.world["says"], [ProposedCall(*change) for change in task.world["agrees_to"]]
     own = tuple(replace(tool, function=_Copied(tool.function)) for tool in service.tools.over(records))
     return WorldEnvironment(
         (*USER_TOOLS.over(ScriptedUser(says, agrees_to)), *own), records, _state if task.world["judges_db"] else _no_state
     )
 
 
-def _state(records: Records) -> Any:
+def _state(records: TrialTables) -> Any:
     return {"changed": records.changes()}
 
 
-def _no_state(records: Records) -> None:
+def _no_state(records: TrialTables) -> None:
     return None
 
 
@@ -139,7 +139,7 @@ def _criteria(row: TaskRow) -> Criteria:
     return row.evaluation_criteria or Criteria()
 
 
-def _task(row: TaskRow, scenario: _Instructions, service: Service, tables: Tables, policy: str, split: str) -> Task:
+def _task(row: TaskRow, scenario: _Instructions, service: ServiceDomain, tables: Tables, policy: str, split: str) -> Task:
     criteria = _criteria(row)
     scored = criteria.scored()
     actions = _without_repeated_reads(criteria.actions or (), service)
@@ -177,7 +177,7 @@ def _check(row: TaskRow, scored: Sequence[str]) -> None:
         raise Unusable(f"its criteria ask for {' and '.join(scored) or 'nothing without a judge'}, not for DB or COMMUNICATE")
 
 
-def _without_repeated_reads(actions: Sequence[Action], service: Service) -> list[Action]:
+def _without_repeated_reads(actions: Sequence[Action], service: ServiceDomain) -> list[Action]:
     """The gold actions; what is looked up once need not be looked up again, and a plan could not tell the two apart."""
     kept: list[Action] = []
     for action in actions:
@@ -187,7 +187,7 @@ def _without_repeated_reads(actions: Sequence[Action], service: Service) -> list
     return kept
 
 
-def _with_plan(task: Task, actions: Sequence[Action], service: Service, tables: Tables) -> Task:
+def _with_plan(task: Task, actions: Sequence[Action], service: ServiceDomain, tables: Tables) -> Task:
     """Return the task with its plan and the records that the gold actions change. Raises Unusable."""
     trial = _open(service, tables, task)
     plan = Plan(tuple(_planned(task.world["says"], actions, trial, service)), " ".join((DONE, *task.expected)))
@@ -197,7 +197,7 @@ def _with_plan(task: Task, actions: Sequence[Action], service: Service, tables: 
 
 
 def _planned(
-    says: Mapping[Topic, str], actions: Sequence[Action], trial: WorldEnvironment[Records], service: Service
+    says: Mapping[Topic, str], actions: Sequence[Action], trial: WorldEnvironment[TrialTables], service: ServiceDomain
 ) -> Iterator[PlannedCall]:
     """Yield the questions, then the gold actions, each change after the customer's yes, and make them in this trial.
 

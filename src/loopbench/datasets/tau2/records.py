@@ -13,7 +13,7 @@ Tables = Mapping[str, Mapping[str, Record]]
 """Table → id → record, plain JSON. Nobody changes it."""
 
 
-class Records:
+class TrialTables:
     """Tables as one trial sees them."""
 
     def __init__(self, tables: Tables) -> None:

@@ -6,18 +6,18 @@ options of the last one; here each gets its own.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from ..worlds import Toolset
 from .arithmetic import calculated
 from .domain import NotFound, RefusedCall
-from .records import Record, Records
-from .retail_tables import Address
+from .records import Record, TrialTables
+from .retail_tables import Address, AddressFields
 
 # Looking up.
 
 
-def find_user_id_by_email(db: Records, email: str) -> str:
+def find_user_id_by_email(db: TrialTables, email: str) -> str:
     """Find a customer's user id by their e-mail address; prefer this to the search by name.
 
     Args:
@@ -29,7 +29,7 @@ def find_user_id_by_email(db: Records, email: str) -> str:
     raise NotFound(f"No customer has the e-mail address {email!r}")
 
 
-def find_user_id_by_name_zip(db: Records, first_name: str, last_name: str, zip: str) -> str:  # noqa: A002  # tau2's own name
+def find_user_id_by_name_zip(db: TrialTables, first_name: str, last_name: str, zip: str) -> str:  # noqa: A002  # tau2's own name
     """Find a customer's user id by name and postal code, where the e-mail address is not known or finds nobody.
 
     Args:
@@ -45,7 +45,7 @@ def find_user_id_by_name_zip(db: Records, first_name: str, last_name: str, zip: 
     raise NotFound(f"No customer is called {first_name} {last_name} in {zip!r}")
 
 
-def get_user_details(db: Records, user_id: str) -> Record:
+def get_user_details(db: TrialTables, user_id: str) -> Record:
     """Get a customer's name, address, payment methods, and the ids of their orders.
 
     Args:
@@ -54,7 +54,7 @@ def get_user_details(db: Records, user_id: str) -> Record:
     return db.get("users", user_id)
 
 
-def get_order_details(db: Records, order_id: str) -> Record:
+def get_order_details(db: TrialTables, order_id: str) -> Record:
     """Get an order: its items, status, address and payments.
 
     Args:
@@ -63,7 +63,7 @@ def get_order_details(db: Records, order_id: str) -> Record:
     return db.get("orders", order_id)
 
 
-def get_product_details(db: Records, product_id: str) -> Record:
+def get_product_details(db: TrialTables, product_id: str) -> Record:
     """Get all variants of a product: options, price, and whether each is available.
 
     Args:
@@ -72,7 +72,7 @@ def get_product_details(db: Records, product_id: str) -> Record:
     return db.get("products", product_id)
 
 
-def get_item_details(db: Records, item_id: str) -> Record:
+def get_item_details(db: TrialTables, item_id: str) -> Record:
     """Get one variant of a product: options, price, and whether it is available.
 
     Args:
@@ -85,12 +85,12 @@ def get_item_details(db: Records, item_id: str) -> Record:
     raise NotFound(f"There is no item {item_id!r}")
 
 
-def list_all_product_types(db: Records) -> dict[str, str]:
+def list_all_product_types(db: TrialTables) -> dict[str, str]:
     """List the names of all products with their product ids."""
     return dict(sorted((str(product["name"]), str(product["product_id"])) for product in db.each("products")))
 
 
-def calculate(db: Records, expression: str) -> str:
+def calculate(db: TrialTables, expression: str) -> str:
     """Calculate a sum, rounded to cents.
 
     Args:
@@ -99,7 +99,7 @@ def calculate(db: Records, expression: str) -> str:
     return calculated(expression)
 
 
-def transfer_to_human_agents(db: Records, summary: str) -> str:
+def transfer_to_human_agents(db: TrialTables, summary: str) -> str:
     """Hand the customer over to a human; only where they ask for one, or policy and tools leave no way to help.
 
     Args:
@@ -111,7 +111,7 @@ def transfer_to_human_agents(db: Records, summary: str) -> str:
 # Pending orders.
 
 
-def cancel_pending_order(db: Records, order_id: str, reason: Literal["no longer needed", "ordered by mistake"]) -> Record:
+def cancel_pending_order(db: TrialTables, order_id: str, reason: Literal["no longer needed", "ordered by mistake"]) -> Record:
     """Cancel an order that is pending, and refund it; a gift card is refunded at once.
 
     Args:
@@ -132,17 +132,8 @@ def cancel_pending_order(db: Records, order_id: str, reason: Literal["no longer 
     return order
 
 
-def modify_pending_order_address(
-    db: Records,
-    order_id: str,
-    address1: str,
-    address2: str,
-    city: str,
-    state: str,
-    country: str,
-    zip: str,  # noqa: A002
-) -> Record:
-    """Change the address that a pending order is sent to.
+def modify_pending_order_address(db: TrialTables, order_id: str, **address: Unpack[AddressFields]) -> Record:
+    """ProposedCall the address that a pending order is sent to.
 
     Args:
         order_id: The order's id, which begins with a '#'.
@@ -158,12 +149,12 @@ def modify_pending_order_address(
     """
     _may_be_modified(db, order_id)
     order = db.edit("orders", order_id)
-    order["address"] = Address(address1=address1, address2=address2, city=city, state=state, country=country, zip=zip).model_dump()
+    order["address"] = Address(**address).model_dump()
     return order
 
 
 def modify_pending_order_items(
-    db: Records, order_id: str, item_ids: list[str], new_item_ids: list[str], payment_method_id: str
+    db: TrialTables, order_id: str, item_ids: list[str], new_item_ids: list[str], payment_method_id: str
 ) -> Record:
     """Replace items of a pending order by other variants of the same products. It can be done once for an order.
 
@@ -192,7 +183,7 @@ def modify_pending_order_items(
     return order
 
 
-def modify_pending_order_payment(db: Records, order_id: str, payment_method_id: str) -> Record:
+def modify_pending_order_payment(db: TrialTables, order_id: str, payment_method_id: str) -> Record:
     """Pay a pending order by another payment method of the customer; the first one is refunded.
 
     Args:
@@ -220,17 +211,8 @@ def modify_pending_order_payment(db: Records, order_id: str, payment_method_id: 
     return order
 
 
-def modify_user_address(
-    db: Records,
-    user_id: str,
-    address1: str,
-    address2: str,
-    city: str,
-    state: str,
-    country: str,
-    zip: str,  # noqa: A002
-) -> Record:
-    """Change a customer's own address; orders keep theirs.
+def modify_user_address(db: TrialTables, user_id: str, **address: Unpack[AddressFields]) -> Record:
+    """ProposedCall a customer's own address; orders keep theirs.
 
     Args:
         user_id: The customer's user id.
@@ -245,14 +227,14 @@ def modify_user_address(
         The customer as they are now.
     """
     user = db.edit("users", user_id)
-    user["address"] = Address(address1=address1, address2=address2, city=city, state=state, country=country, zip=zip).model_dump()
+    user["address"] = Address(**address).model_dump()
     return user
 
 
 # Delivered orders.
 
 
-def return_delivered_order_items(db: Records, order_id: str, item_ids: list[str], payment_method_id: str) -> Record:
+def return_delivered_order_items(db: TrialTables, order_id: str, item_ids: list[str], payment_method_id: str) -> Record:
     """Take back items of a delivered order. An order can be returned or exchanged once.
 
     Args:
@@ -274,7 +256,7 @@ def return_delivered_order_items(db: Records, order_id: str, item_ids: list[str]
 
 
 def exchange_delivered_order_items(
-    db: Records, order_id: str, item_ids: list[str], new_item_ids: list[str], payment_method_id: str
+    db: TrialTables, order_id: str, item_ids: list[str], new_item_ids: list[str], payment_method_id: str
 ) -> Record:
     """Exchange items of a delivered order for other variants of the same products. An order can be returned or exchanged once.
 
@@ -304,14 +286,14 @@ def exchange_delivered_order_items(
 # Rules.
 
 
-def _with_status(db: Records, order_id: str, status: str) -> Record:
+def _with_status(db: TrialTables, order_id: str, status: str) -> Record:
     order = db.get("orders", order_id)
     if order["status"] != status:
         raise RefusedCall(f"Order {order_id} is not {status}, but {order['status']}")
     return order
 
 
-def _may_be_modified(db: Records, order_id: str) -> Record:
+def _may_be_modified(db: TrialTables, order_id: str) -> Record:
     order = db.get("orders", order_id)
     if "pending" not in order["status"]:
         raise RefusedCall(f"Order {order_id} is not pending, but {order['status']}")
@@ -325,7 +307,7 @@ def _has_items(order: Record, item_ids: list[str]) -> None:
             raise RefusedCall(f"Order {order['order_id']} holds item {item_id} {there.count(item_id)} times")
 
 
-def _replacements(db: Records, order: Record, item_ids: list[str], new_item_ids: list[str]) -> list[Record]:
+def _replacements(db: TrialTables, order: Record, item_ids: list[str], new_item_ids: list[str]) -> list[Record]:
     """The variants that take the place of items. Raises NotFound and RefusedCall."""
     _has_items(order, item_ids)
     if len(item_ids) != len(new_item_ids):
@@ -345,7 +327,7 @@ def _difference(order: Record, item_ids: list[str], variants: list[Record]) -> f
     return float(round(sum(variant["price"] - prices[old] for old, variant in zip(item_ids, variants, strict=True)), 2))
 
 
-def _method(db: Records, user_id: str, payment_method_id: str) -> Record:
+def _method(db: TrialTables, user_id: str, payment_method_id: str) -> Record:
     methods: Record = db.get("users", user_id)["payment_methods"]
     if payment_method_id not in methods:
         raise NotFound(f"Customer {user_id} has no payment method {payment_method_id!r}")
@@ -353,14 +335,14 @@ def _method(db: Records, user_id: str, payment_method_id: str) -> Record:
     return found
 
 
-def _can_pay(db: Records, user_id: str, payment_method_id: str, amount: float) -> None:
+def _can_pay(db: TrialTables, user_id: str, payment_method_id: str, amount: float) -> None:
     method = _method(db, user_id, payment_method_id)
     if method["source"] == "gift_card" and method["balance"] < amount:
         raise RefusedCall(f"The balance of {payment_method_id} is too low")
 
 
-def _add_to_gift_card(db: Records, user_id: str, payment_method_id: str, amount: float) -> None:
-    """Change a gift card's balance; other payment methods have none."""
+def _add_to_gift_card(db: TrialTables, user_id: str, payment_method_id: str, amount: float) -> None:
+    """ProposedCall a gift card's balance; other payment methods have none."""
     if _method(db, user_id, payment_method_id)["source"] == "gift_card":
         card = db.edit("users", user_id)["payment_methods"][payment_method_id]
         card["balance"] = round(card["balance"] + amount, 2)
@@ -379,4 +361,4 @@ CHANGES = (
     *(cancel_pending_order, modify_pending_order_address, modify_pending_order_items, modify_pending_order_payment),
     *(modify_user_address, return_delivered_order_items, exchange_delivered_order_items),
 )
-TOOLS: Toolset[Records] = Toolset(*READS, *CHANGES)
+TOOLS: Toolset[TrialTables] = Toolset(*READS, *CHANGES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from pydantic import ConfigDict
 
@@ -54,6 +54,17 @@ class _Name(JsonRow):
     last_name: str
 
 
+class AddressFields(TypedDict):
+    """An address, as a tool takes it."""
+
+    address1: str
+    address2: str
+    city: str
+    state: str
+    country: str
+    zip: str
+
+
 class Address(JsonRow):
     address1: str
     address2: str
@@ -79,7 +90,7 @@ class _User(JsonRow):
     orders: list[str]
 
 
-class Shop(JsonRow):
+class RetailTables(JsonRow):
     """The shape of `db.json`: each table by the ids of its records."""
 
     products: dict[str, _Product]
@@ -89,4 +100,4 @@ class Shop(JsonRow):
 
 def load(folder: Path) -> Tables:
     """Read the shop's tables. Raises ValueError and OSError."""
-    return checked(Shop, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()
+    return checked(RetailTables, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()
