@@ -16,8 +16,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special  # its distribution functions; the classes of scipy.stats take 50 µs per call
+from scipy import special  # its distribution functions; the classes of scipy.stats take 50 µs per call
 
+from .roots import root
 from .statistics import ALPHA, Floats, clustered_error, standard_error, unit_count, unit_values
 from .summary import TaskValues
 
@@ -341,7 +342,7 @@ def _least_mean(units: int, margin: float, alpha: float) -> float:
     def beyond(lost: float) -> float:
         return float(special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
 
-    return -float(optimize.brentq(beyond, 0.0, units * margin, xtol=1e-9)) / units
+    return -root(beyond, 0.0, units * margin, within=1e-9) / units
 
 
 def _below(limit: float, center: float, deviation: float) -> float:

@@ -11,17 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
+from .roots import root
 from .statistics import ALPHA, Floats
 
 MIN_SPENT = 1e-6
 """Share of alpha that a look at all tasks would have at least, so that no quantile is infinite."""
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(161)
 _FAR = 8.0
 """Standard deviations beyond which no density is left."""
 _ALPHAS = np.concatenate((np.geomspace(1e-10, 0.5, 41), (1.0,)))
@@ -41,6 +41,13 @@ def spent(share: float, alpha: float = ALPHA) -> float:
     return max(2 * float(special.ndtr(special.ndtri(alpha / 2) / math.sqrt(share))), MIN_SPENT * share * alpha)
 
 
+@cache
+def _quadrature() -> tuple[Floats, Floats]:
+    """Nodes and weights of Gauss and Legendre's rule; made for the first run with looks, since they take 0.04 s of CPU."""
+    nodes, weights = np.polynomial.legendre.leggauss(161)
+    return nodes, weights
+
+
 @lru_cache(maxsize=4096)
 def levels(shares: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]:
     """The two-sided level of the test at each look, from the shares of the tasks after which they are, which rise.
@@ -50,13 +57,14 @@ def levels(shares: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]
     found: list[float] = []
     places, density, before = np.zeros(1), np.ones(1), 0.0
     sums = [0.0, *(spent(share, alpha) for share in shares)]
+    nodes, weights = _quadrature()
     for share, (earlier, now) in zip(shares, pairwise(sums), strict=True):
         step, allowed = math.sqrt(share - before), now - earlier
         found.append(min(2 * float(special.ndtr(-_boundary(places, density, step, allowed) / math.sqrt(share))), alpha))
         half = min(-math.sqrt(share) * float(special.ndtri(found[-1] / 2)), _FAR * math.sqrt(share))
-        fresh = half * _NODES
+        fresh = half * nodes
         steps = (fresh[:, None] - places[None, :]) / step
-        density = half * _WEIGHTS * (np.exp(-(steps**2) / 2) @ density) / (step * math.sqrt(2 * math.pi))
+        density = half * weights * (np.exp(-(steps**2) / 2) @ density) / (step * math.sqrt(2 * math.pi))
         places, before = fresh, share
     return tuple(found)
 
@@ -68,7 +76,7 @@ def _boundary(places: Floats, density: Floats, step: float, allowed: float) -> f
         beyond = special.ndtr((-height - places) / step) + special.ndtr((places - height) / step)
         return math.log(max(float(density @ beyond), 1e-300)) - math.log(allowed)
 
-    return float(optimize.brentq(excess, 0.0, 40.0 * (step + float(np.abs(places).max())), xtol=1e-10))
+    return root(excess, 0.0, 40.0 * (step + float(np.abs(places).max())), within=1e-10)
 
 
 @dataclass(frozen=True, slots=True)
