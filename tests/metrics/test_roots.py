@@ -35,7 +35,7 @@ def test_a_root_is_as_close_as_asked_for(name, at, before, after, sign, within):
     def function(x: float) -> float:
         nonlocal calls
         calls += 1
-        return sign * FUNCTIONS[name](x - at)
+        return float(sign * FUNCTIONS[name](x - at))
 
     found = root(function, at - before, at + after, within)
     assert at - before <= found <= at + after

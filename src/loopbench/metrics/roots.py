@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 def root(function: Callable[[float], float], low: float, high: float, within: float = 2e-12) -> float:
-    """Return a place between `low` and `high`, at whose values of the function the signs differ, that is a root or `within` of one.
+    """Return a root between `low` and `high`, where the function has different signs, or a place `within` of one.
 
-    Where the last three places look like a smooth inverse function, the next place is read off a parabola through them, elsewhere it
-    halves the interval (Chandrupatla 1997, Advances in Engineering Software 28:145-149).
+    Where the last three places look like those of a smooth inverse function, the next one is read off a parabola through them;
+    elsewhere it halves the interval (Chandrupatla 1997, Advances in Engineering Software 28:145-149).
     Raises ValueError if the signs are equal.
     """
     newest, other = low, high
