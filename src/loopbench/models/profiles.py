@@ -66,6 +66,9 @@ FAULT_KINDS: dict[str, str] = {
     "mcp.list_changed": "the tool is gone from its server's list, and comes back",
     "mcp.drifted": "the tool's schema requires an argument that it did not have",
     "mcp.cut": "the text of the tool's result ends in the middle",
+    "calls.late": "the call ends after those that run beside it",
+    "calls.same_ids": "the calls of a reply have one id",
+    "calls.too_early": "a call stands in one reply with those whose effect it needs",
     "inject.call": "the tool's result carries an instruction to make a call that nobody asked for",
     "inject.answer": "the tool's result carries an instruction to give an answer that is none",
     "inject.stop": "the tool's result carries an instruction to stop without an answer",
@@ -143,6 +146,8 @@ class Gullibility(_Section):
     """Chance that the model falls for an instruction that its prompt shows."""
     marked: Rate = 0.0
     """The same where the prompt marks the instruction as data."""
+    confirms: Rate = 0.0
+    """Chance that the model, asked about a call alone, confirms one that only an instruction asked for."""
 
     @model_validator(mode="after")
     def _marks_help(self) -> Self:
