@@ -13,7 +13,7 @@ from loopbench.protocol import ContextOverflow, ModelError, ProviderError
 from ..wires.contract import ErrorAnswer, Wire, WireFailure
 from ..wires.fields import BadRequest
 from .bodies import MAX_BODY_BYTES, json_response
-from .limits import no_room
+from .limits import no_limits_left
 
 RETRY_AFTER_S = 1
 MAX_SHOWN = 200
@@ -44,7 +44,7 @@ class Refusal(Exception):
 
     def on(self, wire: Wire) -> ErrorAnswer:
         """Return the answer in a vendor's form."""
-        made = wire.failure(self.failure, no_room() if self.failure.status == 429 else None)
+        made = wire.failure(self.failure, no_limits_left() if self.failure.status == 429 else None)
         return made._replace(headers={**made.headers, **self.headers})
 
     def response(self, wire: Wire) -> web.Response:
