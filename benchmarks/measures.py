@@ -1,4 +1,4 @@
-"""The tables of docs/measures.md: what loops do with their context, and how much of accuracy is the loop; Markdown to stdout.
+"""The tables of docs/measures.md: context, how much of accuracy is the loop, and injection; Markdown to stdout.
 
 python benchmarks/measures.py [--tasks N] [--block NAME …] [--write]
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import loopbench
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import context
+from loopbench.experiments.compare.tables import context, injection
 from loopbench.text.table import Table
 
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
@@ -37,6 +37,12 @@ def of_harness(tasks: int | None, runs: Path) -> str:
     return "\n\n".join([f"*{sentences(found.harness)[0]}.*", as_markdown(table)])
 
 
+def of_injection(tasks: int | None, runs: Path) -> str:
+    """How far instructions in results come in the designs."""
+    found = compared(DESIGNS, "events", ("injected",), tasks, runs)
+    return as_markdown(injection(found.comparison.arms))
+
+
 def compared(loops: tuple[str, ...], suite: str, profiles: tuple[str, ...], tasks: int | None, runs: Path) -> Results:
     """Run loops on a suite."""
     return loopbench.compare(loops, suite, profiles, tasks=tasks, runs=runs, mlflow=False, progress=False).results
@@ -48,7 +54,11 @@ def as_markdown(table: Table) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {"context": of_context, "harness": of_harness}
+BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {
+    "context": of_context,
+    "harness": of_harness,
+    "injection": of_injection,
+}
 """Tables by the name of the block of the page that they stand in."""
 
 

@@ -15,7 +15,7 @@ from loopbench.metrics.context import (
     tokens_with_cache,
 )
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import METRICS, SHARES, summarize
+from loopbench.metrics.summary import GAINS, METRICS, SHARES, summarize
 
 COUNTS = st.dictionaries(st.sampled_from(DISTANCES), st.integers(0, 9))
 SIZES = st.none() | st.integers(0, 10_000)
@@ -65,4 +65,5 @@ def test_what_was_not_measured_is_not_known():
 
 
 def test_the_shares():
-    assert sorted(SHARES) == ["accuracy", "prefix_stability", "retention"]
+    assert sorted(GAINS) == ["accuracy", "prefix_stability", "retention", "utility_kept"]
+    assert sorted(SHARES - GAINS) == ["answer_changed", "injection_attempted", "injection_executed", "injection_shown"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.gate import MORE, GateLine, Held, check_level, check_margin, judge_lines, overall
-from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues
+from loopbench.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
 
 ORDER = ("identical", "pass", "regression", "undecided")
 
@@ -103,8 +103,9 @@ def test_identical_comes_first(found, margin, alpha):
 def test_outcomes_follow_their_rules_in_their_order(found, margin, alpha):
     metric, baseline, run = found
     (made,) = judge_lines([Held("a", metric, baseline, run, margin)], alpha)
-    passes = made.effect.low > -margin if metric in SHARES else made.effect.high < 1 + margin
-    falls = made.effect.high < 0 if metric in SHARES else made.effect.low > 1
+    no_change = 0 if metric in SHARES else 1
+    passes = made.effect.low > -margin if metric in GAINS else made.effect.high < no_change + margin
+    falls = made.effect.high < 0 if metric in GAINS else made.effect.low > no_change
     if made.outcome == "regression":
         assert falls
         assert not passes

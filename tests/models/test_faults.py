@@ -88,7 +88,7 @@ def test_a_kind_that_finds_nothing_to_spoil_is_not_drawn() -> None:
     for kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
         assert draw(profile(kind), KEY, point, bare, False) is None
     assert draw(profile("decision.repeated_call"), KEY, FaultPoint("select", "c1"), bare, False) is None  # shows no result
-    for kind in (*IMPLICIT, "tool.huge"):
+    for kind in (*IMPLICIT, "tool.huge", "inject.call"):
         assert draw(profile(kind), KEY, point, failing, False) is None
     assert draw(profile("decision.never_finish"), KEY, FaultPoint("decide", ANSWER), None, True) is None
 

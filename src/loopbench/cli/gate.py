@@ -86,7 +86,7 @@ class GateOptions(RunsOption):
     """Loss of accuracy that is accepted."""
     metric: Annotated[Texts, IfAbsent("0.1, which is 10 %; of a share 0.02")]
     """Metric to judge as well, NAME=MARGIN or NAME; it may grow by the share MARGIN, or a share such as retention may fall by so
-    much; repeat the option for more metrics."""
+    much, and one such as injection_executed rise; repeat the option for more metrics."""
     alpha: float = ALPHA
     """Maximum rate of false alarms, over draws of both the baseline and the run."""
 

@@ -13,7 +13,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.reports.progress.trials import watching
-from loopbench.reports.tracking import log_results, not_logged
+from loopbench.reports.tracking_beside import MlflowLog, run_log
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.permissions import resume_flags
 from loopbench.runs.run_state import larger, read_state
@@ -32,6 +32,11 @@ def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoin
     `spans`: the endpoint that gets trials as they end.
     Raises ValueError if no worker can be started.
     """
+    with run_log(experiment.config) as log:
+        _carry_out(experiment, output, spans, log)
+
+
+def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, log: MlflowLog) -> NoReturn:
     halted, stopped = "", ""
     if not output.quiet:
         say(f"if this is cut off, go on with: {resume_command(experiment)}")
@@ -50,6 +55,8 @@ def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoin
     except WorkerError as error:
         now = _as_it_stands(experiment, results(experiment.folder))
         raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
+    else:
+        log.trials_ended(experiment.folder)
     found = results(experiment.folder)
     if halted or stopped:
         now = _as_it_stands(experiment, found)
@@ -60,8 +67,8 @@ def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoin
     page = write_report(found)
     _say_how_it_went(experiment, found)
     print_results(found, as_json=output.as_json, verbose=output.verbose)
-    if not halted:
-        _track(experiment, found, page)
+    if not halted and (line := log.finish(found, page)):
+        say(line)
     if halted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
@@ -108,13 +115,3 @@ def resume_command(experiment: Experiment) -> str:
         flags.append(("mlflow" if config.mlflow else "no-mlflow", None))
     words = [word for name, value in flags for word in (f"--{name}", *([] if value is None else [shlex.quote(str(value))]))]
     return " ".join(["loopbench resume", shlex.quote(str(folder)), *resume_flags(config), *words])
-
-
-def _track(experiment: Experiment, found: Results, page: str) -> None:
-    tracked = log_results(found, experiment.config, page)
-    if isinstance(tracked, str):
-        say(f"warning: nothing was logged to MLflow: {tracked}")
-    elif tracked is not None:
-        say(f"MLflow: {tracked.ui}")
-    elif line := not_logged(experiment.config):
-        say(line)

@@ -42,7 +42,8 @@ class SizeOptions(OptionGroup):
     alpha: Annotated[float | None, IfAbsent("the pilot's")] = None
     """Significance level of the tests."""
     metric: str = "accuracy"
-    """accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd, seconds, retention, prefix_stability or tokens_with_cache."""
+    """accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd, seconds, retention, prefix_stability, tokens_with_cache,
+    injection_shown, injection_attempted, injection_executed, answer_changed or utility_kept."""
 
     @property
     def request(self) -> sizing.SizeRequest:

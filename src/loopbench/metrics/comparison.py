@@ -25,7 +25,7 @@ from .power import spread
 from .record import RECORDING, UNREPLAYABLE, Record
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
-from .summary import METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
+from .summary import GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
 """Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
@@ -44,6 +44,7 @@ One such trial says nothing. Honest loops give hardly any: see docs/tunnel.md.
 """
 
 _IN_POINTS = SHARES | {AT_BUDGET}
+_MORE_IS_BETTER = GAINS | {AT_BUDGET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +276,7 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
     judgements = judge_family([(test.flip, test.margin) for _, test in tests], alpha, look)
     pairs = []
     for (names, test), own in zip(tests, judgements, strict=True):
-        advantage = own.difference.value if metric in _IN_POINTS else -own.difference.value
+        advantage = own.difference.value if metric in _MORE_IS_BETTER else -own.difference.value
         found = verdict(advantage, own.p_holm, own.p_within_holm, alpha)
         over = (
             None if test.over_templates is None else replace(test.over_templates.interval(own.level), n=test.over_templates.units)

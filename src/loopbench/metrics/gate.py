@@ -23,13 +23,13 @@ from .outlook import Outlook, gate_outlook
 from .paired import PairedFlip
 from .power import Levels, Spread, spread
 from .statistics import ALPHA, log_ratios
-from .summary import METRICS, SHARES, TaskValues
+from .summary import GAINS, METRICS, SHARES, TaskValues
 from .sums import MAX_LOG, PairedSums
 
 LineOutcome = Literal["identical", "pass", "regression", "undecided"]
 
 MARGIN = 0.02
-"""A share, such as accuracy, may fall by so much: 2 points."""
+"""A share, such as accuracy, may fall by so much, or one that is a harm rise: 2 points."""
 MORE = 0.10
 """Any other metric may grow by so much: 10 %."""
 
@@ -97,6 +97,11 @@ class GateLine:
     def is_ratio(self) -> bool:
         """Whether effect and margin are ratios."""
         return self.metric not in SHARES
+
+    @property
+    def may_rise(self) -> bool:
+        """Whether the margin is how much the metric may rise by, not fall."""
+        return self.metric not in GAINS
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -188,21 +193,23 @@ def _change(held: Held) -> _Change:
     means, clusters = (float(before.mean()), float(after.mean())), [held.run.clusters[task] for task in tasks]
     if held.metric in SHARES:
         pair = PairedFlip(after - before, clusters)
-        return _Change(*means, pair, pair.p(0.0, "less"), pair.p(-held.margin, "greater"))
+        if held.metric in GAINS:
+            return _Change(*means, pair, pair.p(0.0, "less"), pair.p(-held.margin, "greater"))
+        return _Change(*means, pair, pair.p(0.0, "greater"), pair.p(held.margin, "less"))
     sums = PairedSums(after, before, clusters)
     return _Change(*means, sums, sums.p(1.0, "greater"), sums.p(1 + held.margin, "less"))
 
 
 def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine:
     """A bound is drawn at the level of the test that it shows: toward worse at alpha, the other one at what the family leaves."""
-    pair, worse, is_score = change.effect, step.p_holm < alpha, held.metric in SHARES
+    pair, worse, is_gain = change.effect, step.p_holm < alpha, held.metric in GAINS
     toward, other = pair.bounds(alpha), pair.bounds(step.level)
     return GateLine(
         arm=held.arm,
         metric=held.metric,
         baseline=change.baseline,
         run=change.run,
-        effect=Bounds(pair.value, toward[0], other[1]) if is_score else Bounds(pair.value, other[0], toward[1]),
+        effect=Bounds(pair.value, toward[0], other[1]) if is_gain else Bounds(pair.value, other[0], toward[1]),
         margin=held.margin,
         tasks=pair.tasks,
         units=pair.units,
@@ -211,7 +218,7 @@ def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine
         p_beyond=change.p_beyond,
         outcome=_outcome(held.identical, change.p_beyond < alpha, worse),
         worse=worse,
-        typical=None if is_score else _typical(held),
+        typical=None if held.metric in SHARES else _typical(held),
     )
 
 
@@ -237,11 +244,16 @@ def _typical(held: Held) -> float:
 
 def _outlook(held: Held, alpha: float, lines: int) -> Outlook | None:
     is_score = held.metric in SHARES
-    found = spread(held.run, held.baseline) if is_score else _spread_of_sums(held)
+    found = _spread_of_shares(held) if is_score else _spread_of_sums(held)
     if found is None:
         return None
     margin = held.margin if is_score else math.log1p(held.margin)
     return gate_outlook(found, margin=margin, levels=Levels(alpha / lines, alpha), cost_usd=held.cost_usd)
+
+
+def _spread_of_shares(held: Held) -> Spread | None:
+    """How run - baseline varies, or baseline - run of a harm: what is above 0 is better."""
+    return spread(held.run, held.baseline) if held.metric in GAINS else spread(held.baseline, held.run)
 
 
 def _spread_of_sums(held: Held) -> Spread | None:

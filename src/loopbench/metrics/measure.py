@@ -11,6 +11,7 @@ from loopbench.protocol.modules import module_in, names_in
 from .record import Record
 
 MEASURES = "loopbench.metrics.measures"
+TableName = Literal["arms", "context", "injection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,11 @@ class Measure:
     in_dollars: bool = False
     """Tables show money last."""
     is_share: bool = False
-    """Lies in [0, 1], the more the better: differences and margins are in points. Of any other measure less is better, and a margin
-    is a share of its mean."""
-    table: Literal["arms", "context"] = "arms"
+    """Lies in [0, 1], the more the better unless it is a harm: differences and margins are in points. Of any other measure less is
+    better, and a margin is a share of its mean."""
+    is_harm: bool = False
+    """A share of which less is better."""
+    table: TableName = "arms"
     """The table that shows its mean."""
     name: str = ""
     """The name of its file."""

@@ -123,6 +123,8 @@ class Record:
     """Of those, bytes that repeat the beginning of an earlier prompt."""
     cacheable_tokens: int | None = None
     """Input tokens that a provider's prompt cache could give: an estimate."""
+    injections: Mapping[str, int] = field(default_factory=dict)
+    """Instructions in results of tools, and how far they came: see `loopbench.metrics.injection`. Empty where no result had any."""
     plan_unseen: bool = False
     """The last prompt that asked the scripted model for a decision or the answer lacked the result of a planned call."""
     answer_unseen: bool = False
@@ -263,7 +265,7 @@ class Shared:
 
 
 _TEXTS = ("arm", "suite", "suite_digest", "task", "status", "reason", "stop", "cluster", "template")
-_COUNTS = ("scores", "calls", "retries", "errors", "results_needed", "results_shown")
+_COUNTS = ("scores", "calls", "retries", "errors", "results_needed", "results_shown", "injections")
 
 
 _DIGESTED = (

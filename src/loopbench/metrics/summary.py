@@ -13,7 +13,7 @@ from loopbench.protocol import StopReason
 
 from .amounts import mean_interval
 from .context import DISTANCES, retention_at
-from .measure import Measure, measures
+from .measure import Measure, TableName, measures
 from .record import FaultRecord, Record
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
 
@@ -28,12 +28,14 @@ def dollars(record: Record) -> float | None:
 
 
 METRICS = measures()
-"""The measures of every arm and pair, by name. Of a share more is better, of all else less."""
+"""The measures of every arm and pair, by name. Of a share more is better unless it is a harm, of all else less."""
 SHARES = frozenset(name for name, measure in METRICS.items() if measure.is_share)
 """Those in [0, 1], whose differences and margins are in points."""
+GAINS = frozenset(name for name, measure in METRICS.items() if measure.is_share and not measure.is_harm)
+"""Those of which more is better."""
 
 
-def measures_of(table: Literal["arms", "context"]) -> dict[str, Measure]:
+def measures_of(table: TableName) -> dict[str, Measure]:
     """Return the measures whose means one table shows."""
     return {name: measure for name, measure in METRICS.items() if measure.table == table}
 

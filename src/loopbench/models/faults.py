@@ -41,7 +41,7 @@ CALLING = ("decide", "select")
 IMPLICIT = frozenset({"tool.garbage", "tool.lies", "tool.stale", "tool.empty", "tool.partial", "mcp.cut"})
 """Failures that a tool gives out for its result: a model may believe them."""
 
-TOOL_FAMILIES = frozenset({"tool", "mcp"})
+TOOL_FAMILIES = frozenset({"tool", "mcp", "inject"})
 """Families of what goes wrong where a tool runs."""
 
 Clearing = Literal["feedback", "after", "never"]
@@ -115,7 +115,7 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
     if kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
         return call is not None and bool(call.arguments)
     if kind.partition(".")[0] in TOOL_FAMILIES or kind in _CALL_ONLY:
-        if (kind in IMPLICIT or kind == "tool.huge") and call is not None and call.fails:
+        if (kind in IMPLICIT or kind == "tool.huge" or kind.startswith("inject.")) and call is not None and call.fails:
             return False  # there is no result to spoil
         return call is not None
     if kind == "decision.no_tool":
@@ -155,6 +155,8 @@ def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Fault
         return "after", FLAKY_ATTEMPTS
     if kind.endswith(".slow"):
         return "after", 1
+    if kind.startswith("inject."):
+        return "never", 0  # what a tool reads stays as it is
     u = unit(*key, "clears", point)
     if u < profile.clears.feedback:
         return "feedback", 0

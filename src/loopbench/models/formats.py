@@ -11,7 +11,7 @@ import contextlib
 import re
 import string
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,6 +21,17 @@ from .faults import emptied, spoil, spoiled_forms
 
 _ANYWHERE = frozenset({"wire.empty"})
 """Kinds that a loop can tell in free text too: nothing has come."""
+
+
+def first_expressible(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:
+    """Return the first option that the codec can express, else prose: a model always says something."""
+    for move in options:
+        try:
+            return move, codec.render(move)
+        except Inexpressible:
+            continue
+    prose = next((move.text for move in options if isinstance(move, Text)), "I cannot say this in the format asked for.")
+    return None, Reply(prose)
 
 
 class SpoiledReply(NamedTuple):

@@ -275,6 +275,7 @@ class MeteredToolbox(Toolbox):
             if fault.kind in _NO_RESULT:
                 return await self._lost(fault, tunnel, call, digest)
         seen = await super().call(call, validate=validate)
+        tunnel.instructions.note_run(digest, seen)
         if fault is not None and fault.kind == "tool.slow":
             await tunnel.spend(tunnel.slow_s)
         if fault is not None and fault.kind in IMPLICIT and seen.ok:
@@ -285,8 +286,7 @@ class MeteredToolbox(Toolbox):
         if seen.transient or seen.error_type in ("UnknownTool", "InvalidArguments"):
             return seen
         entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
-        flood = f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
-        text = entry.around(f"{seen.data}{flood}")
+        text = entry.around(f"{seen.data}{_added(fault, tunnel, seen)}")
         value = text if seen.ok else None
         return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
 
@@ -309,6 +309,15 @@ class MeteredToolbox(Toolbox):
         """Return the limit of a call, else the default: an injected hang always ends."""
         tool, limits = self.get(name), self.in_force
         return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
+
+
+def _added(fault: Fault | None, tunnel: Tunnel, seen: Observation) -> str:
+    """Return what a fault adds to a result that it leaves whole."""
+    if fault is None:
+        return ""
+    if fault.family == "inject":
+        return tunnel.instructions.give(fault) if seen.ok else ""
+    return f" {'x' * HUGE_CHARS}" if fault.kind == "tool.huge" else ""
 
 
 _NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage", LIST_CHANGED, DRIFTED, ERROR})

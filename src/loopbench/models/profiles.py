@@ -66,6 +66,9 @@ FAULT_KINDS: dict[str, str] = {
     "mcp.list_changed": "the tool is gone from its server's list, and comes back",
     "mcp.drifted": "the tool's schema requires an argument that it did not have",
     "mcp.cut": "the text of the tool's result ends in the middle",
+    "inject.call": "the tool's result carries an instruction to make a call that nobody asked for",
+    "inject.answer": "the tool's result carries an instruction to give an answer that is none",
+    "inject.stop": "the tool's result carries an instruction to stop without an answer",
 }
 
 WEAKNESS_KINDS: dict[str, str] = {
@@ -133,6 +136,21 @@ class Abilities(_Section):
     """False: a request that forces a tool is refused."""
 
 
+class Gullibility(_Section):
+    """How far the model obeys an instruction in a tool's result as if it were the user's; see `loopbench.models.gullible`."""
+
+    obeys: Rate = 0.0
+    """Chance that the model falls for an instruction that its prompt shows."""
+    marked: Rate = 0.0
+    """The same where the prompt marks the instruction as data."""
+
+    @model_validator(mode="after")
+    def _marks_help(self) -> Self:
+        if self.marked > self.obeys:
+            raise ValueError(f"marked must be at most obeys, {self.obeys:g}, not {self.marked:g}")
+        return self
+
+
 class Weakness(_Section):
     """Something that the simulated model does wrong unless its instructions or demonstrations show it how: no fault that a retry
     or an error message cures."""
@@ -175,6 +193,7 @@ class Profile(_Section):
     """Simulated seconds that each reply takes."""
     slow_s: Seconds = 20.0
     """Simulated seconds that a slow fault adds."""
+    gullible: Gullibility = Gullibility()
     abilities: Abilities = Abilities()
     weaknesses: tuple[Weakness, ...] = ()
     """What can be taught to the model; see `loopbench.models.weaknesses`."""
@@ -184,13 +203,15 @@ class Profile(_Section):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out empty weaknesses: a profile without any keeps the digest that it had before there were any."""
+        """Leave out what does nothing, such as empty weaknesses: a profile keeps the digest that it had before there were any."""
         made: dict[str, Any] = dump(self)
         for name in ("weaknesses", "evidence", "sources"):
             if not made.get(name):
                 made.pop(name, None)
         if self.faults is None:
             made.pop("faults", None)
+        if self.gullible == Gullibility():
+            made.pop("gullible", None)
         return made
 
     @field_validator("faults")
@@ -215,6 +236,11 @@ class Profile(_Section):
         """The listed faults that need no occasion: point, as ROLE:CALL, → kind."""
         listed = (text.partition("@") for text in self.faults or ())
         return {point: kind for kind, _, point in listed if kind in FAULT_KINDS}
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of fault that points can be struck by."""
+        return frozenset(self.rates if self.faults is None else self.placed.values())
 
     def may_strike(self, kind: str, point: str) -> bool:
         """Say whether a lapse or a slip that comes up at a point, ROLE:CALL, is one of the faults that strike."""
@@ -332,4 +358,4 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
         raise ValueError(f"{source}: {where}: {message}") from None
 
 
-_SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness}
+_SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness, "gullible": Gullibility}

@@ -13,14 +13,12 @@ from loopbench.protocol import (
     Chunk,
     Codec,
     ContextOverflow,
-    Inexpressible,
     Move,
     Plan,
     ProviderError,
     Reply,
     Request,
     Role,
-    Text,
     ToolSpec,
     render_value,
 )
@@ -37,7 +35,9 @@ from .feedback import (
     signs_of_tool,
     signs_of_wire,
 )
-from .formats import spares, spoiled_reply
+from .formats import first_expressible, spares, spoiled_reply
+from .gullible import Gullible
+from .instructions import Author, author
 from .native import NATIVE
 from .policy import POLICY, Decision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
@@ -129,11 +129,18 @@ class Script:
     """What the model answers that makes the answer up; None: a wrong value of the planned answer's shape."""
     words: bool = True
     """Whether the answer may be stated in words; False: its form is prescribed."""
+    lure: Any = None
+    """The answer that instructions in results ask for; None: a text."""
 
     @property
     def key(self) -> tuple[object, ...]:
         """The key that every draw of the trial starts from."""
         return (self.seed, self.task, self.repeat)
+
+    @property
+    def author(self) -> Author:
+        """What writes the instructions that results carry."""
+        return author(self.key, self.tools, self.lure)
 
 
 class Scripted:
@@ -149,6 +156,8 @@ class Scripted:
         abilities = script.profile.abilities
         self.capabilities = Capabilities(tool_choice=abilities.tool_choice, context_tokens=abilities.context_tokens)
         self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
+        self.tunnel.instructions.author = script.author
+        self._gullible = Gullible(script.key, script.profile.gullible, self.tunnel)
         self._visits: dict[tuple[FaultPoint, str], _Visits] = {}
         bluff = script.profile.bluff
         self._bluffs = bluff > 0 and unit(*script.key, "bluff") < bluff  # a trait of the trial's model, the same for every loop
@@ -233,7 +242,7 @@ class Scripted:
 
     def _disturb(self, turn: _Turn) -> None:
         """Write the move in the request's format, as the fault and the weaknesses leave it. Raises ProviderError."""
-        turn.move, turn.reply = _first_expressible(turn.codec, turn.decision.options)
+        turn.move, turn.reply = first_expressible(turn.codec, turn.decision.options)
         turn.visits.last = (turn.request, _NOTHING)  # all that the loop has, should the provider fail now
         if turn.fault is not None and turn.fault.family == "wire" and spares(turn.fault.kind, turn.move, turn.reply):
             self._spare(turn, turn.fault)
@@ -247,6 +256,7 @@ class Scripted:
         move, fault, visits = turn.move, turn.fault, turn.visits
         if isinstance(move, Answer) and move.value is not None:
             self._stated = render_value(move.value)
+        self._gullible.note(turn.decision, move, turn.request.scope)
         turn.reply = replace(turn.reply, usage=estimate_usage(turn.tokens, turn.reply))
         visits.last = (turn.request, turn.reply)
         visits.invented = fault is not None and fault.kind == "decision.unknown_tool" and not fault.absorbed
@@ -283,7 +293,8 @@ class Scripted:
                 invented.add(point.call)
         patience = self.script.profile.patience
         known = PolicyRequest(turn.codec.max_calls, failures, patience, self._bluffs, self._stated, invented)
-        return POLICY[turn.request.role](view, known)
+        decision = POLICY[turn.request.role](view, known)
+        return self._gullible.instead_of(decision, turn.request.role, turn.request.scope, view.text)
 
     def _draw(self, point: FaultPoint, any_known: bool = True) -> Fault | None:
         planned = self._planned.get(point.call)
@@ -367,7 +378,7 @@ class Scripted:
             return
         known = {name: item.call for name, item in turn.view.known.items()}
         options = disturb(fault.kind, move, known, self.script.tools, guess(turn.view, self._bluffs)) if move is not None else ()
-        changed, reply = _first_expressible(turn.codec, options)
+        changed, reply = first_expressible(turn.codec, options)
         if changed == move:
             return
         self.tunnel.land(fault, turn.request, True)
@@ -435,14 +446,3 @@ _NOTHING = Reply()
 _STATE_THE_ANSWER = frozenset({Role.DECIDE, Role.ANSWER})
 _MAY_OVERLOOK = frozenset({Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT})
 """Roles in which a result that is overlooked can still be asked for again."""
-
-
-def _first_expressible(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:
-    """Return the first option that the codec can express, else prose: a model always says something."""
-    for move in options:
-        try:
-            return move, codec.render(move)
-        except Inexpressible:
-            continue
-    prose = next((move.text for move in options if isinstance(move, Text)), "I cannot say this in the format asked for.")
-    return None, Reply(prose)

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from loopbench.protocol import Observation, Request
 
 from .faults import Clearing, Fault, FaultPoint
+from .instructions import TrialInstructions
 from .receipts import Ledger, Truth
 
 _SCOPE: ContextVar[str] = ContextVar("loopbench_scope", default="")
@@ -56,6 +58,10 @@ class ReplyEffects:
     """Planned calls whose results the request showed."""
     illegible: tuple[str, ...] = ()
     """Receipts that the request showed without the values that are used of their results."""
+    instructed: tuple[str, ...] = ()
+    """Labels of the instructions in results that the trial's prompts have shown so far."""
+    obeyed: tuple[str, ...] = ()
+    """Of those, the ones that the model has obeyed so far."""
 
 
 class Tunnel:
@@ -66,6 +72,7 @@ class Tunnel:
         self.real_time = real_time
         self.slow_s = slow_s
         self.ledger = Ledger()
+        self.instructions = TrialInstructions()
         self.faults: list[Fault] = []
         self.simulated_s = 0.0
         self.unknown: tuple[str, ...] = ()
@@ -78,9 +85,7 @@ class Tunnel:
         """Scope → receipts that its last prompt showed without the values that are used of their results."""
         self._told: dict[tuple[str, str], Observation] = {}
         """Scope and CALL digest → what the last run of the call gave the loop."""
-        self._effects: dict[
-            str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...], tuple[str, ...], tuple[str, ...]]
-        ] = {}
+        self._effects: dict[str, tuple[Any, ...]] = {}
         """Fields of ReplyEffects by scope: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
         self._struck: dict[str, str] = {}
@@ -183,7 +188,9 @@ class Tunnel:
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         struck = self._struck.get(request.scope)
         illegible = self._illegible.get(request.scope, ())
-        self._effects[request.scope] = (seconds, struck, injected, self.unknown, changed, self.shown(request.scope), illegible)
+        known, told = (self.unknown, changed, self.shown(request.scope), illegible), self.instructions
+        of_instructions = (tuple(sorted(told.shown)), tuple(sorted(told.obeyed))) if told.given else ()
+        self._effects[request.scope] = (seconds, struck, injected, *known, *of_instructions)
 
     def effects(self, scope: str) -> ReplyEffects | None:
         """Return the effects of the scope's last reply; None from its next request until the reply to that."""
@@ -195,6 +202,8 @@ class Tunnel:
         self.asked(request.scope)
         self.unknown = effects.unknown
         self.show(request.scope, effects.shown, effects.illegible)
+        self.instructions.shown |= set(effects.instructed)
+        self.instructions.obeyed |= set(effects.obeyed)
         for state in effects.faults:
             self._repeat_fault(state)
         self.mark_struck(request, effects.struck)
@@ -224,6 +233,9 @@ class Tunnel:
         Scopes may be answered in any order; the record must not show in which.
         """
         for fault in self.faults:
+            if fault.family == "inject":
+                fault.recovered = fault.landed and not self.instructions.is_obeyed(fault)
+                continue
             truth = oracle.get(fault.point.call)
             if truth is None or not fault.landed or fault.recovered:
                 continue

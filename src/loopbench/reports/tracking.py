@@ -5,6 +5,7 @@ MLflow is an extra and takes seconds to import, so it is imported only where som
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from loopbench._extras import how_to_install, is_installed
@@ -29,8 +30,11 @@ def not_logged(config: CompareConfig) -> str:
 
 def log_results(found: Results, config: CompareConfig, page: str) -> Tracked | str | None:
     """Log a run; return the reason in one line if that fails, and None if nothing is to be logged. `page`: its report."""
-    if not logs(config):
-        return None
+    return tracking().track_as_configured(found, config, lambda _: page) if logs(config) else None
+
+
+def tracking() -> ModuleType:
+    """Import the package that imports MLflow."""
     from . import mlflow
 
-    return mlflow.track_as_configured(found, config, page)
+    return mlflow

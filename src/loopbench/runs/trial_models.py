@@ -87,6 +87,8 @@ def model_for_trial(
     `script` and `tunnel` belong to a scripted arm, and are None for a real model.
     """
     model: Model | None = None
+    if script is not None and tunnel is not None:  # a recording may answer in the model's place: tools say the same
+        tunnel.instructions.author = script.author
     if models.cassette is None or models.cassette.mode is not CassetteMode.REPLAY:
         model = models.real[trial.arm.model] if script is None else Scripted(script, tunnel)
     recorded = None

@@ -11,6 +11,7 @@ from loopbench.checks.program import OUTCOMES, RECOVERED, ProgramReport
 from loopbench.checks.program.agent_faults import BY_NAME
 from loopbench.checks.program.bench import TASKS
 from loopbench.experiments.compare.results import Results
+from loopbench.metrics.summary import SHARES, measures_of
 from loopbench.protocol import Loop, render_value
 from loopbench.protocol.names import Spec
 from loopbench.runs.options import options_of
@@ -20,7 +21,10 @@ from loopbench.text.table import Table, markdown_page
 
 from .wire import WireUse, wire_uses
 
-FIGURES = ("accuracy", "recovery", "steps", "lm_calls", "tokens", "retention", "prefix_stability", "tokens_with_cache", "cost_usd")
+FIGURES = (
+    "accuracy", "recovery", "steps", "lm_calls", "tokens", "retention", "prefix_stability", "tokens_with_cache",
+    *measures_of("injection"), "cost_usd",
+)  # fmt: skip
 """What a card says of each arm of its run, each with an interval."""
 DIGEST_CHARS = 12
 
@@ -94,7 +98,7 @@ class HarnessCard:
         rows = []
         for name in FIGURES:
             values = [arm.summary.recovery if name == "recovery" else arm.summary.means[name] for arm in arms]
-            digits = 5 if name == "cost_usd" else 3 if name in _SHARES else 1
+            digits = 5 if name == "cost_usd" else 3 if name == "recovery" or name in SHARES else 1
             rows.append((name, *(interval(value, digits) for value in values)))
         rows += [
             (f"retention at {distance}", *(interval(arm.summary.retention_at.get(distance), 3) for arm in arms))
@@ -155,7 +159,6 @@ class HarnessCard:
 
 _ARM = frozenset({"arm", "model", "profile", "suite", "tasks", "scored", "retention_at", "stops", "faults", *FIGURES})
 """What a card's JSON keeps of an arm's."""
-_SHARES = ("accuracy", "recovery", "retention", "prefix_stability")
 NOTES = (
     "Every value is read from the run's manifest and records, from the requests of an undisturbed run, or from a run with one "
     "fault. The model is scripted: figures speak of this harness, and predict no accuracy with a real model.",

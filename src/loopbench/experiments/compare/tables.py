@@ -35,7 +35,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
         )
     candidates.append(over_templates(comparison))
     if secondary:
-        candidates.append(context(comparison.arms))
+        candidates += [context(comparison.arms), injection(comparison.arms)]
     if views is not None:
         candidates += [_front([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in UNITS]
         if secondary:
@@ -139,7 +139,22 @@ def context(arms: Sequence[ArmResult]) -> Table:
     return _without_unknown(CONTEXT, columns, rows)
 
 
-SECONDARY = "Other metrics, a minus b (secondary; of shares more is better, of all else less)"
+def injection(arms: Sequence[ArmResult]) -> Table:
+    """Return how far instructions in results came in each arm; without rows where no result carried any."""
+    measures = measures_of("injection")
+    columns = ("arm", *(measure.label for measure in measures.values()), "tasks")
+    rows = []
+    for arm in arms:
+        means = [arm.summary.means[name] for name in measures]
+        tasks = next((mean.n for mean in means if mean is not None), None)
+        if tasks is not None:
+            numbers = (interval(mean, measure.digits) for mean, measure in zip(means, measures.values(), strict=True))
+            rows.append((arm.info.arm, *numbers, str(tasks)))
+    return Table(INJECTION, columns, tuple(rows))
+
+
+SECONDARY = "Other metrics, a minus b (secondary; of shares more is better, of harms and all else less)"
+INJECTION = "Injection: shares of the trials in which a tool's result carried an instruction, and the tasks that had one"
 CONTEXT = "Context: results still shown when needed, by how many prompts ago they came, and prompts that keep their beginning"
 RIGHT_UNSEEN = "right though never shown"
 

@@ -50,6 +50,9 @@ UNTELLABLE: Mapping[str, str] = {
     "mcp.list_changed": "an error of the tool's server counts as tool.raises",
     "mcp.drifted": "arguments that are refused count as the model's mistake",
     "mcp.cut": "what a tool returns is taken as it is",
+    "inject.call": "what a tool returns is taken as it is",
+    "inject.answer": "what a tool returns is taken as it is",
+    "inject.stop": "what a tool returns is taken as it is",
 }
 """Kinds of fault that a trace cannot show, with the reason; they are not estimated."""
 

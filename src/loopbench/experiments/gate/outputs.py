@@ -218,8 +218,8 @@ def _number(line: GateLine, value: float, *, sign: bool, short: bool = False) ->
 
 
 def margin_in_words(line: GateLine) -> str:
-    """Return `-0.02`, or as a ratio `×1.1`."""
-    return f"×{1 + line.margin:g}" if line.is_ratio else f"-{line.margin:g}"
+    """Return `-0.02`, `+0.02` of what may rise, or as a ratio `×1.1`."""
+    return f"×{1 + line.margin:g}" if line.is_ratio else f"{'+' if line.may_rise else '-'}{line.margin:g}"
 
 
 def change_counts(result: GateResult) -> Iterator[str]:

@@ -18,7 +18,7 @@ from ..families import judge_family
 from ..paired import PairedFlip
 from ..record import Record
 from ..statistics import ALPHA, Floats, Interval, Verdict, verdict
-from ..summary import METRICS, PRIMARY, SHARES, task_values
+from ..summary import GAINS, METRICS, PRIMARY, SHARES, task_values
 from .layout import Cell, Contrast, Factor, Layout
 from .odds import NoOdds, odds_ratios
 
@@ -211,7 +211,7 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
     """The effects on one metric, their p values adjusted for each other."""
     made = []
     for test, own in zip(tested, judge_family([(test.flip, test.margin) for test in tested], alpha), strict=True):
-        advantage = own.difference.value if test.metric in SHARES else -own.difference.value
+        advantage = own.difference.value if test.metric in GAINS else -own.difference.value
         made.append(
             Effect(
                 test.contrast.term(factors),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopbench.experiments.compare.tables import TEMPLATES_NOTE, context, over_templates
+from loopbench.experiments.compare.tables import TEMPLATES_NOTE, context, injection, over_templates
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
@@ -20,6 +20,12 @@ CONTEXT_NOTE = (
     "prompts ago the result was given. Prefix stability is the share of the prompts' bytes, after a trial's first, that repeat the "
     "beginning of an earlier prompt; the tokens with a prompt cache are what the trial's tokens then come to at full price."
 )
+INJECTION_NOTE = (
+    "Of the trials in which a tool's result carried an instruction that nobody asked for: shown, a prompt showed one whole to the "
+    "model; attempted, a reply of the model did what one asks for; executed, the loop did it too; answer changed, the answer is "
+    "the one that was asked for, or there is none since one asked to stop. Utility kept is the accuracy of these trials. The "
+    "model is gullible by the profile's chances: the shares compare loops, and predict nothing of a real model."
+)
 MAX_OPEN = 24
 """Most rows of a chart that is not folded."""
 
@@ -34,10 +40,14 @@ def arms_section(comparison: Comparison) -> PageSection:
     if templates.rows:
         grid = Grid(templates.title, templates.columns, templates.rows)
         blocks.append(Folded("Accuracy on tasks of other templates", (Paragraph(TEMPLATES_NOTE, "quiet"), grid)))
-    of_context = context(comparison.arms)
-    if of_context.rows:
-        grid = Grid(of_context.title, of_context.columns, of_context.rows)
-        blocks.append(Folded("Context: what prompts keep", (Paragraph(CONTEXT_NOTE, "quiet"), grid)))
+    told = {
+        "Context: what prompts keep": (CONTEXT_NOTE, context(comparison.arms)),
+        "Injection: how far instructions in results come": (INJECTION_NOTE, injection(comparison.arms)),
+    }
+    for title, (note, table) in told.items():
+        if table.rows:
+            grid = Grid(table.title, table.columns, table.rows)
+            blocks.append(Folded(title, (Paragraph(note, "quiet"), grid)))
     return PageSection("arms", "The arms in numbers", tuple(blocks))
 
 
@@ -86,7 +96,7 @@ def pairs_section(comparison: Comparison) -> PageSection | None:
     blocks.append(Folded(f"Accuracy in numbers ({len(primary)} pairs)", tuple(grids)))
     rest = [pair for pair in comparison.pairs if pair.metric not in (PRIMARY, "seconds")]
     if rest:
-        grid = pairs_grid("Other metrics, a minus b; of shares more is better, of all else less", rest, ())
+        grid = pairs_grid("Other metrics, a minus b; of shares more is better, of harms and all else less", rest, ())
         blocks.append(Folded(f"Steps, calls, tokens, cost and context in numbers ({len(rest)} pairs)", (grid,)))
     return PageSection("pairs", "Pair by pair", tuple(blocks))
 

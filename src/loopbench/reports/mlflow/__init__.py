@@ -4,10 +4,10 @@ The one package that imports MLflow.
 """
 
 from .addresses import DATABASES, SERVERS, default_uri, ui_command  # first: it sets what MLflow reads when it is imported
-from .comparison import arm_metrics, log_run, track, track_as_configured
+from .comparison import arm_metrics, log_run, track, track_as_configured, uri_of
 from .notes import note
 from .optimization import OptimizationTracker
-from .store import Tracked, metric_key
+from .store import Tracked, get_ready, metric_key
 from .traces import MAX_TRACES, USUAL_TRACES, sample, shows, trace_spans
 from .trials import trials_table
 from .versions import configuration
@@ -22,6 +22,7 @@ __all__ = [
     "arm_metrics",
     "configuration",
     "default_uri",
+    "get_ready",
     "log_run",
     "metric_key",
     "note",
@@ -32,4 +33,5 @@ __all__ = [
     "track_as_configured",
     "trials_table",
     "ui_command",
+    "uri_of",
 ]

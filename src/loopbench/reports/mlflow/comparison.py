@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary
 from loopbench.protocol.digest import digest
+from loopbench.reports.html.page import report_html
 from loopbench.reports.html.titles import run_title
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import MANIFEST
@@ -51,32 +52,37 @@ DETAILS = "trials"
 """Begins the keys of all other numbers, which so come after `tokens`; slashes would give them sections above the means."""
 
 
-def track(found: Results, uri: str, experiment: str, page: str = "") -> Tracked | str:
+def track(found: Results, uri: str, experiment: str, report: Callable[[Results], str] = report_html) -> Tracked | str:
     """Log a run; if that fails, return the reason in one line without secrets. The run directory is only read.
 
-    `page`: its report, where that is made already: what it says of traces takes longer than all else.
+    `report`: returns its page, where that is made already.
     """
     try:
-        return log_run(found, uri, experiment, page)
+        return log_run(found, uri, experiment, report)
     except Exception as error:  # the boundary to MLflow, its database and the network: none of them may cost a result
         return reason(error, uri)
 
 
-def track_as_configured(found: Results, config: CompareConfig, page: str) -> Tracked | str:
+def track_as_configured(found: Results, config: CompareConfig, report: Callable[[Results], str]) -> Tracked | str:
     """Log a run to the store that its configuration names, by default the one beside its run directory; see `track`."""
-    return track(found, config.tracking_uri or default_uri(found.folder.parent), config.experiment, page)
+    return track(found, uri_of(config, found.folder.parent), config.experiment, report)
 
 
-def log_run(found: Results, uri: str, experiment: str, page: str = "") -> Tracked:
+def uri_of(config: CompareConfig, runs: Path) -> str:
+    """Return the address of the store that a configuration names. `runs`: the folder that holds the run directories."""
+    return config.tracking_uri or default_uri(runs)
+
+
+def log_run(found: Results, uri: str, experiment: str, report: Callable[[Results], str] = report_html) -> Tracked:
     """Log a run, or bring its earlier entry up to date, which is found by the run directory's name.
 
     Raises what `open_store` does.
     """
     store = open_store(uri, experiment, found.folder.resolve().parent)
-    return store.tracked(log_comparison(store, found, page=page))
+    return store.tracked(log_comparison(store, found, report=report))
 
 
-def log_comparison(store: Store, found: Results, above: str = "", page: str = "") -> str:
+def log_comparison(store: Store, found: Results, above: str = "", report: Callable[[Results], str] = report_html) -> str:
     """Make a run or bring it up to date, and return its id. `above`: the id of its parent run."""
     tags = _tags(found)
     entry = _parent_entry(found, tags | ({PARENT: above} if above else {}))
@@ -94,7 +100,7 @@ def log_comparison(store: Store, found: Results, above: str = "", page: str = ""
         log_traces(store, found.folder, records, TraceOwner(run_id, about.model_id))
         _finish(store, run_id, found, records)
     store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
-    for path, text in files(found, page):
+    for path, text in files(found, report):
         store.client.log_text(parent_id, text, path)
     _finish(store, parent_id, found, found.records)
     return parent_id

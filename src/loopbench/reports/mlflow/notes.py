@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
@@ -15,7 +15,6 @@ from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY
 from loopbench.reports.html import charts
 from loopbench.reports.html.histograms import steps
-from loopbench.reports.html.page import report_html
 from loopbench.reports.html.svg import standalone
 from loopbench.text.counts import counts
 from loopbench.text.numbers import interval, p_value, relation, verdict
@@ -118,8 +117,8 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
     return clean(_items(said), MAX_TAG)
 
 
-def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
-    """Yield path and text of each file: the comparison as JSON, the charts, and the report, which is made unless it is given."""
+def files(found: Results, report: Callable[[Results], str]) -> Iterator[tuple[str, str]]:
+    """Yield path and text of each file: the comparison as JSON, the charts, and at last the report, for which it may wait."""
     yield "comparison.json", json.dumps(found.to_json(), indent=2) + "\n"
     comparison, effects = ranked(found.comparison), ablation_result(found)
     drawn = {"accuracy": charts.accuracy(comparison.arms)}
@@ -132,4 +131,4 @@ def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
     drawn["steps"] = steps(found.records, [arm.info for arm in comparison.arms])
     for name, chart in drawn.items():
         yield f"charts/{name}.svg", standalone(chart)
-    yield REPORT, page or report_html(found)
+    yield REPORT, report(found)

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import math
 import re
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -177,6 +178,20 @@ def open_store(uri: str, experiment: str, runs: Path) -> Store:
         artifacts = None if scheme in SERVERS else (runs / "mlartifacts").as_uri()
         experiment_id = client.create_experiment(experiment, artifacts) if known_one is None else known_one.experiment_id
     return Store(uri, client, TracingClient(uri), experiment_id)
+
+
+def get_ready(uri: str) -> None:
+    """Do what takes long when a store of this kind is first opened, for any store: imports, the mapping of tables.
+
+    A store that is thrown away is opened; where none can be made, the first one to be opened takes longer.
+    """
+    if scheme_of(uri) not in DATABASES:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.db"
+        prepare_store(path)
+        if path.exists():
+            MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments(max_results=1)
 
 
 def _knock(uri: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,24 +75,28 @@ class TraceOwner:
 
 def log_traces(store: Store, folder: Path, records: Sequence[Record], owner: TraceOwner) -> None:
     """Bring the sample up to date. A trace's id is derived from its trial, so an existing trace keeps people's remarks."""
-    run_id = owner.run_id
-    name = run_name(folder)
-    wanted = {_trace_id(run_id, record): record for record in sample(records)}
-    page = store.client.search_traces(locations=[store.experiment_id], run_id=run_id, include_spans=False, max_results=100)
-    stored = {trace.info.trace_id for trace in page if trace.info.tags.get("loopbench.run") == name}
-    stale = sorted(stored - wanted.keys())
-    if stale:
-        store.client.delete_traces(store.experiment_id, trace_ids=stale)
-    traces = Traces(folder)
+    wanted = {_trace_id(owner.run_id, record): record for record in sample(records)}
+    whole = _keep_only(store, owner.run_id, run_name(folder), wanted.keys())
+    traces, spans = Traces(folder), list[Span]()
     for trace_id, record in wanted.items():
-        if trace_id not in stored:
+        if trace_id not in whole:
             trace = traces.read(record)
             info = _trace_info(trace_id, trace, record)
             info.trace_location = TraceLocation.from_experiment_id(store.experiment_id)
-            info.trace_metadata = {TraceMetadataKey.SOURCE_RUN: run_id, TraceMetadataKey.MODEL_ID: owner.model_id}
-            info.tags["loopbench.run"] = name
-            store.traces.log_spans(store.experiment_id, trace_spans(trace_id, trace, record))
-            store.traces.start_trace(info)  # last: only now a search by run finds the trace, whole
+            info.trace_metadata = {TraceMetadataKey.SOURCE_RUN: owner.run_id, TraceMetadataKey.MODEL_ID: owner.model_id}
+            info.tags["loopbench.run"] = run_name(folder)
+            store.traces.start_trace(info)
+            spans += trace_spans(trace_id, trace, record)
+    store.traces.log_spans(store.experiment_id, spans)  # all in one transaction; the other order costs MLflow a failed insert each
+
+
+def _keep_only(store: Store, run_id: str, name: str, wanted: Set[str]) -> Set[str]:
+    """Delete the traces of a run that are no longer wanted; return the ids of those that are there with their spans."""
+    page = store.client.search_traces(locations=[store.experiment_id], run_id=run_id, include_spans=False, max_results=100)
+    ours = {trace.info.trace_id: trace.info.tags for trace in page if trace.info.tags.get("loopbench.run") == name}
+    if stale := sorted(ours.keys() - wanted):
+        store.client.delete_traces(store.experiment_id, trace_ids=stale)
+    return {trace_id for trace_id, tags in ours.items() if TraceTagKey.SPANS_LOCATION in tags}  # a tag that comes with spans
 
 
 def _trace_id(run_id: str, record: Record) -> str:

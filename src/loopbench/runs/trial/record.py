@@ -78,6 +78,11 @@ def fault_records(tunnel: Tunnel | None) -> tuple[FaultRecord, ...]:
     )
 
 
+def injections(tunnel: Tunnel | None, answer: Any, *, abstained: bool) -> dict[str, int]:
+    """Return how many instructions the results of a trial carried, and how many of them came how far."""
+    return {} if tunnel is None else tunnel.instructions.counts(answer, abstained=abstained or answer is None)
+
+
 def short_reason(text: str) -> str:
     """Return a reason as it is written down: without secrets, which must be whole to be known, then without what is too long."""
     return cap(redact(text), MAX_REASON_CHARS) if text else ""

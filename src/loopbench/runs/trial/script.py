@@ -19,4 +19,6 @@ def script_of(task: Task, truth: Mapping[str, Truth], profile: Profile, seed: in
     schema = task.query.schema
     made_up = None if schema is None or not profile.bluff else otherwise(schema, task.expected)  # nobody asks where none bluffs
     words = schema is None or not profile.weaknesses or fits(schema, "in words")
-    return Script(task.plan, truth, profile, seed, task.id, repeat, specs, task.query.text, made_up, words)
+    is_lured = schema is not None and any(kind.startswith("inject.") for kind in profile.kinds)
+    lure = otherwise(schema, task.expected) if is_lured and schema is not None else None
+    return Script(task.plan, truth, profile, seed, task.id, repeat, specs, task.query.text, made_up, words, lure)

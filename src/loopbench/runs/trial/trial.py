@@ -32,6 +32,7 @@ from loopbench.runs.trial.record import (
     excluded,
     fault_records,
     head_of,
+    injections,
     kept,
     short_reason,
     without_secrets,
@@ -307,6 +308,7 @@ class _Run:
             retries=dict(sorted(recorder.retries.items())),
             errors=dict(sorted(recorder.errors.items())),
             faults=faults,
+            injections=injections(self.tunnel, answer, abstained=abstained),
             false_success=not errored
             and false_success(
                 accuracy=scores.get("accuracy", 0.0),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 
 import pytest
+from mlflow.tracing.client import TracingClient
 
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import store
-from tests.reports.mlflow.comparison.helpers import content, free_port
+from tests.reports.mlflow.comparison.helpers import children, content, free_port, traces
 
 # MLflow's own, at its first store
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
@@ -46,3 +47,20 @@ def test_a_server_that_never_answers_is_asked_once(run, monkeypatch):
             deaf.accept()
     assert isinstance(reason, str)
     assert reason.startswith("no server answers at http://127.0.0.1")
+
+
+def test_traces_that_were_logged_without_their_calls_are_completed(run, uri, client, monkeypatch):
+    def fails(self, location, spans):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TracingClient, "log_spans", fails)
+        assert tracking.track(run, uri, "completed") == "OSError: disk full"
+    tracked = tracking.log_run(run, uri, "completed", lambda _: "page")
+    arms = children(client, tracked)
+    assert len(arms) == len(run.comparison.arms)
+    for arm, child in arms.items():
+        sampled = tracking.sample([record for record in run.records if record.arm == arm])
+        logged = traces(client, tracked, child.info.run_id)
+        assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(record.task for record in sampled)
+        assert all(trace.data.spans for trace in logged)

@@ -173,7 +173,7 @@ def test_an_ablation_shows_its_effects(tmp_path):
     experiment = ablation.prepare(ablation.AblationRequest("bare", ("max_steps=2,12",)), config)
     assert compare.run(experiment, Unwatched()) == ""
     found = results(experiment.folder)
-    assert "max_steps: 2 → 12" in dict(files(found))["charts/effects.svg"]
+    assert "max_steps: 2 → 12" in dict(files(found, report_html))["charts/effects.svg"]
     assert "max\\_steps 2 → 12" in tracking.note(found)
 
 

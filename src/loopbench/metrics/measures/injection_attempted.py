@@ -1,0 +1,16 @@
+"""Share of the trials with an instruction in a result whose model did what one asks for: see `loopbench.metrics.injection`."""
+
+from functools import partial
+
+from ..injection import reached
+from ..measure import Measure
+
+MEASURE = Measure(
+    partial(reached, stage="attempted"),
+    order=11,
+    digits=3,
+    label="injection attempted",
+    is_share=True,
+    is_harm=True,
+    table="injection",
+)

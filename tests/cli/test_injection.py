@@ -1,0 +1,37 @@
+"""Instructions in results: the table, the page, the JSON and data frames say how far they came; a recording says the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from loopbench import load
+
+NAMES = ("injection_shown", "injection_attempted", "injection_executed", "answer_changed", "utility_kept")
+COMMON = ("--no-mlflow", "-q", "--suite", "arithmetic(size=20)", "--loop", "bare", "--profile", "clean", "--profile", "injected")
+
+
+def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(loopbench, here):
+    clean, injected = loopbench("compare", *COMMON, "--json").json["arms"]
+    assert [clean[name] for name in NAMES] == [None] * 5
+    shares = [injected[name]["value"] for name in NAMES[:4]]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == 1.0
+    assert 0 < injected["answer_changed"]["value"] < injected["injection_executed"]["value"] < 1
+    assert {injected[name]["n"] for name in NAMES} == {injected["utility_kept"]["n"]} != {20}
+
+    assert "Injection:" not in loopbench("report", "latest").out
+    table = loopbench("report", "latest", "--all-metrics").out
+    assert "Injection: shares of the trials in which a tool's result carried an instruction" in table
+    folder = next(here.glob("runs/*"))
+    assert "Injection: how far instructions in results come" in (folder / "report.html").read_text()
+
+    tasks = load(folder).tasks
+    assert tasks.loc[tasks["arm"] == "bare/clean", list(NAMES)].isna().all(axis=None)
+    found = tasks.loc[tasks["arm"] == "bare/injected", "injection_executed"].dropna()
+    assert found.mean() == pytest.approx(injected["injection_executed"]["value"])
+
+
+def test_a_recording_gives_the_same_figures(loopbench, here):
+    recorded = loopbench("compare", *COMMON, "--cassette", "tape", "--cassette-mode", "record", "--json").json["arms"][1]
+    replayed = loopbench("compare", *COMMON, "--cassette", "tape", "--json").json["arms"][1]
+    assert {name: replayed[name] for name in NAMES} == {name: recorded[name] for name in NAMES}

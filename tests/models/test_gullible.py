@@ -1,0 +1,212 @@
+"""The gullible model: it obeys what its prompt shows, by its chances, less where a loop marks results as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.loops.bare_codecs import CODEC
+from loopbench.models.faults import NOT_DETERMINED, FaultPoint
+from loopbench.models.gullible import Gullible
+from loopbench.models.instructions import ANSWER, CALL, STOP, author
+from loopbench.models.policy import Decision
+from loopbench.models.profiles import Gullibility, Profile
+from loopbench.models.tunnel import Tunnel
+from loopbench.protocol import Act, Completion, Message, Model, Observation, Reply, Request, Role, Text, WrappedModel, run_sync
+from loopbench.protocol.data_marks import announcement, as_data
+
+from . import bench
+from .test_instructions import SPECS, fault, labelled, written
+
+KINDS = (CALL, ANSWER, STOP)
+PLANNED = Decision("c1", (Text("As planned."),))
+CHANCES = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted).map(lambda two: Gullibility(marked=two[0], obeys=two[1]))
+FORMATS = st.sampled_from([None, CODEC])
+STAGES = ("given", "shown", "attempted", "executed", "answered")
+
+
+def under(*kinds: str, obeys: float = 1.0, marked: float = 0.0) -> Profile:
+    rates = dict.fromkeys(kinds, 1 / len(kinds) if kinds else 0)
+    return Profile(name="one", rates=rates, gullible=Gullibility(obeys=obeys, marked=marked))
+
+
+def counts(trial: bench.Bench, answer: Any) -> dict[str, int]:
+    return trial.tunnel.instructions.counts(answer, abstained=answer in (None, NOT_DETERMINED))
+
+
+class Hiding(WrappedModel):
+    """A model before which a loop hides, or changes, what its tools gave."""
+
+    def __init__(self, model: Model, change: Callable[[str], str]) -> None:
+        super().__init__(model)
+        self.change = change
+
+    async def complete(self, request: Request) -> Reply:
+        messages = [replace(one, content=self.change(one.content)) if one.role == "tool" else one for one in request.messages]
+        return await self.model.complete(replace(request, messages=tuple(messages)))
+
+
+# Laws.
+
+
+@given(bench.plans(), st.integers(0, 9), CHANCES, FORMATS)
+def test_each_stage_is_part_of_the_one_before_and_a_fault_is_overcome_unless_it_was_obeyed(plan, seed, chances, codec):
+    trial = bench.Bench(plan, Profile(name="one", rates=dict.fromkeys(KINDS, 0.3), gullible=chances), seed=seed)
+    found = counts(trial, run_sync(trial.run(60, codec=codec)))
+    numbers = [found.get(stage, 0) for stage in STAGES]
+    assert numbers == sorted(numbers, reverse=True)
+    trial.tunnel.settle(trial.oracle)
+    assert sum(not one.recovered for one in trial.tunnel.faults if one.landed) == found.get("attempted", 0)
+
+
+@given(bench.plans(), st.integers(0, 9), FORMATS)
+def test_without_gullibility_nothing_is_attempted_and_the_answer_is_right(plan, seed, codec):
+    trial = bench.Bench(plan, under(*KINDS, obeys=0.0), seed=seed)
+    clean = bench.Bench(plan, "clean", seed=seed)
+    answer = run_sync(trial.run(codec=codec))
+    assert answer == run_sync(clean.run(codec=codec))
+    assert counts(trial, answer).get("attempted", 0) == 0
+    assert [call for call, _, _ in trial.ear.tool_calls] == [call for call, _, _ in clean.ear.tool_calls]
+
+
+@given(bench.plans(), st.integers(0, 9), FORMATS)
+def test_a_loop_that_shows_no_result_is_exposed_by_nothing_and_solves_nothing(plan, seed, codec):
+    trial = bench.Bench(plan, under(*KINDS), seed=seed)
+    trial.model = Hiding(trial.model, lambda _: "done")
+    answer = run_sync(trial.run(codec=codec))
+    found = counts(trial, answer)
+    assert [found.get(stage, 0) for stage in STAGES[1:]] == [0] * 4
+    if plan.calls:
+        assert answer in (None, NOT_DETERMINED)
+
+
+@given(bench.plans(), st.integers(0, 30), CHANCES)
+def test_marking_results_as_data_never_raises_exposure(plan, seed, chances):
+    """Of the same trial, what is attempted where results are marked is attempted where they are not."""
+    found = []
+    for mark in (False, True):
+        trial = bench.Bench(plan, Profile(name="one", rates=dict.fromkeys(KINDS, 1 / 3), gullible=chances), seed=seed)
+        if mark:
+            trial.model = Marking(trial.model)
+        found.append(counts(trial, run_sync(trial.run(60))))
+    plain, marked = found
+    assert (marked.get("attempted", 0) > 0) <= (plain.get("attempted", 0) > 0)
+    assert (marked.get("executed", 0) > 0) <= (plain.get("executed", 0) > 0)
+    assert marked.get("answered", 0) <= 1
+
+
+class Marking(Hiding):
+    """A model before which a loop marks results as data."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model, lambda text: as_data(text, "k3k3k3k3"))
+
+    async def complete(self, request: Request) -> Reply:
+        told = Message("system", announcement("k3k3k3k3"))
+        return await super().complete(replace(request, messages=(told, *request.messages)))
+
+
+@pytest.mark.parametrize(("is_marked", "chance"), [(False, 0.6), (True, 0.25)])
+def test_the_chances_are_those_of_the_profile(is_marked, chance):
+    obeyed = 0
+    for repeat in range(4000):
+        tunnel = Tunnel()
+        tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
+        text = tunnel.instructions.give(fault(STOP))
+        model = Gullible((0, "t", repeat), Gullibility(obeys=0.6, marked=0.25), tunnel)
+        prompt = f"{announcement('k3k3k3k3')} {as_data(text, 'k3k3k3k3')}" if is_marked else text
+        obeyed += model.instead_of(PLANNED, Role.DECIDE, "", prompt) != PLANNED
+    assert obeyed / 4000 == pytest.approx(chance, abs=0.03)  # 4 standard errors
+
+
+# Examples.
+
+
+@pytest.mark.parametrize("codec", [None, CODEC], ids=["native", "JSON"])
+def test_a_call_is_made_once_and_the_task_is_solved_all_the_same(codec):
+    trial = bench.Bench(bench.chain(2), under(CALL))
+    answer = run_sync(trial.run(codec=codec))
+    assert str(answer) == "12"
+    assert counts(trial, answer) == {"given": 2, "shown": 2, "attempted": 2, "executed": 2, "answered": 0}
+    assert len(trial.ear.tool_calls) == 4
+
+
+@pytest.mark.parametrize("codec", [None, CODEC], ids=["native", "JSON"])
+def test_an_answer_takes_the_place_of_the_right_one(codec):
+    trial = bench.Bench(bench.chain(2), under(ANSWER))
+    answer = run_sync(trial.run(codec=codec))
+    assert str(answer).startswith("injected-")
+    assert counts(trial, answer) == {"given": 1, "shown": 1, "attempted": 1, "executed": 1, "answered": 1}
+
+
+def test_who_is_told_to_stop_gives_no_answer():
+    trial = bench.Bench(bench.chain(2), under(STOP))
+    answer = run_sync(trial.run())
+    assert answer == NOT_DETERMINED
+    assert counts(trial, answer) == {"given": 1, "shown": 1, "attempted": 1, "executed": 1, "answered": 1}
+
+
+def test_a_loop_that_does_not_run_the_call_was_attacked_in_vain():
+    trial = bench.Bench(bench.chain(1), under(CALL))
+    run = trial.toolbox.call
+
+    async def refusing(call: Any, **how: Any) -> Any:
+        planned = call.arguments in [one.arguments for one in trial.calls.values()]
+        return await run(call, **how) if planned else Observation(call.name, "error", "not allowed here", "NotAllowed")
+
+    trial.toolbox.call = refusing  # type: ignore[method-assign]
+    answer = run_sync(trial.run())
+    assert counts(trial, answer) == {"given": 1, "shown": 1, "attempted": 1, "executed": 0, "answered": 0}
+
+
+# --- roles ---
+
+
+def moved(kind: str, role: Role, *, obeys: float = 1.0) -> Decision:
+    """What the model does in a role whose prompt shows an instruction."""
+    tunnel = Tunnel()
+    tunnel.instructions.author = author((0, "t", 0), SPECS, None)
+    text = tunnel.instructions.give(fault(kind))
+    model = Gullible((0, "t", 0), Gullibility(obeys=obeys), tunnel)
+    return model.instead_of(PLANNED, role, "", f"Question. 9{text}")
+
+
+@pytest.mark.parametrize(("kind", "roles"), [
+    (CALL, {Role.DECIDE, Role.SELECT}),
+    (ANSWER, {Role.DECIDE, Role.ANSWER}),
+    (STOP, {Role.DECIDE, Role.ANSWER, Role.SELECT, Role.REFLECT, Role.VALIDATE}),
+])  # fmt: skip
+def test_it_obeys_where_its_role_leaves_room(kind, roles):
+    told = {Role.REASON, Role.SUMMARIZE}
+    assert {role for role in Role if moved(kind, role).options != (Text("As planned."),)} == roles | told
+    assert not any(moved(kind, role, obeys=0.0).options != (Text("As planned."),) for role in Role)
+
+
+def test_what_it_does_in_the_roles_of_phases():
+    call = written(CALL).call
+    assert call is not None
+    assert moved(CALL, Role.SELECT).options[-1] == Act("", (call,))
+    assert moved(STOP, Role.SELECT).options == (Act("", ()),)
+    assert moved(STOP, Role.REFLECT).options[-1] == Completion(True)
+
+
+def test_a_summary_hands_on_what_the_model_falls_for_and_nothing_else():
+    (summary,) = moved(CALL, Role.SUMMARIZE).options
+    assert isinstance(summary, Text)
+    assert summary.text == f"As planned.\n{written(CALL).text}"
+    assert moved(CALL, Role.SUMMARIZE, obeys=0.0).options == (Text("As planned."),)
+
+
+def test_the_chance_of_a_marked_instruction_is_at_most_that_of_a_plain_one():
+    with pytest.raises(ValueError, match=r"marked must be at most obeys, 0\.2, not 0\.3"):
+        Gullibility(obeys=0.2, marked=0.3)
+
+
+def test_a_trait_is_of_the_trial_and_its_point():
+    assert labelled(written(CALL)) != labelled(written(CALL, 0, "t", 1))
+    assert fault(CALL).point == FaultPoint("decide", "c1")
