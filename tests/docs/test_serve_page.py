@@ -8,6 +8,7 @@ import runpy
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -106,5 +107,8 @@ def test_a_client_of_the_page_solves_its_task(name: str, address: str, tmp_path:
     for package in NEEDED[name]:
         pytest.importorskip(package)
     (tmp_path / name).write_text(CLIENTS[name].replace(DEFAULT, address), "utf-8")
-    runpy.run_path(str(tmp_path / name), run_name="__main__")
+    ran = runpy.run_path(str(tmp_path / name), run_name="__main__")
     assert float(capsys.readouterr().out) == make_suite(parse_spec("arithmetic(size=3)")).tasks[0].expected
+    if name == "ask_anthropic.py":
+        results = [ran["run"](SimpleNamespace(id="c", name="divide", input={"a": 8, "b": b})) for b in (2, 0)]
+        assert [result["is_error"] for result in results] == [False, True]
