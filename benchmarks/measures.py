@@ -1,4 +1,4 @@
-"""The tables of docs/measures.md: context, how much of accuracy is the loop, and injection; Markdown to stdout.
+"""The tables of docs/measures.md: context, how much of accuracy is the loop, calls at once, and injection; Markdown to stdout.
 
 python benchmarks/measures.py [--tasks N] [--block NAME …] [--write]
 
@@ -16,11 +16,13 @@ from pathlib import Path
 import loopbench
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import context, injection
+from loopbench.experiments.compare.tables import calls, context, injection
+from loopbench.text.numbers import interval
 from loopbench.text.table import Table
 
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful")
+AT_ONCE = ("finish(parallel_tools=true)", "stateless(execution_mode=parallel)")
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 
 
@@ -35,6 +37,17 @@ def of_harness(tasks: int | None, runs: Path) -> str:
     found = compared(DESIGNS, "arithmetic", PROFILES, tasks or 60, runs)
     (table,) = harness_tables(found.harness)
     return "\n\n".join([f"*{sentences(found.harness)[0]}.*", as_markdown(table)])
+
+
+def of_calls(tasks: int | None, runs: Path) -> str:
+    """What becomes of the calls that are made at once, and what it comes to, in designs that run them one by one or together."""
+    arms = compared(
+        (*DESIGNS, *AT_ONCE, "microcompact(loop=finish, keep=1)"), "errands", ("crossed-calls",), tasks, runs
+    ).comparison.arms
+    table = calls(arms)
+    accuracies = {arm.info.arm: interval(arm.summary.accuracy, 3) for arm in arms}
+    rows = [(row[0], accuracies[row[0]], *row[1:]) for row in table.rows]
+    return as_markdown(Table("", ("arm", "accuracy", *table.columns[1:]), tuple(rows)))
 
 
 def of_injection(tasks: int | None, runs: Path) -> str:
@@ -57,6 +70,7 @@ def as_markdown(table: Table) -> str:
 BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {
     "context": of_context,
     "harness": of_harness,
+    "calls": of_calls,
     "injection": of_injection,
 }
 """Tables by the name of the block of the page that they stand in."""

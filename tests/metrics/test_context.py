@@ -66,4 +66,6 @@ def test_what_was_not_measured_is_not_known():
 
 def test_the_shares():
     assert sorted(GAINS) == ["accuracy", "prefix_stability", "retention", "utility_kept"]
-    assert sorted(SHARES - GAINS) == ["answer_changed", "injection_attempted", "injection_executed", "injection_shown"]
+    of_calls = ["calls_doubled", "calls_lost", "calls_overlapped"]
+    of_injection = ["injection_attempted", "injection_executed", "injection_shown"]
+    assert sorted(SHARES - GAINS) == ["answer_changed", *of_calls, *of_injection, "results_mispaired"]

@@ -77,7 +77,8 @@ def test_a_kind_strikes_where_it_can(kind: str) -> None:
         if kind.startswith(("wire.", "provider.")):
             expected = {"first", "later", "answer"}
         else:
-            expected = where if role in (Role.DECIDE, Role.SELECT) else set()
+            roles = (Role.DECIDE,) if kind == "calls.too_early" else (Role.DECIDE, Role.SELECT)
+            expected = where if role in roles else set()
         assert {name for name, there in struck.items() if there} == expected, role
 
 
@@ -137,7 +138,7 @@ def test_each_attempt_is_the_last_with_the_same_chance(mean: float) -> None:
         assert left == pytest.approx((1 - 1 / mean) ** limit, abs=1e-3)
 
 
-@pytest.mark.parametrize(("kind", "attempts"), [("tool.flaky", 2), ("tool.slow", 1), ("provider.slow", 1)])
+@pytest.mark.parametrize(("kind", "attempts"), [("tool.flaky", 2), ("tool.slow", 1), ("provider.slow", 1), ("calls.late", 1)])
 def test_flaky_and_slow_faults_pass_by_themselves(kind: str, attempts: int) -> None:
     fault = draw(profile(kind, feedback=0, after=0, never=1), KEY, FaultPoint("decide", "c1"), CALL, False)
     assert fault is not None

@@ -26,6 +26,7 @@ from loopbench.runs.trial.trial import run_trial
 BUILT_IN = (
     "bad-network",
     "clean",
+    "crossed-calls",
     "flaky-format",
     "flaky-mcp",
     "flaky-tools",
@@ -41,6 +42,8 @@ BUILT_IN = (
     "unreliable-tools",
 )
 LOOPS = ("bare", "react_extract")
+OF_SEVERAL_CALLS = {"calls.same_ids", "calls.too_early"}
+"""Kinds for which a reply of one call has no room; these loops ask for one."""
 
 
 def is_clean(profile: Profile) -> bool:
@@ -114,6 +117,7 @@ def test_the_digests_of_the_built_in_profiles_move_only_with_their_version() -> 
     } == {
         "bad-network": "ba9bec36591f",
         "clean": "fbe7a7cfa0bb",
+        "crossed-calls": "1d7650d905d0",
         "flaky-format": "c8c1f7f62e5f",
         "flaky-mcp": "a0b4971065c2",
         "flaky-tools": "9683848ac4b7",
@@ -296,7 +300,7 @@ def test_every_profile_does_what_it_is_named_for(records: dict[str, list[Record]
         kinds = {fault.kind for record in trials for fault in record.faults}
         weaknesses = {f"weakness.{weakness.kind}" for weakness in profile.weaknesses}
         assert kinds <= {*profile.rates, *weaknesses} | ({"decision.forget"} if profile.forget else set()), arm
-        assert kinds >= {kind for kind, rate in profile.rates.items() if rate >= 0.03}, arm
+        assert kinds >= {kind for kind, rate in profile.rates.items() if rate >= 0.03} - OF_SEVERAL_CALLS, arm
         waits = any(kind.endswith((".slow", ".hangs")) for kind in kinds)
         assert any(record.simulated_s for record in trials) == waits, arm
 

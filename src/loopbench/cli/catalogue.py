@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import entry_points
 from statistics import median
 from typing import Any
 
@@ -17,6 +16,7 @@ from loopbench.frameworks.installing import framework_class, pinned_version
 from loopbench.metrics.scoring import SCORERS, scorer_names
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
+from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.modules import module_in
 from loopbench.protocol.names import Spec
 from loopbench.runs.options import options_of
@@ -77,7 +77,7 @@ def entries(what: str) -> list[CatalogueEntry]:
 
 def _designs(kind: str) -> list[CatalogueEntry]:
     make = _suite_entry if kind == "suite" else _entry
-    plugins = sorted(point.name for point in entry_points(group=f"loopbench.{kind}s"))
+    plugins = sorted(point.name for point in plugins_of(f"loopbench.{kind}s"))
     return [make(kind, name) for name in builtin_names(kind)] + [CatalogueEntry(name, "(plug-in)") for name in plugins]
 
 
@@ -177,7 +177,7 @@ def _optimizers() -> list[CatalogueEntry]:
     for optimizer in optimizers():
         options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in optimizer.described.values())
         made.append(CatalogueEntry(optimizer.name, optimizer.summary, options))
-    plugins = sorted(point.name for point in entry_points(group="loopbench.optimizers"))
+    plugins = sorted(point.name for point in plugins_of("loopbench.optimizers"))
     own = CatalogueEntry(
         "package.module:Name", "a teleprompter of your own: a class or function that gives an object with DSPy's compile"
     )

@@ -43,7 +43,8 @@ class SizeOptions(OptionGroup):
     """Significance level of the tests."""
     metric: str = "accuracy"
     """accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd, seconds, retention, prefix_stability, tokens_with_cache,
-    injection_shown, injection_attempted, injection_executed, answer_changed or utility_kept."""
+    injection_shown, injection_attempted, injection_executed, answer_changed, utility_kept, calls_lost, calls_doubled,
+    results_mispaired or calls_overlapped."""
 
     @property
     def request(self) -> sizing.SizeRequest:

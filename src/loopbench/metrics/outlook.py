@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from .power import Levels, Spread, difference_power, equivalence_power, pass_power, regression_power, tasks_of
 from .statistics import ALPHA
@@ -24,8 +24,8 @@ MAX_TIMES = 100
 """Sizes beyond so many times the tasks that there were are not told."""
 GROWTH = 1.25
 """Of the sizes that are tried."""
-_DIFFERENCES = special.ndtri((np.arange(11) + 0.5) / 11)
-"""Quantiles of the normal law."""
+_QUANTILES = (np.arange(11) + 0.5) / 11
+"""Of the normal law, at which it is averaged."""
 
 Decides = Callable[[int, float, float], float]
 """Units, true difference and variance of a unit's difference to the chance of a decision."""
@@ -90,12 +90,12 @@ def gate_outlook(found: Spread, *, margin: float, levels: Levels, cost_usd: floa
 
 def assurance(found: Spread, decides: Decides, units: int) -> float:
     """The chance of a decision by a fresh run of so many units, over what the run leaves possible."""
-    variances = found.plausible(found.variance(found.repeats))
+    variances, differences = found.plausible(found.variance(found.repeats)), scipy.special.ndtri(_QUANTILES)
     return math.fsum(
         decides(units, found.difference + math.sqrt(float(variance) / found.units) * float(quantile), float(variance))
         for variance in variances
-        for quantile in _DIFFERENCES
-    ) / (len(variances) * len(_DIFFERENCES))
+        for quantile in differences
+    ) / (len(variances) * len(differences))
 
 
 def _outlook(found: Spread, decides: Decides, *, arms: int, cost_usd: float | None) -> Outlook | None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special  # its distribution functions; the classes of scipy.stats take 50 µs per call
+import scipy  # its distribution functions, loaded when they are asked for; the classes of scipy.stats take 50 µs per call
 
 from .statistics import ALPHA, Floats, clustered_error, standard_error, unit_count, unit_values
 from .summary import TaskValues
@@ -75,7 +75,7 @@ class Spread:
         """Variances that the true one may be where it was estimated as `variance`, all equally likely."""
         if math.isinf(self.df):
             return np.array([variance])
-        return np.asarray(variance * self.df / special.chdtri(self.df, _TAILS), dtype=np.float64)
+        return np.asarray(variance * self.df / scipy.special.chdtri(self.df, _TAILS), dtype=np.float64)
 
     def step(self, repeats: int) -> float:
         """Half the distance between two sums of differences, where scores are 0 or 1; 0 otherwise."""
@@ -321,7 +321,7 @@ def _interval(units: int, difference: float, variance: float, alpha: float, scor
     if units < _fewest_signs(alpha):
         return difference, 0.0, math.inf
     error = math.sqrt(variance / units)
-    t = -float(special.stdtrit(units - 1, alpha))
+    t = -float(scipy.special.stdtrit(units - 1, alpha))
     return difference, error * math.sqrt(1 + t**2 / (2 * units)), t * error  # the error varies too: Johnson & Welch 1940
 
 
@@ -339,16 +339,16 @@ def _least_mean(units: int, margin: float, alpha: float) -> float:
         return 1 - margin - float(alpha ** (1 / units))
 
     def beyond(lost: float) -> float:
-        return float(special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
+        return float(scipy.special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
 
-    return -float(optimize.brentq(beyond, 0.0, units * margin, xtol=1e-9)) / units
+    return -float(scipy.optimize.brentq(beyond, 0.0, units * margin, xtol=1e-9)) / units
 
 
 def _below(limit: float, center: float, deviation: float) -> float:
     """Chance that a normal value falls below a limit."""
     if deviation == 0:
         return float(center < limit)
-    return float(special.ndtr((limit - center) / deviation))
+    return float(scipy.special.ndtr((limit - center) / deviation))
 
 
 def _fewest_signs(alpha: float) -> int:
@@ -358,4 +358,4 @@ def _fewest_signs(alpha: float) -> int:
 
 def _z(tail: float) -> float:
     """The normal quantile with so much above it."""
-    return -float(special.ndtri(tail))
+    return -float(scipy.special.ndtri(tail))

@@ -123,6 +123,8 @@ class Record:
     """Of those, bytes that repeat the beginning of an earlier prompt."""
     cacheable_tokens: int | None = None
     """Input tokens that a provider's prompt cache could give: an estimate."""
+    call_counts: Mapping[str, int] = field(default_factory=dict)
+    """What became of the model's calls, by the names of `loopbench.metrics.calls`; empty where nothing was counted."""
     injections: Mapping[str, int] = field(default_factory=dict)
     """Instructions in results of tools, and how far they came: see `loopbench.metrics.injection`. Empty where no result had any."""
     plan_unseen: bool = False
@@ -265,7 +267,7 @@ class Shared:
 
 
 _TEXTS = ("arm", "suite", "suite_digest", "task", "status", "reason", "stop", "cluster", "template")
-_COUNTS = ("scores", "calls", "retries", "errors", "results_needed", "results_shown", "injections")
+_COUNTS = ("scores", "calls", "retries", "errors", "results_needed", "results_shown", "injections", "call_counts")
 
 
 _DIGESTED = (

@@ -11,17 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from .statistics import ALPHA, Floats
 
 MIN_SPENT = 1e-6
 """Share of alpha that a look at all tasks would have at least, so that no quantile is infinite."""
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(161)
 _FAR = 8.0
 """Standard deviations beyond which no density is left."""
 _ALPHAS = np.concatenate((np.geomspace(1e-10, 0.5, 41), (1.0,)))
@@ -38,7 +37,14 @@ def spent(share: float, alpha: float = ALPHA) -> float:
         raise ValueError(f"share {share!r} and alpha {alpha!r} must lie between 0 and 1")
     if share == 1:
         return alpha
-    return max(2 * float(special.ndtr(special.ndtri(alpha / 2) / math.sqrt(share))), MIN_SPENT * share * alpha)
+    return max(2 * float(scipy.special.ndtr(scipy.special.ndtri(alpha / 2) / math.sqrt(share))), MIN_SPENT * share * alpha)
+
+
+@cache
+def _rule() -> tuple[Floats, Floats]:
+    """Nodes and weights by which densities are integrated over [-1, 1], as Gauss and Legendre do."""
+    nodes, weights = np.polynomial.legendre.leggauss(161)
+    return nodes, weights
 
 
 @lru_cache(maxsize=4096)
@@ -48,15 +54,16 @@ def levels(shares: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]
     The chance that any test rejects, where there is nothing to find, is what is spent up to the last share.
     """
     found: list[float] = []
+    nodes, weights = _rule()
     places, density, before = np.zeros(1), np.ones(1), 0.0
     sums = [0.0, *(spent(share, alpha) for share in shares)]
     for share, (earlier, now) in zip(shares, pairwise(sums), strict=True):
         step, allowed = math.sqrt(share - before), now - earlier
-        found.append(min(2 * float(special.ndtr(-_boundary(places, density, step, allowed) / math.sqrt(share))), alpha))
-        half = min(-math.sqrt(share) * float(special.ndtri(found[-1] / 2)), _FAR * math.sqrt(share))
-        fresh = half * _NODES
+        found.append(min(2 * float(scipy.special.ndtr(-_boundary(places, density, step, allowed) / math.sqrt(share))), alpha))
+        half = min(-math.sqrt(share) * float(scipy.special.ndtri(found[-1] / 2)), _FAR * math.sqrt(share))
+        fresh = half * nodes
         steps = (fresh[:, None] - places[None, :]) / step
-        density = half * _WEIGHTS * (np.exp(-(steps**2) / 2) @ density) / (step * math.sqrt(2 * math.pi))
+        density = half * weights * (np.exp(-(steps**2) / 2) @ density) / (step * math.sqrt(2 * math.pi))
         places, before = fresh, share
     return tuple(found)
 
@@ -65,10 +72,10 @@ def _boundary(places: Floats, density: Floats, step: float, allowed: float) -> f
     """The height that a motion from `places`, with `density` there, leaves on either side with so much chance in one step."""
 
     def excess(height: float) -> float:
-        beyond = special.ndtr((-height - places) / step) + special.ndtr((places - height) / step)
+        beyond = scipy.special.ndtr((-height - places) / step) + scipy.special.ndtr((places - height) / step)
         return math.log(max(float(density @ beyond), 1e-300)) - math.log(allowed)
 
-    return float(optimize.brentq(excess, 0.0, 40.0 * (step + float(np.abs(places).max())), xtol=1e-10))
+    return float(scipy.optimize.brentq(excess, 0.0, 40.0 * (step + float(np.abs(places).max())), xtol=1e-10))
 
 
 @dataclass(frozen=True, slots=True)

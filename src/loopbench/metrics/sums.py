@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import optimize
 
 from .amounts import AmountLaw
 from .paired import Side
@@ -83,4 +83,4 @@ def _turning_point(p: Callable[[float], float], start: float, alpha: float) -> f
         end, step = start + step, 2 * step
         if abs(end) > MAX_LOG:
             return math.inf
-    return start if end == start else float(optimize.brentq(lambda place: p(place) - alpha, start, end, xtol=1e-12))
+    return start if end == start else float(scipy.optimize.brentq(lambda place: p(place) - alpha, start, end, xtol=1e-12))

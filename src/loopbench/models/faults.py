@@ -85,7 +85,7 @@ class Fault:
     @property
     def strikes_tools(self) -> bool:
         """Whether it strikes where a tool runs, not the model's reply."""
-        return self.family in TOOL_FAMILIES
+        return self.family in TOOL_FAMILIES or self.kind == "calls.late"
 
     def active(self, attempt: int) -> bool:
         """Return whether the fault still strikes at the (0-based) attempt."""
@@ -118,6 +118,8 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
         if (kind in IMPLICIT or kind == "tool.huge" or kind.startswith("inject.")) and call is not None and call.fails:
             return False  # there is no result to spoil
         return call is not None
+    if kind.startswith("calls."):  # a request to select asks for the calls of one task, and no other belongs beside them
+        return call is not None and (role == "decide" or kind != "calls.too_early")
     if kind == "decision.no_tool":
         return call is not None and first
     if kind == "decision.repeated_call":  # a request to select shows no other results than those that its call came from
@@ -153,8 +155,10 @@ def _fault(profile: Profile, kind: str, key: tuple[object, ...], point: FaultPoi
 def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: FaultPoint) -> tuple[Clearing, int]:
     if kind == "tool.flaky":
         return "after", FLAKY_ATTEMPTS
-    if kind.endswith(".slow"):
+    if kind.endswith(".slow") or kind == "calls.late":
         return "after", 1
+    if kind == "calls.too_early":  # nothing in a prompt tells of it
+        return "never", 0
     if kind.startswith("inject."):
         return "never", 0  # what a tool reads stays as it is
     u = unit(*key, "clears", point)

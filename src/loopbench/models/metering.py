@@ -25,6 +25,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, ToolListing
 
+from .at_once import HOLDING
 from .draws import unit
 from .faults import IMPLICIT, Fault, distorted
 from .mcp_faults import DRIFTED, ERROR, LIST_CHANGED, ListFaults
@@ -263,7 +264,10 @@ class MeteredToolbox(Toolbox):
         else:
             digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
             fault = tunnel.take(digest) if tunnel.has_armed else None
-            seen = await self._in_tunnel(tunnel, fault, call, digest, validate)
+            with tunnel.running(digest) as running:
+                if fault is not None and fault.kind in HOLDING:
+                    await tunnel.at_once.let_others_pass(running)
+                seen = await self._in_tunnel(tunnel, fault, call, digest, validate)
             tunnel.tell(digest, seen)
         self.listener.tool_call(call, seen, None if fault is None else fault.kind)
         return seen

@@ -11,9 +11,8 @@ from loopbench.protocol import (
     Answer,
     Capabilities,
     Chunk,
-    Codec,
     ContextOverflow,
-    Move,
+    Inexpressible,
     Plan,
     ProviderError,
     Reply,
@@ -24,10 +23,10 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.model import ProviderTrouble
 
+from .at_once import SAME_IDS, TOO_EARLY, digest_of, early_call, with_one_id
 from .draws import unit
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback
 from .feedback import (
-    FaultSigns,
     chance,
     parts_shown,
     signs_of_decision,
@@ -39,6 +38,7 @@ from .formats import first_expressible, spares, spoiled_reply
 from .gullible import Gullible
 from .instructions import Author, author
 from .native import NATIVE
+from .pairing import believed
 from .policy import POLICY, Decision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
 from .prompt_view import PromptView, read, shows_text
@@ -46,6 +46,7 @@ from .receipts import Truth, call_digest
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
+from .turn import PointVisits, ReplyTurn
 from .weaknesses import PlanWithSlips, WorkingPlan, chosen, is_in_thousands, slips_of, split_examples
 
 PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
@@ -59,54 +60,6 @@ PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.garbled": ("server", None, "the provider's answer is no JSON"),
 }
 """Kind of fault → the trouble that it is, its HTTP status (None if the provider gives none), and words for it."""
-
-
-NO_SIGNS = FaultSigns()
-
-
-@dataclass(slots=True)
-class _Visits:
-    """What has happened so far at one (point, scope)."""
-
-    fault: Fault | None
-    attempts: int = 0
-    failures: int = 0
-    """Attempts after which the prompt showed that something came of them, and yet the point was not passed."""
-    last: tuple[Request, Reply] | None = None
-    signs: FaultSigns = NO_SIGNS
-    """How a text would show what was wrong with the last reply."""
-    invented: bool = False
-    """The last reply called a tool that does not exist."""
-    lapses: list[Fault] = field(default_factory=list)
-    """Results that were overlooked here."""
-
-    def got_through(self) -> None:
-        """Note a clean reply: what struck here before is overcome."""
-        for fault in (*self.lapses, *([self.fault] if self.fault is not None else ())):
-            fault.recovered = fault.recovered or fault.landed
-
-
-@dataclass(slots=True)
-class _Turn:
-    """One request on its way to a reply."""
-
-    request: Request
-    codec: Codec
-    tokens: int
-    """Estimated size of the request."""
-    followed: WorkingPlan
-    view: PromptView
-
-    decision: Decision = field(init=False)
-    point: FaultPoint = field(init=False)
-    visits: _Visits = field(init=False)
-    fault: Fault | None = None
-    """The fault that strikes this reply."""
-
-    move: Move | None = None
-    """What the reply says; None for prose."""
-    reply: Reply = field(init=False)
-    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +111,7 @@ class Scripted:
         self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
         self.tunnel.instructions.author = script.author
         self._gullible = Gullible(script.key, script.profile.gullible, self.tunnel)
-        self._visits: dict[tuple[FaultPoint, str], _Visits] = {}
+        self._visits: dict[tuple[FaultPoint, str], PointVisits] = {}
         bluff = script.profile.bluff
         self._bluffs = bluff > 0 and unit(*script.key, "bluff") < bluff  # a trait of the trial's model, the same for every loop
         self._stated = ""
@@ -205,7 +158,7 @@ class Scripted:
         self._render(turn)
         return turn.reply, turn.delay_s
 
-    def _read(self, request: Request) -> _Turn:
+    def _read(self, request: Request) -> ReplyTurn:
         """Refuse what no model with these abilities takes, and read the rest."""
         tokens = estimate_input(request)
         limit = self.script.profile.abilities.context_tokens
@@ -215,10 +168,11 @@ class Scripted:
             raise ProviderError("tool_choice is not supported", "refused", status=400, injected=True)
         messages = split_examples(request)
         followed = self._plan.at(messages, self.script.oracle, self.tunnel.ledger, request.role)
-        view = self._view(request, "\n".join([message.content for message in messages.live]), followed)
-        return _Turn(request, request.codec or NATIVE, tokens, followed, view)
+        live = believed(messages.live, self.tunnel.ledger)
+        view = self._view(request, "\n".join([message.content for message in live]), followed)
+        return ReplyTurn(request, request.codec or NATIVE, tokens, followed, view)
 
-    def _decide(self, turn: _Turn) -> None:
+    def _decide(self, turn: ReplyTurn) -> None:
         """Decide on the next move, and draw what may go wrong at its point."""
         request = turn.request
         turn.decision = self._decision(turn, turn.view)
@@ -240,18 +194,18 @@ class Scripted:
         elif turn.point.call == ANSWER:  # elsewhere the call's result tells: see Tunnel.settle
             visits.got_through()
 
-    def _disturb(self, turn: _Turn) -> None:
+    def _disturb(self, turn: ReplyTurn) -> None:
         """Write the move in the request's format, as the fault and the weaknesses leave it. Raises ProviderError."""
         turn.move, turn.reply = first_expressible(turn.codec, turn.decision.options)
         turn.visits.last = (turn.request, _NOTHING)  # all that the loop has, should the provider fail now
-        if turn.fault is not None and turn.fault.family == "wire" and spares(turn.fault.kind, turn.move, turn.reply):
+        if turn.fault is not None and self._has_no_room(turn, turn.fault):
             self._spare(turn, turn.fault)
         if turn.fault is not None:
             self._strike(turn, turn.fault)
         if self._plan.slips:
             self._slip(turn)
 
-    def _render(self, turn: _Turn) -> None:
+    def _render(self, turn: ReplyTurn) -> None:
         """Complete the reply, and note what later turns need of it."""
         move, fault, visits = turn.move, turn.fault, turn.visits
         if isinstance(move, Answer) and move.value is not None:
@@ -281,7 +235,7 @@ class Scripted:
 
     # --- decide ---
 
-    def _decision(self, turn: _Turn, view: PromptView) -> Decision:
+    def _decision(self, turn: ReplyTurn, view: PromptView) -> Decision:
         """Return what the policy decides on a view of the turn's prompt, from what has happened in the turn's scope so far."""
         failures: dict[str, int] = {}
         invented = set[str]()
@@ -301,19 +255,19 @@ class Scripted:
         first = point.call == self._first or not (planned or any_known)  # an answer out of nothing has no call to repeat either
         return draw(self.script.profile, self.script.key, point, planned, first)
 
-    def _visit(self, point: FaultPoint, request: Request, any_known: bool = True) -> _Visits:
+    def _visit(self, point: FaultPoint, request: Request, any_known: bool = True) -> PointVisits:
         visits = self._visits.get((point, request.scope))
         if visits is None:
             fault = self._draw(point, any_known)
             if fault is not None:
                 self.tunnel.faults.append(fault)
-            visits = self._visits[point, request.scope] = _Visits(fault)
+            visits = self._visits[point, request.scope] = PointVisits(fault)
         elif visits.last is not None:
             visits.failures += shows_feedback(visits.last[0], request, visits.last[1])
             self._try_to_cure(visits, request)
         return visits
 
-    def _try_to_cure(self, visits: _Visits, request: Request) -> None:
+    def _try_to_cure(self, visits: PointVisits, request: Request) -> None:
         """Draw whether the model mends its last reply, from what the request says of it.
 
         The draw is the attempt's, so that of two loops the one that says more clears a fault wherever the other does.
@@ -338,14 +292,14 @@ class Scripted:
                 visits.failures += 1
                 self._try_to_cure(visits, request)
 
-    def _forgotten(self, turn: _Turn, attempt: int) -> Collection[str]:
+    def _forgotten(self, turn: ReplyTurn, attempt: int) -> Collection[str]:
         rate = self.script.profile.forget
         if rate == 0 or turn.point.role not in _MAY_OVERLOOK or not self.script.profile.may_strike(LAPSE, str(turn.point)):
             return ()
         key = (*self.script.key, "forget", turn.point, attempt)
         return [name for name, item in turn.view.known.items() if unit(*key, name) < rate * item.distance]
 
-    def _forget(self, turn: _Turn, forgotten: Collection[str]) -> None:
+    def _forget(self, turn: ReplyTurn, forgotten: Collection[str]) -> None:
         """Decide again without the results that were overlooked; it is a fault if the decision is another one."""
         clean, turn.decision = turn.decision, self._decision(turn, turn.view.without(forgotten))
         if turn.decision.options != clean.options:
@@ -356,20 +310,32 @@ class Scripted:
 
     # --- disturb ---
 
-    def _spare(self, turn: _Turn, fault: Fault) -> None:
-        """Let a fault of the wire pass that has nothing to spoil: it was never scheduled, or what it struck before is overcome."""
+    def _has_no_room(self, turn: ReplyTurn, fault: Fault) -> bool:
+        """Whether a reply has nothing that a fault could spoil."""
+        if fault.kind == TOO_EARLY:
+            turn.early = early_call(turn.view, turn.decision.calls) if isinstance(turn.move, Act) else None
+            return turn.early is None
+        if fault.kind == SAME_IDS:
+            return len(turn.reply.calls) < 2
+        return fault.family == "wire" and spares(fault.kind, turn.move, turn.reply)
+
+    def _spare(self, turn: ReplyTurn, fault: Fault) -> None:
+        """Let a fault pass that has nothing to spoil: it was never scheduled, or what it struck before is overcome."""
         turn.fault = None
         turn.visits.got_through()
         if not fault.landed:
             turn.visits.fault = None
             self.tunnel.faults = [other for other in self.tunnel.faults if other is not fault]
 
-    def _strike(self, turn: _Turn, fault: Fault) -> None:
+    def _strike(self, turn: ReplyTurn, fault: Fault) -> None:
         """Change the turn's move, reply and delay as the fault has it. Raises ProviderError."""
         if fault.family == "provider":
             turn.delay_s = self._provider_fault(fault, turn)
             return
         move = turn.move
+        if fault.family == "calls":
+            self._call_at_once(turn, fault)
+            return
         if fault.family == "wire":
             spoiled = spoiled_reply(fault.kind, turn.codec, move, turn.reply)
             self.tunnel.land(fault, turn.request, spoiled.reply != turn.reply)
@@ -390,7 +356,28 @@ class Scripted:
             turn.visits.signs = signs_of_decision(fault.kind, changed, move, self.script.tools.values(), digest)
             turn.move, turn.reply = changed, reply
 
-    def _provider_fault(self, fault: Fault, turn: _Turn) -> float:
+    def _call_at_once(self, turn: ReplyTurn, fault: Fault) -> None:
+        """Give the calls of a reply one id, or put one beside them that should wait for them."""
+        self.tunnel.land(fault, turn.request, True)
+        if fault.kind == SAME_IDS:
+            turn.reply = with_one_id(turn.reply)
+            return
+        early, move = turn.early, turn.move
+        assert early is not None
+        assert isinstance(move, Act)
+        try:
+            turn.reply = turn.codec.render(early.beside(move))
+        except Inexpressible:
+            fault.absorbed = True
+            return
+        turn.move = early.beside(move)
+        made = zip(turn.decision.calls, move.calls, strict=True)
+        awaited = [digest_of(call) for name, call in made if name in early.awaited]
+        self.tunnel.at_once.expect_apart(digest_of(early.call), awaited)
+        for digest in awaited:
+            self.tunnel.arm(digest, fault)
+
+    def _provider_fault(self, fault: Fault, turn: ReplyTurn) -> float:
         """Return the reply's delay in seconds. Raises ProviderError."""
         self.tunnel.land(fault, turn.request, True)
         if fault.kind == "provider.slow":
@@ -400,7 +387,7 @@ class Scripted:
         turn.visits.signs = signs_of_provider(text)
         raise ProviderError(text if status is None else f"{status}: {text}", kind, status=status, injected=True)
 
-    def _slip(self, turn: _Turn) -> None:
+    def _slip(self, turn: ReplyTurn) -> None:
         """Note what a weakness has spoiled in a move that the loop gets: once for each call, scheduled and landed in one.
 
         An answer's slip is overcome when the answer is stated again in its right form; that of a call, as with any fault, when the
@@ -424,7 +411,7 @@ class Scripted:
 
     # --- render ---
 
-    def _arm(self, turn: _Turn, move: Act) -> None:
+    def _arm(self, turn: ReplyTurn, move: Act) -> None:
         """Let the tools' faults strike the calls of a move: all of them, so that no design escapes by making several at once."""
         for name, call in zip(turn.decision.calls, move.calls, strict=False):
             own = FaultPoint(turn.point.role, name)

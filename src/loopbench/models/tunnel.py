@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from loopbench.protocol import Observation, Request
 
+from .at_once import TOO_EARLY, CallsAtOnce, RunningCall
 from .faults import Clearing, Fault, FaultPoint
 from .instructions import TrialInstructions
 from .receipts import Ledger, Truth
@@ -73,6 +75,7 @@ class Tunnel:
         self.slow_s = slow_s
         self.ledger = Ledger()
         self.instructions = TrialInstructions()
+        self.at_once = CallsAtOnce()
         self.faults: list[Fault] = []
         self.simulated_s = 0.0
         self.unknown: tuple[str, ...] = ()
@@ -126,6 +129,10 @@ class Tunnel:
                 fault.strikes += 1
                 return fault
         return None
+
+    def running(self, call: str) -> AbstractContextManager[RunningCall]:
+        """Count a run of a call with this digest among those of the running scope."""
+        return self.at_once.running(call, _SCOPE.get())
 
     def tell(self, call: str, seen: Observation) -> None:
         """Note what a run of a call gave the running scope."""
@@ -227,6 +234,11 @@ class Tunnel:
         if kind is not None:
             self._struck[request.scope] = kind
 
+    def _is_put_right(self, oracle: Mapping[str, Truth]) -> bool:
+        """Whether each planned call that gave a result gave its true one in the end."""
+        last = {entry.call: entry.content for entry in self.ledger.issued}
+        return all(last.get(truth.call, truth.content) == truth.content for truth in oracle.values())
+
     def settle(self, oracle: Mapping[str, Truth]) -> None:
         """At the trial's end: note which disturbed calls later gave their true result, and put the faults in one order.
 
@@ -235,6 +247,9 @@ class Tunnel:
         for fault in self.faults:
             if fault.family == "inject":
                 fault.recovered = fault.landed and not self.instructions.is_obeyed(fault)
+                continue
+            if fault.kind == TOO_EARLY:
+                fault.recovered = fault.landed and self._is_put_right(oracle)
                 continue
             truth = oracle.get(fault.point.call)
             if truth is None or not fault.landed or fault.recovered:

@@ -29,6 +29,8 @@ from loopbench.protocol.tools import ToolListing
 from .said_arguments import SaidArguments
 
 T = TypeVar("T")
+OTHERS_S = 0.25
+"""Seconds that a call which is to end late waits for those made beside it: a program makes them on connections of their own."""
 OVER = "This trial is over."
 MAX_ATTEMPTS = 8
 """Requests per reply, on average, after which a program counts as one that asks for ever."""
@@ -59,6 +61,7 @@ class ProgramTrial:
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._said = SaidArguments(tools)
         self.tunnel = model.tunnel if isinstance(model, MeteredModel) and model.tunnel is not None else Tunnel()
+        self.tunnel.at_once.others_s = OTHERS_S
         self._of_model = ServedTrial(model, self.tunnel, ask=model.exchange if isinstance(model, MeteredModel) else None)
         self.served = ServedTrial(model, self.tunnel, task_tools=tools.names, ask=self._ask)
 

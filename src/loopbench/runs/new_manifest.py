@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from loopbench.datasets.importing.mcp_server import is_mcp
@@ -17,6 +16,7 @@ from loopbench.models.local.weights import find_weights
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from loopbench.protocol.digest import canonical_json, digest, sha256
+from loopbench.protocol.installed import package_version
 from loopbench.protocol.names import is_local_model, parse_spec
 from loopbench.runs.code_digests import code_digest, own_code_digest
 from loopbench.runs.config import CompareConfig
@@ -129,14 +129,6 @@ def configuration(loop: object) -> str:
 
 def _literal(value: Any) -> str:
     return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
-
-
-def package_version(package: str) -> str | None:
-    """Return the version of an installed package, or None."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def asked_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> AskedDigests:

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import entry_points
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,6 +23,7 @@ from loopbench.datasets.importing.mcp_tools import mcp_tools
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
+from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.modules import names_in
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from loopbench.protocol.own_code import load_plugin
@@ -93,7 +94,7 @@ def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
 def builtin_names(kind: str) -> list[str]:
     """Return the names of the built-in loops, frameworks or suites, one module each, sorted."""
     package, attribute = PACKAGES[kind]
-    return [name for name in names_in(package) if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
+    return list(_names_with(attribute, names_in(package), tuple(importlib.import_module(package).__path__)))
 
 
 def loop_names() -> list[str]:
@@ -107,9 +108,15 @@ def generated_suites() -> dict[str, Source]:
     return {source.name: source for source in sources if isinstance(source, Source)}
 
 
-def _source_of(package: str, name: str) -> str:
+@lru_cache(maxsize=64)  # a run asks for each name that it holds, and its answer is in hundreds of files
+def _names_with(attribute: str, names: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of those modules in these folders that define the attribute."""
+    return tuple(name for name in names if re.search(rf"^{attribute}\b", _source_of(name, folders), re.MULTILINE))
+
+
+def _source_of(name: str, folders: tuple[str, ...]) -> str:
     """Return a module's text without importing it, so that looking up one name does not load all modules."""
-    for folder in importlib.import_module(package).__path__:
+    for folder in folders:
         for file in (Path(folder) / f"{name}.py", Path(folder) / name / "__init__.py"):
             if file.is_file():
                 return file.read_text(encoding="utf-8")
@@ -127,7 +134,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
             with needed_by(f"{kind} {name}"):
                 found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), attribute)
             return found
-    plugins = {point.name: point for point in entry_points(group=f"loopbench.{kind}s")}
+    plugins = {point.name: point for point in plugins_of(f"loopbench.{kind}s")}
     if name in plugins:
         loaded: Callable[..., Any] = load_plugin(plugins[name])
         return loaded
@@ -202,7 +209,7 @@ def loops_named(spec: Spec) -> list[str]:
 
     Only the loaded design knows whether an option's text is a loop, so `a.b:C` and names of plug-ins count as loops.
     """
-    plugins = {point.name for point in entry_points(group="loopbench.loops")}
+    plugins = {point.name for point in plugins_of("loopbench.loops")}
     inner = [name for within in _specs_within(spec) for name in loops_named(within)]
     return [spec.name, *(name for name in inner if ":" in name or name in plugins)]
 

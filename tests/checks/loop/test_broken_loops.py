@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from typing import Self
 
@@ -108,6 +109,13 @@ BROKEN: tuple[tuple[str, type[Own], str], ...] = (
     ("prompts", Speechless, "predictors is empty"),
     ("prompts", Gossip, "a request of predictor 'decide' shows the instructions of 'summarize'"),
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _only_new_memory() -> None:
+    """Put what earlier tests left out of the sight of `gc`: a loop that searches memory would look through all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.mark.thorough

@@ -124,7 +124,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.thorough
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(order=st.permutations(sorted(STEPS)), between=st.lists(stages, min_size=5, max_size=5))
 def test_sittings_and_extensions_in_any_order_give_the_results_of_one_run(whole, tmp_path_factory, order, between):
     experiment = prepare(config_of(tmp_path_factory.mktemp("parts")))

@@ -23,7 +23,7 @@ from .wire import WireUse, wire_uses
 
 FIGURES = (
     "accuracy", "recovery", "steps", "lm_calls", "tokens", "retention", "prefix_stability", "tokens_with_cache",
-    *measures_of("injection"), "cost_usd",
+    *measures_of("calls"), *measures_of("injection"), "cost_usd",
 )  # fmt: skip
 """What a card says of each arm of its run, each with an interval."""
 DIGEST_CHARS = 12

@@ -35,7 +35,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
         )
     candidates.append(over_templates(comparison))
     if secondary:
-        candidates += [context(comparison.arms), injection(comparison.arms)]
+        candidates += [context(comparison.arms), calls(comparison.arms), injection(comparison.arms)]
     if views is not None:
         candidates += [_front([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in UNITS]
         if secondary:
@@ -139,6 +139,19 @@ def context(arms: Sequence[ArmResult]) -> Table:
     return _without_unknown(CONTEXT, columns, rows)
 
 
+def calls(arms: Sequence[ArmResult]) -> Table:
+    """Return what became of the model's calls in each arm, each share with the tasks that it is a mean over; without rows where
+    nothing is known of any."""
+    measures = measures_of("calls")
+    columns = ["arm", *(text for measure in measures.values() for text in (measure.label, "tasks"))]
+    rows = []
+    for arm in arms:
+        means = {name: arm.summary.means[name] for name in measures}
+        told = [(interval(mean, measures[name].digits), str(mean.n) if mean is not None else "–") for name, mean in means.items()]
+        rows.append((arm.info.arm, *(cell for cells in told for cell in cells)))
+    return _without_unknown(CALLS, columns, [row for row in rows if any(cell != "–" for cell in row[1:])])
+
+
 def injection(arms: Sequence[ArmResult]) -> Table:
     """Return how far instructions in results came in each arm; without rows where no result carried any."""
     measures = measures_of("injection")
@@ -155,6 +168,7 @@ def injection(arms: Sequence[ArmResult]) -> Table:
 
 SECONDARY = "Other metrics, a minus b (secondary; of shares more is better, of harms and all else less)"
 INJECTION = "Injection: shares of the trials in which a tool's result carried an instruction, and the tasks that had one"
+CALLS = "Calls: shares of the calls or results that the loop lost, did twice, mixed up or ran too early; less is better"
 CONTEXT = "Context: results still shown when needed, by how many prompts ago they came, and prompts that keep their beginning"
 RIGHT_UNSEEN = "right though never shown"
 

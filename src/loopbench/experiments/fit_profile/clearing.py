@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from loopbench.models.profiles import FEEDBACK_PARTS, Clears
 
@@ -72,7 +72,7 @@ def clearing_chances(runs: Mapping[RetryRun, int]) -> ClearingChances:
         return float(-counts @ likely + ((values - usual) ** 2).sum() / (2 * PRIOR_SD**2))
 
     bounds = [(_EDGE, 1 - _EDGE)] * len(usual)
-    best = optimize.minimize(loss, usual, method="L-BFGS-B", bounds=bounds).x
+    best = scipy.optimize.minimize(loss, usual, method="L-BFGS-B", bounds=bounds).x
     scale = min(1.0, (1 - best[1]) / best[2:].sum())
     return ClearingChances(float(best[0]), float(best[1]), dict(zip(FEEDBACK_PARTS, (best[2:] * scale).tolist(), strict=True)))
 

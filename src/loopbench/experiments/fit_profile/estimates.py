@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import special
+import scipy
 
 from loopbench.metrics.statistics import ALPHA, Interval, wilson
 from loopbench.models.faults import FLAKY_ATTEMPTS
@@ -46,6 +46,9 @@ UNTELLABLE: Mapping[str, str] = {
     "tool.huge": "what a tool returns is taken as it is",
     "tool.slow": "the trace does not time the tools",
     "tool.lies": "what a tool returns is taken as it is",
+    "calls.late": "the trace does not time the tools",
+    "calls.same_ids": "only replies with several native calls would tell, and they are not counted apart",
+    "calls.too_early": "which call needs the effect of another one only the plan tells",
     "mcp.error": "an error of the tool's server counts as tool.raises",
     "mcp.list_changed": "an error of the tool's server counts as tool.raises",
     "mcp.drifted": "arguments that are refused count as the model's mistake",
@@ -228,7 +231,7 @@ def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | N
     if groups < 2 or not 0 < value < 1 or squares <= _NEARLY_NONE:
         return None
     variance = groups / (groups - 1) * squares / n**2
-    small = float(special.stdtrit(groups - 1, 1 - alpha / 2) / special.ndtri(1 - alpha / 2)) ** 2
+    small = float(scipy.special.stdtrit(groups - 1, 1 - alpha / 2) / scipy.special.ndtri(1 - alpha / 2)) ** 2
     return n * variance / (value * (1 - value)) * small
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from loopbench.protocol.receipts import HALFWAY
 
@@ -72,8 +72,8 @@ def forgetting_rates(points: Counter[RecallPoint]) -> ForgettingRates:
         return float(-counts @ np.log(np.maximum(fault + overlooked, _EDGE)))
 
     bounds = [(_EDGE, 1 - _EDGE)] * (1 + len(sorts))
-    free = optimize.minimize(loss, [0.2, *[0.05] * len(sorts)], method="L-BFGS-B", bounds=bounds)
-    none = optimize.minimize(loss, [0.0, *[0.05] * len(sorts)], method="L-BFGS-B", bounds=[(0.0, 0.0), *bounds[1:]])
+    free = scipy.optimize.minimize(loss, [0.2, *[0.05] * len(sorts)], method="L-BFGS-B", bounds=bounds)
+    none = scipy.optimize.minimize(loss, [0.0, *[0.05] * len(sorts)], method="L-BFGS-B", bounds=[(0.0, 0.0), *bounds[1:]])
     best = free.x if 2 * (none.fun - free.fun) >= MIN_GAIN else none.x
     return ForgettingRates(float(best[0]), dict(zip(sorts, (float(rate) for rate in best[1:]), strict=True)))
 

@@ -25,9 +25,9 @@ from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.digest import digest
 from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import read_bounded, readable
+from loopbench.protocol.installed import package_version
 from loopbench.runs.config import MAX_REPEATS, Positive, Seed
 from loopbench.runs.folders import TEST, is_optimization
-from loopbench.runs.new_manifest import package_version
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 

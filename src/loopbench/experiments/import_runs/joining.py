@@ -13,8 +13,8 @@ from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
+from loopbench.protocol.installed import package_version
 from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, timestamp
-from loopbench.runs.new_manifest import package_version
 
 from .counting import counted
 from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey

@@ -26,7 +26,7 @@ ANSWER = "answer"
 Kind = Literal["json", "text", "other"]
 """The kind of a tool's result: a JSON value into which references can point; text; an object without references."""
 
-_TRUE_RESULT = frozenset({"", "tool.slow"})
+_TRUE_RESULT = frozenset({"", "tool.slow", "calls.late", "calls.too_early"})
 """Faults under which a call still has its tool's result."""
 _CUT = re.compile(r"\.\.\. \(truncated, \d+ characters in all\)$")
 """The end of a text that `cap` has cut."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, Protocol
 
 from pydantic_core import to_jsonable_python
@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 from loopbench._extras import is_installed, missing
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol import Program
+from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.names import Spec, nearest, own_object
 from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of
@@ -170,7 +171,7 @@ def optimizer_named(spec: Spec) -> Optimizer:
     by_name = {kind.name.lower(): kind for kind in built_in()}
     if name.lower() in by_name:
         return _built_in(by_name[name.lower()], spec.options)
-    plugins = {point.name: point for point in entry_points(group=GROUP)}
+    plugins = {point.name: point for point in plugins_of(GROUP)}
     if name in plugins:
         return _own(name, _loaded(plugins[name]), spec.options)
     hint = nearest(name, [*(kind.name for kind in built_in()), *sorted(plugins)])

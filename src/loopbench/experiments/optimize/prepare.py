@@ -25,6 +25,7 @@ from loopbench.experiments.optimize.optimizer import Optimizer, optimizer_named
 from loopbench.experiments.optimize.splits import Splits, split
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Model, Optimizable
+from loopbench.protocol.installed import package_version
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
@@ -36,7 +37,6 @@ from loopbench.runs.new_manifest import (
     VERSIONS,
     configuration,
     loop_program_digest,
-    package_version,
     suite_code,
     typed_options,
 )

@@ -15,8 +15,8 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.trace import UNTOLD, ModelExchange, ToolRun, Trace, TracedCall
 from loopbench.protocol import Message
 from loopbench.protocol.digest import digest, sha256
+from loopbench.protocol.installed import package_version
 from loopbench.runs.manifest import ArmEntry
-from loopbench.runs.new_manifest import package_version
 
 from .gen_ai import message_json, reply_json
 from .otlp_in import ROOT, TRIAL, children_content, told_events

@@ -12,8 +12,8 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, special
 
 from loopbench._extras import MissingExtra, needed_by
 
@@ -50,7 +50,7 @@ def odds_ratios(
     if is_separated(solved.sum(axis=0), trials.sum(axis=0), matrix):
         raise NoOdds("outcomes are separated")
     params, covariance = _fit(_summed(solved, units, g), _summed(trials, units, g), matrix)
-    quantile = float(special.stdtrit(g - 1, 1 - alpha / 2))
+    quantile = float(scipy.special.stdtrit(g - 1, 1 - alpha / 2))
     made: list[Interval | None] = []
     for contrast in contrasts:
         value = float(contrast @ params)
@@ -73,7 +73,7 @@ def is_separated(solved: Floats, trials: Floats, matrix: Floats) -> bool:
     pure, mixed = matrix[always | never] * signs[:, None], matrix[~(always | never)]
     if not len(pure):
         return False
-    found = optimize.linprog(
+    found = scipy.optimize.linprog(
         -pure.sum(axis=0),
         A_ub=-pure,
         b_ub=np.zeros(len(pure)),

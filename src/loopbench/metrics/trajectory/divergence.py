@@ -51,7 +51,9 @@ SPENT = {
 }
 BROKEN = {StopReason.CRASHED.value: "the loop crashed", StopReason.CANCELLED.value: "the loop cancelled itself"}
 ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
-HARMLESS = frozenset({"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge"})
+HARMLESS = frozenset(
+    {"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids"}
+)
 """Kinds that no wrong answer comes from by itself: what they cost is a step, or room in the prompt."""
 
 

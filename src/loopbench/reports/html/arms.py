@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopbench.experiments.compare.tables import TEMPLATES_NOTE, context, injection, over_templates
+from loopbench.experiments.compare.tables import TEMPLATES_NOTE, calls, context, injection, over_templates
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
@@ -19,6 +19,11 @@ CONTEXT_NOTE = (
     "Retention is the share of results that a prompt still shows when it needs them; the columns to the right count how many "
     "prompts ago the result was given. Prefix stability is the share of the prompts' bytes, after a trial's first, that repeat the "
     "beginning of an earlier prompt; the tokens with a prompt cache are what the trial's tokens then come to at full price."
+)
+CALLS_NOTE = (
+    "Lost are calls that did not run before the model was asked again, or whose result the prompt that needed it did not show; "
+    "doubled, those that were done once more than the model asked for. Paired with the wrong call are results that a prompt gives "
+    "for another call of the same reply. Write and read overlapped where a call began before another one was done that it needs."
 )
 INJECTION_NOTE = (
     "Of the trials in which a tool's result carried an instruction that nobody asked for: shown, a prompt showed one whole to the "
@@ -42,6 +47,7 @@ def arms_section(comparison: Comparison) -> PageSection:
         blocks.append(Folded("Accuracy on tasks of other templates", (Paragraph(TEMPLATES_NOTE, "quiet"), grid)))
     told = {
         "Context: what prompts keep": (CONTEXT_NOTE, context(comparison.arms)),
+        "Calls: what becomes of those that the model makes": (CALLS_NOTE, calls(comparison.arms)),
         "Injection: how far instructions in results come": (INJECTION_NOTE, injection(comparison.arms)),
     }
     for title, (note, table) in told.items():

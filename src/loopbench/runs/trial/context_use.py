@@ -31,6 +31,11 @@ class RetentionCount:
         self._given: dict[str, int] = {}
         """Planned call → how many prompts had been sent when its result was given last."""
 
+    @property
+    def unshown(self) -> int:
+        """Results that the first prompt which needed them did not show."""
+        return self.needed[DISTANCES[0]] - self.shown[DISTANCES[0]]
+
     def count(self, request: Request, shown: Sequence[str]) -> None:
         """Count one prompt. `shown`: the planned calls whose results it shows."""
         if request.scope or request.role not in NEEDING_ROLES:

@@ -12,6 +12,7 @@ from loopbench.metrics.record import RECORDING
 from loopbench.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent, TraceHead
 from loopbench.models.cassette import RecordingError
 from loopbench.models.metering import MeteredExchange
+from loopbench.models.receipts import call_digest
 from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
     STEP_ROLES,
@@ -41,6 +42,7 @@ from loopbench.protocol.moves import MOVE_NAMES
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import own_copy
 
+from .call_use import CallUse
 from .context_use import ContextCount
 
 TRIAL_NAMES = ("arm", "task", "repeat")
@@ -65,6 +67,7 @@ class Recorder(Observer):
         self.tools: Toolbox | None = None
         """The tools that calls are checked against."""
         self.context = ContextCount()
+        self.call_use = CallUse()
         self._digested: list[Any] = []
         self._gave: set[str] = set()
         """Keys of the calls that have given a result."""
@@ -77,7 +80,7 @@ class Recorder(Observer):
         event = self._asked(exchange)
         if exchange.reply is not None:
             self.context.count(exchange.request, exchange.shown)
-            event = self._replied(event, exchange.request, exchange.reply)
+            event = self._replied(event, exchange, exchange.reply)
         elif exchange.error is not None:
             event = self._failed(event, exchange.request, exchange.error)
         self.events.append(event)
@@ -88,6 +91,7 @@ class Recorder(Observer):
         self.repeated_calls += run.call.key in self._gave
         if run.gave:
             self._gave.add(run.call.key)
+        self.call_use.ran(call_digest(call.name, call.arguments), run.gave, fault)
         if seen.error_type is not None and not run.never_ran:
             self.errors[f"tool.{seen.error_type}"] += 1
         self.events.append(run)
@@ -134,7 +138,8 @@ class Recorder(Observer):
             seconds=round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0,
         )
 
-    def _replied(self, event: ModelExchange, request: Request, reply: Reply) -> ModelExchange:
+    def _replied(self, event: ModelExchange, exchange: MeteredExchange, reply: Reply) -> ModelExchange:
+        request = exchange.request
         self.provider_failure = None
         self.retries.update(reply.failed_attempts)
         usage = reply.usage or Usage()
@@ -149,31 +154,35 @@ class Recorder(Observer):
         )
         if request.codec is None:
             self._note_move(request, reply.text)
+            self.call_use.count(exchange, None, ())
             return event
         try:
             move = request.codec.parse(reply)
         except WireError as error:
             self.errors["wire"] += 1
             self._note_move(request, "wire")
+            self.call_use.count(exchange, None, ())
             return replace(event, wire_error=str(error))
         plain_move = move_to_json(move)
         self._note_move(request, plain_move)
-        if isinstance(move, Act) and self.tools is not None:
-            self._check_calls(move)
+        self.call_use.count(exchange, move, self._calls_that_can_run(move) if isinstance(move, Act) else ())
         return replace(event, move=plain_move)
 
-    def _check_calls(self, move: Act) -> None:
-        """Count calls that cannot run as errors of the model, wherever a design notices them."""
-        assert self.tools is not None
-        for call in move.calls:
-            tool = self.tools.get(call.name)
+    def _calls_that_can_run(self, move: Act) -> list[ToolCall]:
+        """Count the calls that cannot run as errors of the model, wherever a design notices them; return the others."""
+        able = []
+        for call in move.calls if self.tools is not None else ():
+            tool = self.tools.get(call.name) if self.tools is not None else None
             if tool is None:
                 self.errors["call.unknown_tool"] += 1
-            elif tool.arguments is not None:
-                try:
+                continue
+            try:
+                if tool.arguments is not None:
                     tool.arguments.check(call.arguments)
-                except ToolArgumentError:
-                    self.errors["call.invalid_arguments"] += 1
+                able.append(call)
+            except ToolArgumentError:
+                self.errors["call.invalid_arguments"] += 1
+        return able
 
     def _failed(self, event: ModelExchange, request: Request, error: ModelError) -> ModelExchange:
         self.usage += Usage(estimate_input(request), 0, estimated=True) if isinstance(error, ContextOverflow) else Usage()

@@ -141,6 +141,7 @@ class _Run:
             assert trial.task.plan is not None
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
             self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
+            self.recorder.call_use.planned = {truth[call.id].call: call.id for call in trial.task.plan.calls if call.id in truth}
             self.recorder.context.retention = RetentionCount(trial.task.plan, truth, self.tunnel.ledger.issued)
         self.guard = Guard(None if self.tunnel is None else MAX_PASSES)
         self.tools = MeteredToolbox(
@@ -308,6 +309,7 @@ class _Run:
             retries=dict(sorted(recorder.retries.items())),
             errors=dict(sorted(recorder.errors.items())),
             faults=faults,
+            call_counts=self._call_counts(),
             injections=injections(self.tunnel, answer, abstained=abstained),
             false_success=not errored
             and false_success(
@@ -328,6 +330,13 @@ class _Run:
             attempt=trial.attempt,
         )
         return FinishedTrial(record, recorder.line(self._trace_head(record)))
+
+    def _call_counts(self) -> dict[str, int]:
+        """Return what became of the model's calls."""
+        recorder, retention = self.recorder, self.recorder.context.retention
+        unshown = 0 if retention is None else retention.unshown
+        at_once = None if self.tunnel is None else self.tunnel.at_once
+        return recorder.call_use.fields(unshown, *((at_once.chances, at_once.overlaps) if at_once is not None else (0, 0)))
 
     def _answer_unseen(self) -> bool:
         """Say whether the scripted model never knew what the planned answer rests on, or was never asked."""

@@ -1,0 +1,10 @@
+"""Share of the model's calls that were done once more than the model asked for: see `loopbench.metrics.calls`."""
+
+from functools import partial
+
+from ..calls import calls_share
+from ..measure import Measure
+
+MEASURE = Measure(
+    partial(calls_share, part="doubled"), order=17, digits=3, label="calls doubled", is_share=True, is_harm=True, table="calls"
+)

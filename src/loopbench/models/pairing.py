@@ -1,0 +1,72 @@
+"""Which call a prompt gives a result for, by the ids of native calls, and whose result it is, by its receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from loopbench.protocol import Message, WireError
+from loopbench.protocol.receipts import MARK, receipt_of
+from loopbench.protocol.wire import read_call
+
+from .receipts import Ledger, call_digest
+
+
+class PairedResult(NamedTuple):
+    """A result that a prompt gives for one of several calls of a reply."""
+
+    place: int
+    """0-based, of its message."""
+    calls: frozenset[str]
+    """CALL digests of the calls with its id: more than one where ids are the same."""
+    receipt: str
+    """CALL.CONTENT: whose result it is."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is the result of a call with its id."""
+        return self.receipt.partition(".")[0] in self.calls
+
+
+def paired_results(messages: Sequence[Message]) -> Iterator[PairedResult]:
+    """Yield the results that messages give for the calls of replies with several; other results cannot be another call's."""
+    known: dict[str, frozenset[str]] = {}
+    for place, message in enumerate(messages):
+        if message.calls:
+            known = _calls_by_id(message) if len(message.calls) > 1 else {}
+        elif message.role == "tool" and message.call_id in known:
+            mark = MARK.search(message.content)
+            if mark is not None:
+                yield PairedResult(place, known[message.call_id], receipt_of(mark))
+
+
+def _calls_by_id(message: Message) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for native in message.calls:
+        try:
+            call = read_call(native)
+        except WireError:  # no result can be that of a call that nobody can read
+            continue
+        found[native.id] = found.get(native.id, frozenset()) | {call_digest(call.name, call.arguments)}
+    return found
+
+
+def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
+    """Return messages as a model takes them: a result that is given for another call counts as that call's.
+
+    It gets a receipt that says so, of a content that its call never gave.
+    """
+    swapped = [one for one in paired_results(messages) if not one.is_right and len(one.calls) == 1]
+    if not swapped:
+        return messages
+    made = list(messages)
+    for one in swapped:
+        call, _, content = one.receipt.partition(".")
+        entry = ledger.find(call, content)
+        if entry is None:
+            continue
+        (asked,) = one.calls
+        taken = ledger.find(asked, content) or ledger.sign(asked, entry.text, entry.value, entry.ok)
+        made[one.place] = replace(made[one.place], content=made[one.place].content.replace(entry.key, taken.key))
+    return made

@@ -1,0 +1,115 @@
+"""Which calls are lost and which done twice, reply by reply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.models.metering import MeteredExchange
+from loopbench.models.receipts import call_digest
+from loopbench.protocol import Act, Message, Recovery, Reply, Request, Role, ToolCall
+from loopbench.runs.trial.call_use import CallUse
+
+CALLS = [ToolCall("put", {"n": number}) for number in range(4)]
+DIGESTS = [call_digest(call.name, call.arguments) for call in CALLS]
+PLANNED = {digest: f"c{number}" for number, digest in enumerate(DIGESTS)}
+
+
+def asks(use: CallUse, *places: int, shown: tuple[str, ...] = (), scope: str = "", move: Any = None) -> None:
+    calls = [CALLS[place] for place in places]
+    request = Request((Message("user", "q"),), role=Role.DECIDE, scope=scope)
+    exchange = MeteredExchange(request, Reply(), None, 0.0, shown=shown)
+    use.count(exchange, Act("", tuple(calls)) if move is None else move, calls)
+
+
+def counts(use: CallUse) -> tuple[int, int, int]:
+    found = use.fields(0, 0, 0)
+    return found.get("asked", 0), found.get("lost", 0), found.get("doubled", 0)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), unique=True), max_size=5), st.booleans())
+def test_a_loop_that_runs_each_call_once_loses_and_doubles_nothing(replies, is_planned):
+    """Whatever the model asks for again: it has seen the result."""
+    use = CallUse()
+    use.planned = PLANNED if is_planned else {}
+    asked = 0
+    for places in replies:
+        asks(use, *places, shown=tuple(PLANNED.values()))
+        asked += len(places)
+        for place in places:
+            use.ran(DIGESTS[place], True, None)
+    asks(use)
+    assert counts(use) == (asked, 0, 0)
+
+
+@given(st.lists(st.integers(0, 3), unique=True, min_size=1), st.data())
+def test_what_has_not_run_when_the_model_is_asked_again_is_lost(places, data):
+    ran = data.draw(st.lists(st.sampled_from(places), unique=True))
+    use = CallUse()
+    asks(use, *places)
+    for place in ran:
+        use.ran(DIGESTS[place], True, None)
+    asks(use)
+    assert counts(use) == (len(places), len(places) - len(ran), 0)
+
+
+def test_calls_that_the_end_of_a_trial_cuts_off_are_not_lost():
+    use = CallUse()
+    asks(use, 0, 1)
+    use.ran(DIGESTS[0], True, None)
+    assert counts(use) == (1, 0, 0)
+
+
+def test_scopes_lose_only_their_own_calls_and_a_request_without_one_ends_all():
+    use = CallUse()
+    asks(use, 0, scope="a")
+    asks(use, 1, scope="b")
+    asks(use, scope="b")
+    assert counts(use) == (1, 1, 0)
+    use.ran(DIGESTS[0], True, None)
+    asks(use)
+    assert counts(use) == (2, 1, 0)
+
+
+def test_a_run_that_nobody_asked_for_is_one_too_many_if_the_call_had_given_its_result():
+    use = CallUse()
+    asks(use, 0)
+    use.ran(DIGESTS[0], False, "tool.raises")
+    use.ran(DIGESTS[0], True, None)  # the loop tries again by itself: nothing had come of it
+    assert counts(use)[2] == 0
+    use.ran(DIGESTS[0], True, None)
+    assert counts(use)[2] == 1
+    asks(use, move=Recovery("retry"))
+    use.ran(DIGESTS[0], True, None)  # the model has asked for this one
+    assert counts(use)[2] == 1
+
+
+def test_a_call_that_is_asked_for_again_counts_if_its_result_was_not_shown():
+    for shown, doubled in (((), 1), (("c0",), 0)):
+        use = CallUse()
+        use.planned = PLANNED
+        asks(use, 0)
+        use.ran(DIGESTS[0], True, None)
+        asks(use, 0, shown=shown)
+        use.ran(DIGESTS[0], True, None)
+        assert counts(use) == (2, 0, doubled)
+
+
+def test_what_a_model_does_not_take_for_a_result_may_be_asked_for_again():
+    use = CallUse()
+    use.planned = PLANNED
+    asks(use, 0)
+    use.ran(DIGESTS[0], True, "tool.lies")
+    asks(use, 0)
+    use.ran(DIGESTS[0], True, None)
+    assert counts(use) == (2, 0, 0)
+
+
+def test_results_that_were_not_shown_are_lost_and_never_more_than_were_asked_for():
+    use = CallUse()
+    asks(use, 0)
+    use.ran(DIGESTS[0], True, None)
+    assert use.fields(1, 2, 1) == {"asked": 1, "lost": 1, "early": 2, "overlapped": 1}
+    assert use.fields(5, 0, 0) == {"asked": 1, "lost": 1}
