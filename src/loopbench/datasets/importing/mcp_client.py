@@ -53,6 +53,8 @@ class ListedTool(NamedTuple):
     name: str
     description: str
     parameters: Mapping[str, Any]
+    read_only: bool = False
+    """Its annotations say that it changes nothing."""
 
 
 class Listing(NamedTuple):
@@ -117,7 +119,7 @@ class McpSession:
         with self._watched():
             for _ in range(MAX_PAGES):
                 page = await client.list_tools(cursor=cursor)
-                listed += [ListedTool(tool.name, tool.description or "", dict(tool.input_schema)) for tool in page.tools]
+                listed += map(_listed, page.tools)
                 if (cursor := page.next_cursor) is None:
                     info = client.server_info
                     return Listing("" if info is None else info.name, "" if info is None else info.version, tuple(listed))
@@ -206,6 +208,11 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _listed(tool: types.Tool) -> ListedTool:
+    read_only = tool.annotations is not None and bool(tool.annotations.read_only_hint)
+    return ListedTool(tool.name, tool.description or "", dict(tool.input_schema), read_only)
 
 
 def _text(result: types.CallToolResult) -> str:
