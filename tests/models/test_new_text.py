@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.models.feedback import words_of
-from loopbench.models.new_text import thoseapart
+from loopbench.models.new_text import texts_apart
 from loopbench.protocol import Message, NativeCall, Request
 
 WORDS = (re.compile(r"[^\W\d_]+"), re.compile(r"\w*[^\W\d]\w*"))
@@ -37,7 +37,7 @@ def assert_as_new(some: Counter[str], others: Counter[str], before: Counter[str]
 @given(messages, messages, messages, messages)
 def test_the_words_that_are_new_are_those_of_the_whole_requests(first, old, new, last):
     before, now = [*first, *old, *last], [*first, *new, *last]
-    some, others = thoseapart(asked(before), asked(now))
+    some, others = texts_apart(asked(before), asked(now))
     said = (some, others, whole(before), whole(now))
     for found in WORDS:
         assert_as_new(*(Counter(word for text in those for word in found.findall(text)) for those in said))
@@ -47,7 +47,7 @@ def test_the_words_that_are_new_are_those_of_the_whole_requests(first, old, new,
 def test_what_both_say_is_left_out():
     system, question = Message("system", "You solve tasks. " * 1000), Message("user", "State: one two three. Go on.")
     asked_again = Message("user", "State: one four three. Go on.")
-    assert thoseapart(asked([system, question]), asked([system, asked_again])) == (["two"], ["four"])
+    assert texts_apart(asked([system, question]), asked([system, asked_again])) == (["two"], ["four"])
     more = [system, question, Message("assistant", "call"), Message("user", "Error")]
-    assert thoseapart(asked([system, question]), asked(more)) == ([], ["call", "Error"])
-    assert thoseapart(asked(more), asked(more)) == ([], [])
+    assert texts_apart(asked([system, question]), asked(more)) == ([], ["call", "Error"])
+    assert texts_apart(asked(more), asked(more)) == ([], [])
