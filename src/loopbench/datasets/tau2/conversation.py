@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError
+from loopbench.protocol import Plan, PlannedCall, Query
 from loopbench.protocol.digest import digest
 
 from ..importing.json_files import JsonRow, checked, json_file, text_file
@@ -23,9 +23,8 @@ from ..scripted_user import USER_TOOLS, ProposedCall, ScriptedUser, Topic, ask_u
 from ..task import Suite, Task
 from ..worlds import Toolset, WorldEnvironment
 from . import airline, airline_tables, retail, retail_tables
-from .domain import NotFound, RefusedCall
 from .records import Tables, TrialTables
-from .rows import Action, Criteria, TaskRow, Unusable, chosen_rows, read_rows, read_splits, unplannable
+from .rows import Action, Criteria, TaskRow, Unusable, chosen_rows, read_rows, read_splits, succeeds, unplannable
 
 INSTRUCTION = (
     "A customer has written this. Help them with the tools, by the policy: ask them with ask_user, and let them agree to each "
@@ -213,7 +212,7 @@ def _planned(
     change, reads = list(asked), list[str]()
     for number, action in enumerate(actions, start=1):
         name, goal = f"c{number}", f"Step {number}: {action.name}."
-        fails = not _succeeds(tools[action.name], action.arguments)
+        fails = not succeeds(tools[action.name], action.arguments)
         if action.name in service.reads:
             yield PlannedCall(name, action.name, action.arguments, goal, (), fails, tuple(change))
             reads.append(name)
@@ -225,15 +224,3 @@ def _planned(
         )
         yield PlannedCall(name, action.name, action.arguments, goal, (), fails, (yes,))
         change, reads = [name], []
-
-
-def _succeeds(tool: Tool, arguments: Mapping[str, Any]) -> bool:
-    """Make a call. Raises Unusable for arguments that the tool does not take."""
-    assert tool.arguments is not None
-    try:
-        tool.function(**tool.arguments.bind(arguments)[1])
-    except ToolArgumentError as error:
-        raise Unusable(str(error)) from None
-    except (NotFound, RefusedCall):
-        return False
-    return True

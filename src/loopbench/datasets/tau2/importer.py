@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError
+from loopbench.protocol import Plan, PlannedCall, Query, Tool
 
 from ..importing.json_files import check_limit
 from ..task import Suite, Task
@@ -26,6 +26,7 @@ from .rows import (
     chosen_rows,
     read_rows,
     read_splits,
+    succeeds,
     unplannable,
 )
 
@@ -128,7 +129,7 @@ def _planned(actions: Sequence[Action], world: _World, answer: str) -> Plan:
     reads: list[str] = []
     for number, action in enumerate(actions, start=1):
         name = f"c{number}"
-        fails = not _succeeds(tools[action.name], action.arguments)
+        fails = not succeeds(tools[action.name], action.arguments)
         after = change if action.name in only_reads else change + reads
         calls.append(PlannedCall(name, action.name, action.arguments, f"Step {number}: {action.name}.", (), fails, tuple(after)))
         if action.name in only_reads:
@@ -136,18 +137,6 @@ def _planned(actions: Sequence[Action], world: _World, answer: str) -> Plan:
         else:
             change, reads = [name], []
     return Plan(tuple(calls), answer)
-
-
-def _succeeds(tool: Tool, arguments: Mapping[str, Any]) -> bool:
-    """Make a call. Raises Unusable for arguments that the tool does not take."""
-    assert tool.arguments is not None
-    try:
-        tool.function(**tool.arguments.bind(arguments)[1])
-    except ToolArgumentError as error:
-        raise Unusable(str(error)) from None
-    except (NotFound, RefusedCall):
-        return False
-    return True
 
 
 def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
@@ -175,7 +164,7 @@ def _is_set_up(call: FunctionCall, function: Callable[..., Any] | None, tool: To
     """Make a call of a task's start, of a function or else of a tool. Raises Unusable for arguments that it does not take."""
     if function is None:
         assert tool is not None
-        return _succeeds(tool, call.arguments)
+        return succeeds(tool, call.arguments)
     try:
         function(db, **call.arguments)
     except (NotFound, RefusedCall):

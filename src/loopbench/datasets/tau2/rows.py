@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool
 
-from loopbench.protocol import Plan, plan_to_json
+from loopbench.protocol import Plan, Tool, ToolArgumentError, plan_to_json
 
 from ..importing.json_files import JsonRow, checked, json_file
-from .domain import Side
+from .domain import NotFound, RefusedCall, Side
 
 MAX_TASK_ID_CHARS = 400
 """Published ids, which list all that is wrong, have up to 215."""
@@ -87,6 +87,18 @@ class _Splits(JsonRow):
 
 class Unusable(ValueError):
     """A task that cannot be run, or contradicts itself; the message says why."""
+
+
+def succeeds(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Make a call. Raises Unusable for arguments that the tool does not take."""
+    assert tool.arguments is not None
+    try:
+        tool.function(**tool.arguments.bind(arguments)[1])
+    except ToolArgumentError as error:
+        raise Unusable(str(error)) from None
+    except (NotFound, RefusedCall):
+        return False
+    return True
 
 
 def unplannable(plan: Plan) -> str:
