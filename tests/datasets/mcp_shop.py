@@ -1,6 +1,7 @@
 """A server of tools over standard input and output, standard library only: python mcp_shop.py BEHAVIOUR [FOLDER].
 
-`state`: counts its calls in this process. `dies`: ends at once. `ends`: ends at the first call. `hangs`: never lists its tools.
+`state`: counts its calls in this process. `dies`: ends at once. `ends`: ends at the first call.
+`shouts`: the same, after 500 kB on standard error. `hangs`: never lists its tools.
 `no-list`: refuses to list them. `empty`: lists none. `stalls`: never answers a call. `drifts`: a file `changed` changes its list.
 """
 
@@ -19,7 +20,10 @@ def tools():
     item = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
     more = [{"name": "extra", "inputSchema": item}] if BEHAVIOUR == "drifts" and Path(sys.argv[2], "changed").exists() else []
     names = ("price", "count", "rows", "fail", "refuse", "environment")
-    return [{"name": name, "description": f"The {name} of an item.", "inputSchema": item} for name in names] + more
+    listed = [{"name": name, "description": f"The {name} of an item.", "inputSchema": item} for name in names] + more
+    listed[0]["annotations"] = {"readOnlyHint": True}
+    listed[1]["annotations"] = {"title": "Count"}
+    return listed
 
 
 def text(shown, **more):
@@ -29,7 +33,9 @@ def text(shown, **more):
 def called(name, item):
     global calls
     calls += 1
-    if BEHAVIOUR == "ends":
+    if BEHAVIOUR == "shouts":
+        print("sold\n" * 100_000, file=sys.stderr)
+    if BEHAVIOUR in ("ends", "shouts"):
         sys.exit("the shop is closed")
     if BEHAVIOUR == "stalls":
         time.sleep(600)
