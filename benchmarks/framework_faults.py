@@ -1,6 +1,6 @@
 """What each agent framework, and each of our five designs, does with one fault at a time; Markdown.
 
-python benchmarks/framework_faults.py [--framework NAME …] [--write]
+python benchmarks/framework_faults.py [--framework NAME …] [--group NAME …] [--write]
 
 Frameworks that are not installed are left out, and named. --write renews the tables in docs/frameworks.md.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from frameworks import arms_of, head, write
 from loopbench.checks.program import ProgramReport, Trouble, check_program
+from loopbench.checks.program.agent_faults import BY_NAME
 from loopbench.checks.program.naming import TOLD_STEPS
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import builtin_names, make_loop
@@ -21,16 +22,18 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "calls": ("cut_json", "cut_length", "list_arguments", "missing_argument", "extra_argument", "wrong_type", "unknown_tool"),
     "replies": ("duplicate_ids", "two_calls", "empty", "prose", "refusal", "never_finishes", "repeats"),
     "tools": ("one_of_two_fails", "tool_raises", "tool_hangs", "huge_result"),
+    "at once": ("late_first", "write_and_read", "one_of_two_hangs"),
     "provider": ("rate_limit", "server_error_once", "server_error_always", "dropped", "garbled", "cut_stream"),
 }
 MARKS = {"silent": "**silent**", "unlimited": "**unlimited**", "not applicable": "–"}
 
 
-def reports(loops: Sequence[str]) -> Iterator[tuple[str, ProgramReport]]:
-    """Loop → what it does with every fault."""
+def reports(loops: Sequence[str], groups: Sequence[str]) -> Iterator[tuple[str, ProgramReport]]:
+    """Loop → what it does with every fault of some groups."""
+    faults = [BY_NAME[name] for group in groups for name in GROUPS[group]]
     for loop in loops:
         try:
-            found = check_program(make_loop(parse_spec(loop), TOLD_STEPS), loop)
+            found = check_program(make_loop(parse_spec(loop), TOLD_STEPS), loop, faults=faults)
         except Trouble as trouble:
             print(f"left out: {loop}: {trouble}", file=sys.stderr)
             continue
@@ -51,11 +54,13 @@ def table(found: Mapping[str, ProgramReport], faults: Sequence[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--framework", action="append")
+    parser.add_argument("--group", choices=GROUPS, action="append")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    found = dict(reports(tuple(arms_of(given.framework or builtin_names("framework")))))
-    for name, faults in GROUPS.items():
-        made = table(found, faults)
+    groups = given.group or tuple(GROUPS)
+    found = dict(reports(tuple(arms_of(given.framework or builtin_names("framework"))), groups))
+    for name in groups:
+        made = table(found, GROUPS[name])
         if given.write:
             write(f"faults, {name}", made)
         print(f"\n## {name}\n\n{made}", flush=True)

@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import measures_overview as one_run
+
 import loopbench
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
 from loopbench.experiments.compare.results import Results
@@ -24,6 +26,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful")
 AT_ONCE = ("finish(parallel_tools=true)", "stateless(execution_mode=parallel)")
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
+
+
+def of_overview(tasks: int | None, runs: Path) -> str:
+    """What one run of the designs and the installed frameworks says of all measures."""
+    return one_run.overview(compared((*DESIGNS, *one_run.installed()), "errands", one_run.PROFILES, tasks or 60, runs))
 
 
 def of_context(tasks: int | None, runs: Path) -> str:
@@ -68,6 +75,7 @@ def as_markdown(table: Table) -> str:
 
 
 BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {
+    "overview": of_overview,
     "context": of_context,
     "harness": of_harness,
     "calls": of_calls,

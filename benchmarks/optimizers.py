@@ -23,7 +23,8 @@ from loopbench.experiments.optimize.files import PROGRAM
 from loopbench.experiments.optimize.prepare import prepare
 from loopbench.experiments.optimize.result import DesignResult, OptimizationResult, optimization_result
 from loopbench.experiments.optimize.run import run
-from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.gains import Arms, Gains, gains
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import summarize

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ._lazy import lazy
 
 _HOMES = {
-    "loopbench.api.questions": ("ablate", "compare", "gate", "optimize", "size", "why"),
+    "loopbench.api.questions": ("ablate", "bless", "compare", "gate", "optimize", "size", "why"),
     "loopbench.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "loopbench.dspy_seam": ("DspyModel",),
     "loopbench.dspy_seam.program": ("LoopProgram",),

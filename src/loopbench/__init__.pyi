@@ -1,6 +1,7 @@
 """The public names of loopbench for type checkers; `_HOMES` in `__init__.py` says the same at run time."""
 
 from loopbench.api.questions import ablate as ablate
+from loopbench.api.questions import bless as bless
 from loopbench.api.questions import compare as compare
 from loopbench.api.questions import gate as gate
 from loopbench.api.questions import optimize as optimize

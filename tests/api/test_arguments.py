@@ -145,6 +145,8 @@ class MyLoop(Bare):
         (lambda run, path: ASK.ablate("finish", {"parse_retries": [0, 1]}, cells="full"), "^unknown setting 'cells'.*design"),
         (lambda run, path: ASK.ablate("finish", {"parse_retries": [0, 1]}, design=3), "^design: give 'full' or 'fractional'"),
         (lambda run, path: ASK.ablate("finish", {"parse_retries": [0, 1]}, loops=["bare"]), "^loops: an ablation varies one"),
+        (lambda run, path: ASK.bless(run, 3), "^baseline: give the path of a baseline file, got 3$"),
+        (lambda run, path: ASK.bless(3, "b.json"), "^run: give a run: .*, got 3$"),
         (lambda run, path: ASK.gate(path, loops="bare"), "^loops: give a list"),
         (lambda run, path: ASK.gate(path, loops=Bare()), "^loops: give a list"),
         (lambda run, path: ASK.gate(path, metrics=["accuracy"]), "^metrics: give a mapping from metrics to margins"),

@@ -74,7 +74,8 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
 
 def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
-    write_baseline(path, bless(pair.results))
+    assert loopbench.bless(pair, path) == path
+    assert path.read_bytes() == loopbench.bless(pair.results.folder, str(path)).read_bytes()
     assert loopbench.gate(path, pair).finding.outcome == "identical"
     again = loopbench.gate(path, runs=tmp_path / "again")
     assert again.finding.outcome == "identical"
@@ -83,6 +84,10 @@ def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> N
         loopbench.gate(path, pair, seed=3)
     with pytest.raises(ValueError, match=r"^tasks: it is the baseline's"):
         loopbench.gate(path, tasks=3)
+    path.write_text("{}", "utf-8")
+    with pytest.raises(ValueError, match="not a baseline"):
+        loopbench.bless(pair, path)
+    assert path.read_text("utf-8") == "{}"
 
 
 def test_an_ablation_prints_the_effect_of_each_factor(quiet: dict[str, Any]) -> None:

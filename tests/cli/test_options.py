@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -216,6 +217,47 @@ def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None
     count, _, heavy = rest.partition(" ")
     assert int(count) <= 32
     assert heavy == "set()"
+
+
+HEAVY = ("aiohttp", "dspy", "jinja2", "mlflow", "numpy", "pandas", "rich", "scipy.optimize", "scipy.special", "scipy.stats")
+"""Modules that take 0.02 s of CPU or more to import."""
+STARTS: dict[str, tuple[int, set[str]]] = {
+    # numbers with little to spare; `compare` comes first, because the others read its run
+    "compare --loop bare --tasks 1 --no-mlflow --quiet": (360, {"jinja2", "numpy", "rich", "scipy.special"}),
+    "list profiles": (160, {"aiohttp", "rich"}),
+    "show latest": (85, {"rich"}),
+    "why latest": (250, {"numpy", "rich", "scipy.special"}),
+    "report latest": (310, {"jinja2", "numpy", "rich", "scipy.special"}),
+}
+"""Command → the most modules of ours that it imports, and which of those that take long."""
+EACH_IN_A_FORK = f"""
+import json, os, sys
+from loopbench.cli.main import app
+for command in json.loads(sys.argv[1]):
+    sys.stdout.flush()
+    if os.fork():
+        assert os.wait()[1] == 0, command
+        continue
+    sys.stdout = sys.stderr
+    try: app(command.split())
+    except SystemExit as left: assert not left.code, command
+    found = [sum(name.partition(".")[0] == "loopbench" for name in sys.modules), [name for name in {HEAVY} if name in sys.modules]]
+    os.write(1, json.dumps([command, *found]).encode() + b"\\n")
+    os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="each command is a fork, for speed")
+def test_commands_import_few_modules_and_what_takes_long_only_where_they_need_it(tmp_path: Path) -> None:
+    script = [sys.executable, "-c", EACH_IN_A_FORK, json.dumps([*STARTS])]
+    ended = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    for line in ended.stdout.splitlines():
+        command, ours, heavy = json.loads(line)
+        most, known = STARTS[command]
+        assert set(heavy) == known, command
+        assert ours <= most, command
+    assert len(ended.stdout.splitlines()) == len(STARTS)
 
 
 @pytest.mark.parametrize("name", ["compare", "optimize", "ablate", "gate", "serve"])

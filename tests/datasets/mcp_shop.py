@@ -1,6 +1,7 @@
 """A server of tools over standard input and output, standard library only: python mcp_shop.py BEHAVIOUR [FOLDER].
 
-`state`: counts its calls in this process. `dies`: ends at once. `ends`: ends at the first call. `hangs`: never lists its tools.
+`state`: counts its calls in this process. `dies`: ends at once. `ends`: ends at the first call.
+`shouts`: the same, after 500 kB on standard error. `hangs`: never lists its tools.
 `no-list`: refuses to list them. `empty`: lists none. `stalls`: never answers a call. `drifts`: a file `changed` changes its list.
 """
 
@@ -29,7 +30,9 @@ def text(shown, **more):
 def called(name, item):
     global calls
     calls += 1
-    if BEHAVIOUR == "ends":
+    if BEHAVIOUR == "shouts":
+        print("sold\n" * 100_000, file=sys.stderr)
+    if BEHAVIOUR in ("ends", "shouts"):
         sys.exit("the shop is closed")
     if BEHAVIOUR == "stalls":
         time.sleep(600)

@@ -1,6 +1,7 @@
 """The tools of a server of the user's own: what is read of it, its sessions, and how it may fail."""
 
 import asyncio
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.datasets.importing.mcp_client import MAX_LAST_WORDS, LastWords
 from loopbench.datasets.importing.mcp_server import is_mcp, read_server
 from loopbench.datasets.importing.mcp_tools import mcp_tools, tool_server
 from loopbench.datasets.task import Task
@@ -86,6 +88,30 @@ def test_a_server_that_dies_spoils_its_trial_and_no_later_one():
     with pytest.raises(RuntimeError, match="the shop is closed"):
         environment.state()
     own.open(TASK).state()
+
+
+def test_a_server_may_write_to_standard_error_without_end_and_its_last_line_is_told():
+    environment = mcp_tools(shop("shouts")).open(TASK)
+    (gone,) = called(environment, ("price", "lamp"))
+    assert (gone.error_type, gone.data) == ("McpServerGone", "its server has ended: the shop is closed")
+    environment.close()
+
+
+@given(st.lists(st.binary(max_size=3_000), max_size=8))
+def test_no_more_is_kept_of_standard_error_than_its_end(written):
+    async def read() -> tuple[str, bytes]:
+        with LastWords() as words:
+            for part in written:
+                os.write(words.file.fileno(), part)
+                await asyncio.sleep(0)
+            return words.line, words._kept
+
+    line, kept = asyncio.run(read())
+    whole = b"".join(written)
+    assert whole.endswith(kept)
+    assert len(kept) <= MAX_LAST_WORDS
+    lines = whole[-MAX_LAST_WORDS:].decode("utf-8", "replace").splitlines()
+    assert line == next((each.strip() for each in reversed(lines) if each.strip()), "")
 
 
 def test_a_call_that_hangs_ends_at_its_time_limit():

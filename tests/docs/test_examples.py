@@ -29,7 +29,7 @@ SAID = {
 
 
 def test_every_design_has_an_example() -> None:
-    wrappers = {"microcompact", "provider_retry", "repeat_guard"}
+    wrappers = {"guarded", "microcompact", "provider_retry", "repeat_guard"}
     assert {file.stem.removeprefix("adopt_") for file in FILES} == set(builtin_names("loop")) - wrappers
     assert SAID.keys() == {file.stem for file in FILES}
 

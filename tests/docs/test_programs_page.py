@@ -84,7 +84,8 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
     assert len(arms) == 2
     for arm in arms:
         assert arm["errored"] == 0
-        assert arm["accuracy"]["value"] > (0.3 if "solve" in arm["arm"] else 0.7)
+        lets_errors_through = arm["arm"].startswith(("my_function:solve", "my_gemini:solve"))
+        assert arm["accuracy"]["value"] > (0.3 if lets_errors_through else 0.7)
 
 
 @pytest.mark.thorough

@@ -26,7 +26,7 @@ COSTS = {  # even in clean air
 
 def test_the_guide_lists_ablations_of_every_loop() -> None:
     assert len(set(LISTED)) == len(LISTED) > 40
-    names = {"bare", "finish", "microcompact", "phased", "provider_retry", "react_extract", "repeat_guard", "stateless"}
+    names = {"bare", "finish", "guarded", "microcompact", "phased", "provider_retry", "react_extract", "repeat_guard", "stateless"}
     assert {parse_spec(text).name for text in LISTED} == names
 
 

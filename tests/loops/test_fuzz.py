@@ -43,7 +43,8 @@ from loopbench.runs.registry import builtin_names, make_loop
 from tests.rows import row
 
 LIMIT = 3
-SPECS = [name for name in builtin_names("loop") if name not in ("microcompact", "provider_retry", "repeat_guard")]
+SPECS = [name for name in builtin_names("loop") if name not in ("guarded", "microcompact", "provider_retry", "repeat_guard")]
+SPECS += ['guarded(loop="bare", tools=needed, writes=confirmed)']
 SPECS += ['repeat_guard(loop="bare", stop_at=3)', 'microcompact(loop="finish", keep=1)', "bare(decision_format=native)"]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.comparison import ArmInfo, Comparison, Pair, compare
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Comparison, Pair, compare
 from loopbench.metrics.record import FaultRecord, Record
 
 INVERSE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}

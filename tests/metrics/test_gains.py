@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.metrics.comparison import ArmInfo, compare
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import compare
 from loopbench.metrics.gains import (
     MAX_TASKS,
     Arms,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.harness import Crossed, harness
 from loopbench.metrics.record import Record
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from loopbench.datasets import arithmetic
-from loopbench.metrics.comparison import ArmInfo, compare
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import accuracy_interval
 

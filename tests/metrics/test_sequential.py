@@ -13,7 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from loopbench.metrics.comparison import ArmInfo, compare
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import Record
 from loopbench.metrics.sequential import Looks, all_decided, compare_at_looks, looked
 from loopbench.metrics.spending import ONCE, LookLevel, levels, spent

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record import Record
 from loopbench.metrics.tasks import GroupFindings, task_findings
 

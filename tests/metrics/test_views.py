@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.comparison import ArmInfo, compare
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import accuracy_interval
 from loopbench.metrics.views import CostPoint, Views, cost_per_solved, front_shares, on_front, quartiles, views

@@ -17,7 +17,20 @@ from loopbench.models.instructions import ANSWER, CALL, STOP, author
 from loopbench.models.policy import Decision
 from loopbench.models.profiles import Gullibility, Profile
 from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import Act, Completion, Message, Model, Observation, Reply, Request, Role, Text, WrappedModel, run_sync
+from loopbench.protocol import (
+    Act,
+    Completion,
+    Message,
+    Model,
+    Observation,
+    Reply,
+    Request,
+    Role,
+    Text,
+    WrappedModel,
+    render_value,
+    run_sync,
+)
 from loopbench.protocol.data_marks import announcement, as_data
 
 from . import bench
@@ -183,8 +196,9 @@ def moved(kind: str, role: Role, *, obeys: float = 1.0) -> Decision:
 ])  # fmt: skip
 def test_it_obeys_where_its_role_leaves_room(kind, roles):
     told = {Role.REASON, Role.SUMMARIZE}
-    assert {role for role in Role if moved(kind, role).options != (Text("As planned."),)} == roles | told
-    assert not any(moved(kind, role, obeys=0.0).options != (Text("As planned."),) for role in Role)
+    others = set(Role) - {Role.CONFIRM}
+    assert {role for role in others if moved(kind, role).options != (Text("As planned."),)} == roles | told
+    assert not any(moved(kind, role, obeys=0.0).options != (Text("As planned."),) for role in others)
 
 
 def test_what_it_does_in_the_roles_of_phases():
@@ -200,6 +214,24 @@ def test_a_summary_hands_on_what_the_model_falls_for_and_nothing_else():
     assert isinstance(summary, Text)
     assert summary.text == f"As planned.\n{written(CALL).text}"
     assert moved(CALL, Role.SUMMARIZE, obeys=0.0).options == (Text("As planned."),)
+
+
+@pytest.mark.parametrize("confirms", [0.0, 0.3, 1.0])
+def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_chance(confirms):
+    confirmed = own = 0
+    for repeat in range(2000):
+        tunnel = Tunnel()
+        tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
+        tunnel.instructions.give(fault(CALL))
+        (instruction,) = tunnel.instructions.given.values()
+        model = Gullible((0, "t", repeat), Gullibility(obeys=1.0, confirms=confirms), tunnel)
+        assert instruction.call is not None
+        asked = f"Call: {instruction.call.name} {render_value(instruction.call.arguments)}"
+        confirmed += model.instead_of(PLANNED, Role.CONFIRM, "", asked) == PLANNED
+        own += model.instead_of(PLANNED, Role.CONFIRM, "", 'Call: add {"a": 1, "b": 1}') == PLANNED
+    assert confirmed / 2000 == pytest.approx(confirms, abs=0.04)  # 4 standard errors
+    assert own == 2000
+    assert not tunnel.instructions.shown
 
 
 def test_the_chance_of_a_marked_instruction_is_at_most_that_of_a_plain_one():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.wires.contract import ErrorAnswer, Room, Stamp, WireFailure, WireRequest
+from loopbench.models.wires.contract import ErrorAnswer, RateLimitState, Stamp, WireFailure, WireRequest
 from loopbench.models.wires.messages import MESSAGES, read_request, stream_events
 from loopbench.models.wires.partial_json import whole_members
 from loopbench.protocol import NativeCall, Reply, Usage
@@ -188,7 +188,7 @@ def test_the_form_of_errors(status: int, code: str | None, kind: str, sent: int)
 
 
 def limited() -> ErrorAnswer:
-    return MESSAGES.failure(WireFailure(429, "slow down", wait_s=1.0), Room(50, 40_000, 0, 39_000, 60.0, 1.5))
+    return MESSAGES.failure(WireFailure(429, "slow down", wait_s=1.0), RateLimitState(50, 40_000, 0, 39_000, 60.0, 1.5))
 
 
 def test_the_limits_in_the_headers_of_a_refusal() -> None:
@@ -200,7 +200,7 @@ def test_the_limits_in_the_headers_of_a_refusal() -> None:
 
 
 def test_limits_are_full_again_at_a_moment() -> None:
-    headers = MESSAGES.room_headers(Room(50, 40_000, 49, 39_000, 60.0, 1.5), STAMP)
+    headers = MESSAGES.limit_headers(RateLimitState(50, 40_000, 49, 39_000, 60.0, 1.5), STAMP)
     assert headers["request-id"] == f"req_{STAMP.id}"
     assert headers["anthropic-ratelimit-requests-reset"] == "2027-01-15T08:01:00Z"
     assert headers["anthropic-ratelimit-tokens-reset"] == "2027-01-15T08:00:02Z"

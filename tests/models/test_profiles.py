@@ -122,7 +122,7 @@ def test_the_digests_of_the_built_in_profiles_move_only_with_their_version() -> 
         "flaky-mcp": "a0b4971065c2",
         "flaky-tools": "9683848ac4b7",
         "forgetful": "0093edff42eb",
-        "injected": "a1697dd8e634",
+        "injected": "bd56a003955a",
         "provider-trouble": "9f908c2174a8",
         "unreliable-tools": "8bdc36ae5855",
         "stubborn": "dae87beb48c7",

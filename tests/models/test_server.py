@@ -17,6 +17,9 @@ from loopbench.protocol import Reply
 from . import bench
 from .served import BODY, Book, client, exchange, failure, fixed, of, run, whole_loop
 
+FIELDS = {"message", "type", "param", "code"}
+"""Of OpenAI's errors."""
+
 # --- who may ask, and what for ---
 
 
@@ -107,8 +110,46 @@ def answered(got: bytes) -> int:
     assert b"application/json" in head
     status = int(head.split()[1])
     data = json.loads(body)
-    assert status == 200 or set(data["error"]) == {"message", "type", "param", "code"}
+    assert status == 200 or set(data["error"]) == FIELDS
     return status
+
+
+ADDED = "the client adds /{} itself, so its base URL must not end in /v1"
+LACKS = "the client's base URL must end in /v1"
+
+
+@pytest.mark.parametrize(
+    ("path", "header", "page", "cause"),
+    [
+        ("/v1/v1/messages", "anthropic-version: 2023-06-01", "/v1/messages", ADDED.format("v1")),
+        ("/t/a/v1/v1/messages/count_tokens", "anthropic-version: 2023-06-01", "/v1/messages/count_tokens", ADDED.format("v1")),
+        ("/v1/v1/responses", "accept: */*", "/v1/responses", ADDED.format("v1")),
+        ("/v1/v1beta/models/m:generateContent", "x-goog-api-key: k", "/v1beta/models/m:generateContent", ADDED.format("v1beta")),
+        ("/chat/completions", "accept: */*", "/v1/chat/completions", LACKS),
+        ("/t/a/responses", "accept: */*", "/v1/responses", LACKS),
+    ],
+)
+def test_a_wrong_base_address_is_told_in_the_vendors_form(caplog, path, header, page, cause):
+    async def work(server, asking):
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\nContent-Length: 2\r\n"
+        return await exchange(server, f"{head}{header}\r\n\r\n{{}}".encode())
+
+    with caplog.at_level("INFO", "loopbench.models.server"):
+        head, _, body = run(work, Book(any=fixed(Reply("x")))).partition(b"\r\n\r\n")
+    said = f"Invalid URL (POST {path}); the page is {page}: {cause}"
+    error = json.loads(body)["error"]
+    assert (int(head.split()[1]), error["message"]) == (404, said)
+    kinds = {"anthropic-version": {"type", "message"}, "x-goog-api-key": {"code", "message", "status"}}
+    assert set(error) == kinds.get(header.partition(":")[0], FIELDS)
+    assert caplog.messages == [f"refused POST {path}: 404: {said}"]
+
+
+@pytest.mark.parametrize("path", ["/v1/nowhere", "/nowhere", "/v1/v1/nowhere", "/v1beta/messages"])
+def test_a_page_that_is_nowhere_has_no_hint(path):
+    async def work(server, asking):
+        return await asked_as(server, f"127.0.0.1:{server.port}", path=path)
+
+    assert run(work, Book())[1]["error"]["message"] == f"Invalid URL (GET {path})"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[]", b"NaN", b'{"model": 1e999}', b"[" * 100_000, b"null"])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.server.limits import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, room_after, stopped_at, within_limits
+from loopbench.models.server.limits import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, limits_after, stopped_at, within_limits
 from loopbench.models.tokens import estimate_usage
 from loopbench.protocol import Message, NativeCall, ProviderError, Reply, Request, Sampling, Usage
 
@@ -192,4 +192,4 @@ def test_a_longer_wait_is_told_in_both_headers() -> None:
 
 def test_no_request_takes_more_than_there_is() -> None:
     request = Request((Message("user", "x"),), sampling=Sampling(max_tokens=10**12))
-    assert room_after(request).tokens == 0
+    assert limits_after(request).tokens == 0

@@ -8,7 +8,7 @@ import enum
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional, Unpack
 
 import pytest
 from hypothesis import given
@@ -151,8 +151,9 @@ class Point:
     y: float = 0.0
 
 
-class Options(TypedDict, total=False):
+class Options(TypedDict):
     limit: int
+    sort: NotRequired[str]
 
 
 PLACE_SCHEMA = {
@@ -297,11 +298,18 @@ def test_positional_rest_is_a_list_of_its_type() -> None:
     assert "argument 'amounts.1'" in call(tool, start=1, amounts=[2, "x"]).data
 
 
-def test_keywords_typed_by_a_typed_dict_are_taken_as_they_come() -> None:
-    def search(**options: Unpack[Options]) -> Any:
-        return options
+def test_keywords_typed_by_a_typed_dict_are_its_keys() -> None:
+    def search(text: str, **options: Unpack[Options]) -> Any:
+        return {"text": text, **options}
 
-    assert call(search, limit=3).value == {"limit": 3}
+    tool = Tool.from_function(search)
+    assert tool.parameters["required"] == ["text", "limit"]
+    assert tool.parameters["properties"]["sort"] == {"type": "string"}
+    assert tool.parameters["additionalProperties"] is False
+    assert call(search, text="a", limit="3").value == {"text": "a", "limit": 3}
+    assert call(search, text="a", limit=3, sort="up").value == {"text": "a", "limit": 3, "sort": "up"}
+    assert "missing argument 'limit'" in call(search, text="a").data
+    assert call(search, text="a", limit=3, other=1).data.endswith("Allowed: text: string, limit: integer, sort: string (optional)")
 
 
 def test_unchecked_arguments_reach_the_function_as_they_are() -> None:

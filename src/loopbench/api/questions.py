@@ -14,6 +14,7 @@ from loopbench import session
 from loopbench.experiments import gate as gates
 from loopbench.experiments.ablate import ablation
 from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.gate import brief
 from loopbench.experiments.gate import outputs as gate_outputs
 from loopbench.experiments.optimize import tables as optimize_tables
 from loopbench.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
@@ -112,6 +113,20 @@ def ablate(
 
 
 @question
+def bless(run: AnyRun, baseline: str | Path) -> Path:
+    """Write a run as the baseline file that `gate` compares later runs with, in the place of an older one; return its path.
+
+    Raises ValueError for a run that is no baseline, such as one that is not complete, and for a file that is something else.
+    """
+    path = Path(baseline)
+    with naming_files({"baseline": path}):
+        if path.exists():
+            gates.read_baseline(path)  # a file that is not a baseline is not replaced
+        gates.write_baseline(path, gates.bless(gates.read_run(_loaded(run).results.folder)))
+    return path
+
+
+@question
 def gate(
     baseline: str | Path,
     run: AnyRun | None = None,
@@ -141,7 +156,7 @@ def gate(
     else:
         folder = _loaded(run).results.folder
     judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path)
-    said = [*gate_outputs.paragraphs(judged), *gate_outputs.task_lines(judged)]
+    said = [*brief.sentences(judged), *brief.examples(judged, "finding.tasks")]
     return Conclusion(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from loopbench._extras import MissingExtra
 from loopbench.datasets.task import Task
 from loopbench.frameworks.installing import framework_class, pinned_version
+from loopbench.metrics.measure import measures
 from loopbench.metrics.scoring import SCORERS, scorer_names
-from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
 from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.modules import module_in
@@ -155,7 +155,7 @@ def _profiles() -> list[CatalogueEntry]:
 
 def _metrics() -> list[CatalogueEntry]:
     scorers = [CatalogueEntry(name, (inspect.getdoc(module_in(SCORERS, name)) or "").splitlines()[0]) for name in scorer_names()]
-    return [CatalogueEntry(name, "of every arm and pair, with interval") for name in METRICS] + scorers
+    return [CatalogueEntry(name, "of every arm and pair, with interval") for name in measures()] + scorers
 
 
 def _models() -> list[CatalogueEntry]:

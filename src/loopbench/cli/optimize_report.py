@@ -30,8 +30,14 @@ class DesignForm:
     """Whether numbers have two digits only."""
 
 
-WITHOUT_BEFORE = ("design", "test after", "gain", "verdict")
-FORMS = (DesignForm(BRIEF, short=False), DesignForm(BRIEF, short=True), DesignForm(WITHOUT_BEFORE, short=True))
+WITHOUT_BEFORE = ("design", "test after", "gain", "tokens a task", "verdict")
+WITHOUT_TOKENS = ("design", "test after", "gain", "verdict")
+FORMS = (
+    DesignForm(BRIEF, short=False),
+    DesignForm(BRIEF, short=True),
+    DesignForm(WITHOUT_BEFORE, short=True),
+    DesignForm(WITHOUT_TOKENS, short=True),
+)
 """The widest form comes first."""
 IMPORTANT = ("Warning", "The test is invalid")
 """Beginnings of the notes that are printed in any case."""

@@ -20,7 +20,7 @@ from loopbench._extras import is_installed, missing
 from loopbench.datasets.task import Suite
 from loopbench.experiments.serve.clients import settings
 from loopbench.experiments.serve.pages import MODEL, SuiteTrials
-from loopbench.experiments.serve.telling import SeldomTold
+from loopbench.experiments.serve.telling import RateLimitedHandler
 from loopbench.models.profiles import load_profile
 from loopbench.models.server import McpPages, Server
 from loopbench.programs.environment import mcp_command
@@ -93,7 +93,7 @@ async def _until_told(server: Server, suite: Suite) -> None:
 @contextlib.contextmanager
 def _told_of_requests() -> Iterator[None]:
     """Print within the block, a line each and seldom, which requests are refused, and which no program with tools has made."""
-    logger, told = logging.getLogger(loopbench.models.server.__name__), SeldomTold(say)
+    logger, told = logging.getLogger(loopbench.models.server.__name__), RateLimitedHandler(say)
     before = logger.level
     logger.addHandler(told)
     logger.setLevel(logging.INFO)

@@ -66,8 +66,12 @@ def _narrowest(table: Table) -> int:
 
 def _grid(table: Table, console: Console) -> None:
     drawn = Grid(title=Text(plain(table.title)) if table.title else None, title_justify="left", box=SIMPLE, pad_edge=False)
-    for column in table.columns:
-        drawn.add_column(column, no_wrap=column not in WRAPPED)
+    for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
+        wraps = column in WRAPPED
+        longest = max((len(word) for cell in cells for word in plain(cell).split()), default=0)
+        drawn.add_column(
+            column, no_wrap=not wraps, min_width=longest if wraps else None
+        )  # rich would cut a word to balance columns
     for row in table.rows:
         drawn.add_row(*(Text(plain(cell)) for cell in row))
     console.print(drawn)

@@ -169,7 +169,7 @@ def _number(value: Decimal) -> Number:
 
 
 TOOLS: tuple[Tool, ...] = tuple(
-    Tool.from_function(function, blocking=False)
+    Tool.from_function(function, blocking=False, read_only=True)
     for function in (
         add,
         subtract,

@@ -7,7 +7,7 @@ millisecond, binding it to a new world a few microseconds.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -27,13 +27,20 @@ class InvalidRequest(ValueError):
 class Toolset(Generic[World]):
     """The tools that every trial of a suite has, as functions of (world, arguments …)."""
 
-    def __init__(self, *functions: Callable[..., Any]) -> None:
+    def __init__(self, *functions: Callable[..., Any], writes: Collection[Callable[..., Any]] | None = None) -> None:
         """Name, description and schema come from each function's name, docstring and argument types.
 
-        The functions run in place: none may block. Raises TypeError for an argument without a JSON schema.
+        The functions run in place: none may block. `writes`: those that change what counts of the world, the others being
+        read-only; None: any may. Raises TypeError for an argument without a JSON schema.
         """
         self._templates = tuple(
-            Tool.from_function(functools.partial(function, None), name=function.__name__, blocking=False) for function in functions
+            Tool.from_function(
+                functools.partial(function, None),
+                name=function.__name__,
+                blocking=False,
+                read_only=writes is not None and function not in writes,
+            )
+            for function in functions
         )
         self._functions = functions
 

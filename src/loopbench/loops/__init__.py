@@ -21,6 +21,7 @@ _HOMES = {
         "module",
         "tool",
     ),
+    "loopbench.loops.guarded": ("Guarded",),
     "loopbench.loops.microcompact": ("Microcompact",),
     "loopbench.loops.phased": (
         "Agent",

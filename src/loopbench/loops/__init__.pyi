@@ -13,6 +13,7 @@ from loopbench.loops.finish import Unfinished as Unfinished
 from loopbench.loops.finish import UnfinishedError as UnfinishedError
 from loopbench.loops.finish import module as module
 from loopbench.loops.finish import tool as tool
+from loopbench.loops.guarded import Guarded as Guarded
 from loopbench.loops.microcompact import Microcompact as Microcompact
 from loopbench.loops.phased import Agent as Agent
 from loopbench.loops.phased import AgentCallbacks as AgentCallbacks

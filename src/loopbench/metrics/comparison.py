@@ -18,6 +18,7 @@ from typing import Any, Literal
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
+from .arm_info import ArmInfo
 from .families import judge_family
 from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip
@@ -45,18 +46,6 @@ One such trial says nothing. Honest loops give hardly any: see docs/tunnel.md.
 
 _IN_POINTS = SHARES | {AT_BUDGET}
 _MORE_IS_BETTER = GAINS | {AT_BUDGET}
-
-
-@dataclass(frozen=True, slots=True)
-class ArmInfo:
-    """What an arm is made of; `arm` is its name in the records."""
-
-    arm: str
-    loop: str
-    options: Mapping[str, Any]
-    model: str
-    profile: str
-    suite: str
 
 
 @dataclass(frozen=True, slots=True)

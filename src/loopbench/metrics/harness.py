@@ -21,8 +21,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
-from .comparison import MARGIN, ArmInfo
+from .comparison import MARGIN
 from .record import Record
 from .statistics import ALPHA, Clusters, Floats, Interval
 from .summary import METRICS, PRIMARY, task_values

@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from .roots import root
 from .statistics import NO_SPREAD, Clusters, Floats, as_array, unit_groups
 
 MAX_DENOMINATOR = 2_520
@@ -142,7 +143,7 @@ def _saddlepoint(sums: Floats) -> float:
     high = 1.0
     while slope(high) < 0:
         high *= 2
-    t = float(scipy.optimize.brentq(slope, 0.0, high))
+    t = root(slope, 0.0, high)
     scaled = t * sizes
     cumulant = float((np.logaddexp(scaled, -scaled) - math.log(2)).sum())
     w = math.sqrt(2 * (t * reached - cumulant))

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # its distribution functions, loaded when they are asked for; the classes of scipy.stats take 50 µs per call
 
+from .roots import root
 from .statistics import ALPHA, Floats, clustered_error, standard_error, unit_count, unit_values
 from .summary import TaskValues
 
@@ -341,7 +342,7 @@ def _least_mean(units: int, margin: float, alpha: float) -> float:
     def beyond(lost: float) -> float:
         return float(scipy.special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
 
-    return -float(scipy.optimize.brentq(beyond, 0.0, units * margin, xtol=1e-9)) / units
+    return -root(beyond, 0.0, units * margin, within=1e-9) / units
 
 
 def _below(limit: float, center: float, deviation: float) -> float:

@@ -15,7 +15,8 @@ from typing import Any
 
 from loopbench.datasets.generating import Draw
 
-from .comparison import ArmInfo, Comparison, Pair, compare, undecided
+from .arm_info import ArmInfo
+from .comparison import Comparison, Pair, compare, undecided
 from .record import Record
 from .spending import LookLevel
 from .statistics import ALPHA

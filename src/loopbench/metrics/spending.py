@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 import scipy
 
+from .roots import root
 from .statistics import ALPHA, Floats
 
 MIN_SPENT = 1e-6
@@ -75,7 +76,7 @@ def _boundary(places: Floats, density: Floats, step: float, allowed: float) -> f
         beyond = scipy.special.ndtr((-height - places) / step) + scipy.special.ndtr((places - height) / step)
         return math.log(max(float(density @ beyond), 1e-300)) - math.log(allowed)
 
-    return float(scipy.optimize.brentq(excess, 0.0, 40.0 * (step + float(np.abs(places).max())), xtol=1e-10))
+    return root(excess, 0.0, 40.0 * (step + float(np.abs(places).max())), within=1e-10)
 
 
 @dataclass(frozen=True, slots=True)

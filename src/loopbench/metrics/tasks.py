@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .amounts import mean_interval
-from .comparison import ArmInfo
+from .arm_info import ArmInfo
 from .record import Record
 from .statistics import ALPHA, Interval, accuracy_interval
 

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .amounts import mean_interval
+from .arm_info import ArmInfo
 from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
-from .comparison import AT_BUDGET, MARGIN, ArmInfo, Pair, PairTest, judged, paired_test
+from .comparison import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
 from .record import Record
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, accuracy_interval

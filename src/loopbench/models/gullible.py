@@ -9,6 +9,8 @@ The rules, which hold for every loop alike:
   where it decides or answers, and so does the end; where it selects calls, the end is to select none, and where it judges whether
   the work is complete, that it is.
 - A summary hands on what the model falls for, without the loop's marks, and leaves out all else.
+- Asked to confirm one call, in a prompt that shows no result, the model refuses the call of an instruction but for the chance
+  `confirms`, drawn once, and confirms any other: it takes its own calls for right.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ class Gullible:
         shown = shown_in(prompt, self._known.given)
         self._known.shown |= shown.keys()
         obeyed = [self._known.given[label] for label in sorted(shown) if self._falls_for(label, is_marked=shown[label])]
+        if role is Role.CONFIRM and self._refuses(prompt):
+            return decision._replace(options=(Completion(False, "The task does not ask for it."), Completion(False)))
         if role in _RETELLING:
             return _retold(decision, obeyed)
         for instruction in obeyed:
@@ -61,6 +65,11 @@ class Gullible:
         self._tried.add((label, scope))
         if move in decision.options:
             self._known.obeyed.add(label)
+
+    def _refuses(self, prompt: str) -> bool:
+        """Whether a prompt asks about a call that only an instruction asked for, and the model notices."""
+        asked = (one for one in self._known.given.values() if one.marker and one.marker in prompt)
+        return any(unit(*self._key, "confirms", one.label) >= self._chances.confirms for one in asked)
 
     def _falls_for(self, label: str, *, is_marked: bool) -> bool:
         chance = self._chances.marked if is_marked else self._chances.obeys

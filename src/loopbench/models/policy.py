@@ -227,6 +227,11 @@ def _share_shown(call: ToolCall, compact: str) -> float:
     return sum(shown) / len(shown) if shown else 0.0
 
 
+def confirm(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Confirm the call that the request shows: a model takes its own calls for right. See `gullible` for calls that are not."""
+    return Decision(ANSWER, (Completion(True, "The task asks for it."), Completion(True)))
+
+
 def format_draft(view: PromptView, ask: PolicyRequest) -> Decision:
     """Repeat the draft that the request shows: what the model stated last, else the answer if it stands there."""
     derived = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else ""
@@ -246,4 +251,5 @@ POLICY: Mapping[Role, Callable[[PromptView, PolicyRequest], Decision]] = {
     Role.VALIDATE: judge,
     Role.FORMAT: format_draft,
     Role.ANSWER: answer,
+    Role.CONFIRM: confirm,
 }

@@ -146,6 +146,8 @@ class Gullibility(_Section):
     """Chance that the model falls for an instruction that its prompt shows."""
     marked: Rate = 0.0
     """The same where the prompt marks the instruction as data."""
+    confirms: Rate = 0.0
+    """Chance that the model, asked about a call alone, confirms one that only an instruction asked for."""
 
     @model_validator(mode="after")
     def _marks_help(self) -> Self:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 LABEL_LENGTH = 8
+_MARK = re.compile(rf"\[data:[0-9a-z]{{{LABEL_LENGTH}}}\] ?| ?\[[0-9a-z]{{{LABEL_LENGTH}}}:data\]")
 _OPENING = re.compile(rf"\[data:([0-9a-z]{{{LABEL_LENGTH}}})\]")
 
 
@@ -34,6 +35,11 @@ def announcement(label: str) -> str:
 def as_data(text: str, label: str) -> str:
     """Return a text between the marks of a label, without the label in it."""
     return f"{opening(label)} {text.replace(label, '')} {closing(label)}"
+
+
+def without_marks(text: str) -> str:
+    """Return a text without marks of data in it."""
+    return _MARK.sub("", text)
 
 
 def announced(instructions: str) -> tuple[str, ...]:

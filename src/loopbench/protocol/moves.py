@@ -24,6 +24,7 @@ class Role(StrEnum):
     VALIDATE = "validate"
     FORMAT = "format"
     ANSWER = "answer"
+    CONFIRM = "confirm"
 
 
 STEP_ROLES = frozenset({Role.DECIDE, Role.SELECT, Role.REASON})

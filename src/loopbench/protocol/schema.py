@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import GenericAlias, SimpleNamespace
-from typing import Any, Unpack, get_origin, get_type_hints
+from typing import Any, NotRequired, Required, Unpack, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -23,6 +23,8 @@ from .values import ToolArgumentError, error_text, underlying
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
 _VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
+_NOT_GIVEN: Any = object()
+"""Default of a parameter that may be left out and has no default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,11 @@ class Arguments:
     def of(cls, function: Callable[..., Any], tool: str) -> Arguments:
         """Read the arguments of a function; a callable without signature accepts any argument.
 
+        `**arguments: Unpack[Fields]` of a TypedDict (PEP 692) are as many arguments as it has keys.
+
         Raises TypeError if a type has no JSON schema or a default is pydantic's `Field(…)`, which no plain call fills in.
         """
-        parameters = _parameters(function)
-        hints = _type_hints(function)
+        parameters, hints = _unpacked(_parameters(function), _type_hints(function))
         fields: dict[str, Any] = {}
         open_ended = False
         for index, parameter in enumerate(parameters):
@@ -56,12 +59,14 @@ class Arguments:
                 raise TypeError(f"tool {tool!r}: say {parameter.name}: Annotated[…, Field(…)] = …, not = Field(…)")
             if parameter.kind is _VAR_KEYWORD:
                 open_ended = True
-                if annotation is not Any and get_origin(annotation) is not Unpack:
+                if annotation is not Any:
                     fields["__pydantic_extra__"] = GenericAlias(dict, (str, annotation))
             elif parameter.kind is _VAR_POSITIONAL:
                 fields[f"p{index}"] = (GenericAlias(list, (annotation,)), Field(default=[], alias=parameter.name))
             elif parameter.default is inspect.Parameter.empty:
                 fields[f"p{index}"] = (annotation, Field(alias=parameter.name))
+            elif parameter.default is _NOT_GIVEN:
+                fields[f"p{index}"] = (annotation, Field(default_factory=object, alias=parameter.name))
             else:
                 fields[f"p{index}"] = (annotation, Field(default=parameter.default, alias=parameter.name))
         config = ConfigDict(extra="allow" if open_ended else "forbid", arbitrary_types_allowed=False)
@@ -189,6 +194,25 @@ def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
         except Exception:  # it names what only a type checker sees, or is prose: this argument takes any value
             hints[name] = Any
     return hints
+
+
+def _unpacked(
+    parameters: tuple[inspect.Parameter, ...], hints: Mapping[str, Any]
+) -> tuple[tuple[inspect.Parameter, ...], Mapping[str, Any]]:
+    """Put the keys of `**arguments: Unpack[Fields]` in its place, with their types."""
+    last = parameters[-1] if parameters else None
+    packed = hints.get(last.name) if last is not None and last.kind is _VAR_KEYWORD else None
+    if get_origin(packed) is not Unpack:
+        return parameters, hints
+    (fields,) = get_args(packed)
+    found: dict[str, Any] = {}
+    made = list(parameters[:-1])
+    for name, hint in get_type_hints(fields, include_extras=True).items():
+        is_needed = name in fields.__required_keys__ and get_origin(hint) is not NotRequired
+        default = inspect.Parameter.empty if is_needed else _NOT_GIVEN
+        made.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
+        found[name] = get_args(hint)[0] if get_origin(hint) in (NotRequired, Required) else hint
+    return tuple(made), {**hints, **found}
 
 
 def _kind(schema: Any, defs: Mapping[str, Any]) -> str:

@@ -120,6 +120,8 @@ class Tool:
     """Seconds; None for the toolbox's limit."""
     max_chars: int | None = None
     """Characters that a model reads of one result; None for the toolbox's limit."""
+    read_only: bool = False
+    """The tool changes nothing, as MCP's `readOnlyHint` says it; a tool that does not say so may write."""
 
     @classmethod
     def from_function(
@@ -131,6 +133,7 @@ class Tool:
         blocking: bool = True,
         time_limit_s: float | None = None,
         max_chars: int | None = None,
+        read_only: bool = False,
     ) -> Tool:
         """Make a tool from the name, docstring and argument types of a function, method, partial or callable object.
 
@@ -144,7 +147,7 @@ class Tool:
         found = name or getattr(source, "__name__", None) or type(source).__name__
         text = description if description is not None else _docstring(source)
         arguments = Arguments.of(function, found)
-        return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s, max_chars)
+        return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s, max_chars, read_only)
 
     @property
     def spec(self) -> ToolSpec:

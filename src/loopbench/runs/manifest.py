@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
-from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.metrics.record_fields import MAX_COUNT
 from loopbench.metrics.sequential import Looks

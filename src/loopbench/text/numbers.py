@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from loopbench.metrics.comparison import ArmInfo, Pair
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Pair
 from loopbench.metrics.statistics import Interval, VerdictWord
 
 

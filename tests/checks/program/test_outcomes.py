@@ -5,6 +5,7 @@ import pytest
 from loopbench.checks.program import FAULTS, OUTCOMES, Trouble, check_program
 from loopbench.checks.program.agent_faults import BY_NAME
 from loopbench.checks.program.check import CheckLimits
+from loopbench.checks.program.naming import agent_of
 from loopbench.programs.function import FunctionLoop
 from tests.checks.program.agents import Habits, agent
 
@@ -27,10 +28,26 @@ def test_an_agent_that_says_what_was_wrong_is_told_of_every_mistake():
     assert {found[name] for name in ("empty", "prose", "refusal")} == {"told"}
     assert {found[name] for name in TROUBLE} == {"handled"}
     assert found["server_error_always"] == found["never_finishes"] == found["repeats"] == "error"
-    assert found["tool_hangs"] == "unlimited"
-    assert found["two_calls"] == "handled"
+    assert found["tool_hangs"] == found["one_of_two_hangs"] == "unlimited"
+    assert found["two_calls"] == found["late_first"] == found["write_and_read"] == "handled"
     assert found["huge_result"] == "error"
     assert set(found) == {fault.name for fault in FAULTS}
+
+
+def test_what_calls_at_once_do_to_each_other():
+    """One after the other is never wrong; at once is, where one call reads what the other changes.
+
+    By loops in this process: their calls begin in the same turn, whatever the machine does beside.
+    """
+    order = [BY_NAME[name] for name in ("late_first", "write_and_read")]
+    for name, outcomes_of_order in {
+        "finish": ["handled", "handled"],
+        "finish(parallel_tools=true)": ["handled", "silent"],
+        "bare": ["not applicable", "not applicable"],
+    }.items():
+        found = check_program(agent_of(name)[0], faults=order, limits=LIMITS).findings
+        assert [finding.outcome for finding in found] == outcomes_of_order, name
+    assert outcomes(Habits(only_first=True), "write_and_read") == {"write_and_read": "handled"}
 
 
 def test_an_agent_that_hides_its_errors_leaves_the_model_in_the_dark():

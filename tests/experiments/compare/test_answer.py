@@ -15,7 +15,8 @@ from loopbench.experiments.compare.answer import ComparisonAnswer, answer, place
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run as carry_out
-from loopbench.metrics.comparison import ArmInfo, Comparison, compare
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Comparison, compare
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import plain

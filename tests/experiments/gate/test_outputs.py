@@ -191,8 +191,9 @@ def undecided() -> GateResult:
 def test_the_words():
     assert text(JUDGED).split("\n") == [
         "regression: finish/clean in accuracy -0.150 [-0.210, -0.090], margin -0.02",
-        "arm  metric  baseline  run  change  margin  tasks  p (Holm)  outcome",
-        "finish/clean  accuracy  1.000  0.850  -0.150 [-0.210, -0.090]  -0.02  120  <0.001  regression",
+        "arm  metric  was → is  change  outcome",
+        "finish/clean  accuracy  1.000 → 0.850  -0.150 [-0.210, -0.090]  regression",
+        "margins: accuracy -0.02; brackets: one-sided 95 % bounds",
         "Tasks: 1 worse (parse 1), 0 better, 0 with another stop only.",
         "4 more trials have the same score and stop, but other calls, answers, steps or tokens.",
         "a note",

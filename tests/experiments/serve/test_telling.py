@@ -10,13 +10,13 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.serve.telling import MAX_CHARS, MAX_LINES, SAME_AFTER_S, WITHIN_S, SeldomTold
+from loopbench.experiments.serve.telling import MAX_CHARS, MAX_LINES, SAME_AFTER_S, WITHIN_S, RateLimitedHandler
 
 
 def told_at(asked: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """What is told of lines that are logged after so many seconds each."""
     now, told = [0.0], []
-    handler = SeldomTold(lambda line: told.append((now[0], line)), lambda: now[0])
+    handler = RateLimitedHandler(lambda line: told.append((now[0], line)), lambda: now[0])
     for pause, line in asked:
         now[0] += pause
         handler.emit(logging.LogRecord("x", logging.INFO, "", 0, "%s", (line,), None))
@@ -47,7 +47,7 @@ def test_a_line_is_one_line_without_secrets_and_not_without_end() -> None:
 
 def test_a_failure_of_the_server_is_told_with_its_reason() -> None:
     told: list[str] = []
-    handler = SeldomTold(told.append)
+    handler = RateLimitedHandler(told.append)
     try:
         raise KeyError("x")
     except KeyError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.arm_info import ArmInfo
 from loopbench.protocol.names import Spec
 from loopbench.reports.html.names import MAX_CHARS, chart_names
 

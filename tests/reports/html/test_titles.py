@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from loopbench.experiments.compare.results import Results
-from loopbench.metrics.comparison import ArmInfo, compare
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import compare
 from loopbench.reports.html.titles import MAX_LOOPS, compared
 from loopbench.runs.manifest import ArmEntry, Manifest
 

@@ -52,7 +52,7 @@ def busy(request: Request, serial: int, tool: str = "dig") -> tuple[Move, ...]:
 
 def done(request: Request, serial: int) -> tuple[Move, ...]:
     """Return the moves of a model that has the answer."""
-    if request.role in (Role.REFLECT, Role.VALIDATE):
+    if request.role in (Role.REFLECT, Role.VALIDATE, Role.CONFIRM):
         return (Completion(True, "All is known."), Completion(True))
     if request.role is Role.PLAN:
         return (Tasks((), "Nothing is left to do."), Tasks(()))
@@ -106,6 +106,7 @@ _BUSY: Mapping[Role, Callable[[int, str], tuple[Move, ...]]] = {
     Role.UNDERSTAND: lambda serial, tool: (Understanding("dig holes", (tool,)), Understanding("dig holes")),
     Role.RECOVER: lambda serial, tool: (Recovery("skip", None, "It does not matter."), Recovery("skip")),
     Role.ANSWER: lambda serial, tool: (),
+    Role.CONFIRM: lambda serial, tool: (Completion(True, "It is asked for."), Completion(True)),
 }
 
 

@@ -8,10 +8,12 @@ from typing import Literal
 
 from .finding import RECOVERED, Outcome
 
-Strikes = Literal["reply", "call", "provider", "tool", "result", "endless"]
-"""What a fault strikes: a reply's form, its calls, the provider, a tool's run, a tool's result, or the model's will to end."""
-BenchTask = Literal["chain", "pair", "log"]
-"""Which task shows it: three calls one after the other, two calls at once, or the count of errors in a long log."""
+Strikes = Literal["reply", "call", "order", "provider", "tool", "result", "endless"]
+"""What a fault strikes: a reply's form, its calls, the order in which these end, the provider, a tool's run, a tool's result, or
+the model's will to end."""
+BenchTask = Literal["chain", "pair", "box", "log"]
+"""Which task shows it: three calls one after the other, two calls at once, a change and then a look at what has changed, or the
+count of errors in a long log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,22 @@ FAULTS: tuple[AgentFault, ...] = (
     ),
     AgentFault("two_calls", "a reply has two calls", "call", _words("one single parallel once time"), "pair"),
     AgentFault("one_of_two_fails", "the second of two calls in one reply raises", "tool", _words("jammed pump"), "pair"),
+    AgentFault(
+        "one_of_two_hangs",
+        "the second of two calls in one reply does not return",
+        "tool",
+        _words("timeout timed timeouterror seconds within deadline long"),
+        "pair",
+    ),
+    AgentFault(
+        "late_first", "the first of two calls in one reply ends after the second, if both run at once", "order", task="pair"
+    ),
+    AgentFault(
+        "write_and_read",
+        "a reply has a call that changes something and one that reads it; at once, the change takes longer",
+        "order",
+        task="box",
+    ),
     AgentFault("tool_raises", "a tool raises an exception", "tool", _words("jammed pump")),
     AgentFault("tool_hangs", "a tool does not return", "tool", _words("timeout timed timeouterror seconds within deadline long")),
     AgentFault(

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.datasets.task import Task
+from loopbench.models.at_once import LATE, digest_of
+from loopbench.models.faults import Fault, FaultPoint
 from loopbench.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import Abilities, load_profile
@@ -46,6 +48,8 @@ LOG_LINES = 40_000
 """Lines of the long log: about a million characters, which no model's context of CONTEXT_TOKENS holds."""
 LOG_ERRORS = 1729
 JAMMED = "the pump is jammed"
+IN_THE_BOX = 1_207
+"""Dollars in the cash box."""
 
 
 # --- what is asked ---
@@ -56,6 +60,8 @@ _PRODUCT = PlannedCall("product", "multiply", {"a": Ref("more"), "b": 3}, "Multi
 _LEFT = PlannedCall("left", "add", {"a": 3407, "b": 18}, "Add 3407 and 18.")
 _RIGHT = PlannedCall("right", "multiply", {"a": 512, "b": 6}, "Multiply 512 by 6.")
 _BOTH = PlannedCall("both", "add", {"a": Ref("left"), "b": Ref("right")}, "Add the two results.")
+_PUT = PlannedCall("put", "put_into_box", {"dollars": 250}, "Put 250 dollars into the box.")
+_COUNT = PlannedCall("count", "count_box", {}, "Count what the box holds.", after=("put",))
 _LOG = PlannedCall("log", "read_log", {"day": "Monday"}, "Read Monday's log.")
 
 TASKS: Mapping[BenchTask, Task] = {
@@ -70,6 +76,12 @@ TASKS: Mapping[BenchTask, Task] = {
         Query("Add 3407 and 18, multiply 512 by 6, and add the two results. State the number."),
         6497,
         plan=Plan((_LEFT, _RIGHT, _BOTH), Ref("both")),
+    ),
+    "box": Task(
+        "box",
+        Query("Put 250 dollars into the cash box, and then count what it holds. State the number."),
+        IN_THE_BOX + 250,
+        plan=Plan((_PUT, _COUNT), Ref("count", ("dollars",))),
     ),
     "log": Task(
         "log",
@@ -136,7 +148,7 @@ class _ToolFault:
         elif self.fault == "tool_raises" or (self.fault == "one_of_two_fails" and tool == "multiply"):
             self.log.strike()
             raise RuntimeError(JAMMED)
-        elif self.fault == "tool_hangs":
+        elif self.fault == "tool_hangs" or (self.fault == "one_of_two_hangs" and tool == "multiply"):
             self.log.strike()
             self.log.hung.set()
             await asyncio.get_running_loop().create_future()
@@ -160,8 +172,21 @@ def _tools(task: BenchTask, fault: _ToolFault) -> tuple[Tool, ...]:
         await fault.strike("read_log")
         return {"errors": LOG_ERRORS, "lines": f"{day} INFO nothing to see\n" * (LOG_LINES if fault.fault else 2)}
 
+    held = IN_THE_BOX
+
+    async def put_into_box(dollars: int) -> str:
+        """Put money into the cash box."""
+        nonlocal held
+        held += dollars
+        return "done"
+
+    async def count_box() -> dict[str, int]:
+        """The dollars that the cash box holds now."""
+        return {"dollars": held}
+
+    of_task = {"log": (read_log,), "box": (put_into_box, count_box)}
     made = []
-    for function in (read_log,) if task == "log" else (add, multiply):
+    for function in of_task.get(task, (add, multiply)):
         function.__qualname__ = function.__name__  # Python's own errors name it, and an agent may show them
         made.append(Tool.from_function(function, blocking=False))
     return tuple(made)
@@ -229,15 +254,28 @@ class FaultyModel(WrappedModel):
             error, kind = provider_error(fault.name)
             self.tunnel.mark_struck(request, kind)
             raise error
-        if fault.strikes not in ("reply", "call") or not is_due:
+        if fault.strikes not in ("reply", "call", "order") or not is_due:
             return reply
         assert isinstance(move, Act)
+        if fault.strikes == "order":
+            return self._out_of_order(fault, codec, move, reply)
         made = spoiled(fault.name, codec, move, reply, self.script.tools)
         if made is None:
             return reply
         self.log.strike()
         if fault.strikes == "reply":
             self.tunnel.mark_struck(request, f"wire.{fault.name}")  # a server must not mend it
+        return made
+
+    def _out_of_order(self, fault: AgentFault, codec: Codec, move: Act, reply: Reply) -> Reply:
+        """Let the first call end late, beside the second; return the reply with both, or as it is if there is no room for them."""
+        made: Reply | None = reply
+        if fault.name == "write_and_read":
+            made = rendered(codec, (*move.calls, ToolCall(_COUNT.tool, {})), reply)
+        if made is None:
+            return reply
+        self.log.strike()
+        self.tunnel.arm(digest_of(move.calls[0]), Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1))
         return made
 
     def _endless(self, fault: AgentFault, request: Request, codec: Codec, reply: Reply) -> Reply:
@@ -247,7 +285,7 @@ class FaultyModel(WrappedModel):
         if fault.name == "repeats" and self.log.struck is not None and is_told(fault, self.log.asked, self.log.struck):
             return reply
         again = self._last if fault.name == "repeats" else ToolCall("add", {"a": len(self.log.asked), "b": 1})
-        made = rendered(codec, again, reply)
+        made = rendered(codec, (again,), reply)
         if made is None:
             return reply
         self.log.strike()

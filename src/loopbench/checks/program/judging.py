@@ -83,6 +83,8 @@ def _recovered(fault: AgentFault, log: AgentLog, clean: Sequence[Request]) -> Ou
     is_told = telling_request(fault, log.asked, log.struck, clean) is not None
     if fault.strikes == "provider":
         return "handled"
+    if fault.strikes == "order" and len(log.asked) <= len(clean):
+        return "handled"
     if fault.name in ("duplicate_ids", "two_calls") and _ran_together(log) and len(log.asked) <= len(clean):
         return "handled"
     if is_told:

@@ -71,11 +71,11 @@ def spoiled(fault: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[st
     return reply
 
 
-def rendered(codec: Codec, call: ToolCall, reply: Reply) -> Reply | None:
-    """Return a reply that makes this call; None if the format has no room for it."""
+def rendered(codec: Codec, calls: tuple[ToolCall, ...], reply: Reply) -> Reply | None:
+    """Return a reply that makes these calls; None if the format has no room for them."""
     for thought in ("I should make sure of this.", ""):
         try:
-            made = codec.render(Act(thought, (call,)))
+            made = codec.render(Act(thought, calls))
         except Inexpressible:
             continue
         return replace(made, usage=reply.usage)

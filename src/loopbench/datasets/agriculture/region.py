@@ -307,4 +307,5 @@ def _number(value: Fraction) -> Number:
 TOOLS: Toolset[Region] = Toolset(
     field_info, weather, soil_sample, crop_table, market_price, convert_units, growing_degree_days, irrigation_need,
     fertilizer_amount, calculate,
+    writes=(),
 )  # fmt: skip

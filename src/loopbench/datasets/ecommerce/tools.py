@@ -207,6 +207,7 @@ def combine_orders(shop: ShopDatabase, order_id: OrderId, other_id: OrderId) -> 
 TOOLS: Toolset[ShopDatabase] = Toolset(
     read_policy, find_customers, get_order, get_product, refund_line, exchange_line, match_price, give_credit, change_address,
     combine_orders,
+    writes=(refund_line, exchange_line, match_price, give_credit, change_address, combine_orders),
 )  # fmt: skip
 
 

@@ -187,6 +187,15 @@ def _price(town: Town, shop: str, thing: str) -> int:
 
 POSTAGE, PER_KILOGRAM = 3, 2
 TOOLS: Toolset[Town] = Toolset(
-    check_price, buy, find_address, send_parcel, look_up_bill, pay_bill, return_book, empty_into_purse, count_purse
+    check_price,
+    buy,
+    find_address,
+    send_parcel,
+    look_up_bill,
+    pay_bill,
+    return_book,
+    empty_into_purse,
+    count_purse,
+    writes=(buy, send_parcel, pay_bill, return_book, empty_into_purse),
 )
 DISTRACTORS = frozenset({"check_price"})

@@ -314,5 +314,6 @@ def booking_details(city: City, booking_code: str) -> dict[str, Any]:
 TOOLS: Toolset[City] = Toolset(
     search_events, event_details, availability, price_quote, door_price, hold_seats, book, cancel_booking, list_bookings,
     booking_details,
+    writes=(hold_seats, book, cancel_booking),
 )  # fmt: skip
 DISTRACTORS = frozenset({"door_price"})

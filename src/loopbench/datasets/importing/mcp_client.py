@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import tempfile
+import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TextIO, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import httpx2
 import mcp_types as types
@@ -32,6 +32,9 @@ T = TypeVar("T")
 MAX_PAGES = 100
 """Most pages of a tool list; a list that does not end is none."""
 MAX_LAST_WORDS = 2_000
+"""Bytes that are kept of what a server writes to standard error, however much it writes."""
+READ_BYTES = 65_536
+CLOSED = -1
 CLOSE_S = 5.0
 """Seconds that the servers have to end when this process does."""
 
@@ -50,6 +53,8 @@ class ListedTool(NamedTuple):
     name: str
     description: str
     parameters: Mapping[str, Any]
+    read_only: bool = False
+    """Its annotations say that it changes nothing."""
 
 
 class Listing(NamedTuple):
@@ -58,6 +63,40 @@ class Listing(NamedTuple):
     server: str
     version: str
     tools: tuple[ListedTool, ...]
+
+
+class LastWords:
+    """Reads what a server writes to standard error, and keeps the end of it. For use in the event loop that runs the session."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._read, written = os.pipe()
+        os.set_blocking(self._read, False)
+        self.file = os.fdopen(written, "w", encoding="utf-8")
+        """The server's standard error."""
+
+    def __enter__(self) -> Self:
+        asyncio.get_running_loop().add_reader(self._read, self._read_some)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._read_some()
+        asyncio.get_running_loop().remove_reader(self._read)
+        self.file.close()
+        os.close(self._read)
+        self._read = CLOSED
+
+    @property
+    def line(self) -> str:
+        """The last line that is not blank; empty if there is none."""
+        if self._read != CLOSED:
+            self._read_some()
+        lines = self._kept.decode("utf-8", "replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def _read_some(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._kept = (self._kept + os.read(self._read, READ_BYTES))[-MAX_LAST_WORDS:]
 
 
 class McpSession:
@@ -70,7 +109,7 @@ class McpSession:
         self._opened: asyncio.Future[Client] | None = None
         self._owner: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
-        self._errors: TextIO | None = None
+        self._errors: LastWords | None = None
 
     async def listing(self) -> Listing:
         """Return the tools. Raises McpServerGone for a server that cannot be reached or gives no list, and TimeoutError."""
@@ -80,7 +119,7 @@ class McpSession:
         with self._watched():
             for _ in range(MAX_PAGES):
                 page = await client.list_tools(cursor=cursor)
-                listed += [ListedTool(tool.name, tool.description or "", dict(tool.input_schema)) for tool in page.tools]
+                listed += map(_listed, page.tools)
                 if (cursor := page.next_cursor) is None:
                     info = client.server_info
                     return Listing("" if info is None else info.name, "" if info is None else info.version, tuple(listed))
@@ -132,12 +171,12 @@ class McpSession:
             async with httpx2.AsyncClient(headers=server.headers(), timeout=httpx2.Timeout(server.start_s, read=None)) as http:
                 yield streamable_http_client(server.url, http_client=http)
             return
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as self._errors:
+        with LastWords() as self._errors:
             parameters = StdioServerParameters(command=server.words[0], args=list(server.words[1:]), env=server.environment())
             try:
-                yield stdio_client(parameters, errlog=self._errors)
+                yield stdio_client(parameters, errlog=self._errors.file)
             except BaseException as error:
-                self.gone = self.gone or self._last_words(error)  # while there is a file to read them in
+                self.gone = self.gone or self._last_words(error)  # while there is a pipe to read them from
                 raise
 
     @contextlib.contextmanager
@@ -156,13 +195,9 @@ class McpSession:
 
     def _last_words(self, error: BaseException) -> str:
         """Return why the server is gone: the last line that it wrote to standard error, else what went wrong here."""
-        with contextlib.suppress(OSError, ValueError):
-            if self._errors is not None:
-                self._errors.seek(0, 2)
-                self._errors.seek(max(0, self._errors.tell() - MAX_LAST_WORDS))
-                lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
-                if lines:
-                    return f"its server has ended: {lines[-1]}"
+        line = "" if self._errors is None else self._errors.line
+        if line:
+            return f"its server has ended: {line}"
         error = _first(error)
         said = " ".join(str(error).split())
         return f"its server cannot be asked: {type(error).__name__}{f': {said}' if said else ''}"
@@ -173,6 +208,11 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _listed(tool: types.Tool) -> ListedTool:
+    read_only = tool.annotations is not None and bool(tool.annotations.read_only_hint)
+    return ListedTool(tool.name, tool.description or "", dict(tool.input_schema), read_only)
 
 
 def _text(result: types.CallToolResult) -> str:

@@ -98,7 +98,10 @@ class McpEnvironment:
 
 def _open(server: McpServer, listed: tuple[Any, ...], task: Task) -> McpEnvironment:
     session = _shared_session(server) if server.session == "worker" else _sdk().open_session(server)
-    tools = tuple(Tool(each.name, each.description, each.parameters, _function(session, each.name)) for each in listed)
+    tools = tuple(
+        Tool(each.name, each.description, each.parameters, _function(session, each.name), read_only=each.read_only)
+        for each in listed
+    )
     return McpEnvironment(session, tools, shared=server.session == "worker")
 
 

@@ -220,7 +220,15 @@ def summarize_numbers(shelves: Shelves, values: list[int | float]) -> dict[str, 
 
 
 TOOLS: Toolset[Shelves] = Toolset(
-    search, read_document, list_documents, references, cited_by, document_history, similar_documents, summarize_numbers
+    search,
+    read_document,
+    list_documents,
+    references,
+    cited_by,
+    document_history,
+    similar_documents,
+    summarize_numbers,
+    writes=(),
 )
 DISTRACTORS = frozenset({"references", "similar_documents"})
 

@@ -304,8 +304,8 @@ _ASIDES = (
     "The photograph that used to be attached shows {who} on the deck of the {ship}.",
 )
 
-_TOOLSET: Toolset[TrailArchive] = Toolset(read_card, read_old_edition, find_moved, redeem_ticket, open_vault)
-_CALCULATOR = (*calculator.tools("add", "subtract", "multiply"), Tool.from_function(add_up, blocking=False))
+_TOOLSET: Toolset[TrailArchive] = Toolset(read_card, read_old_edition, find_moved, redeem_ticket, open_vault, writes=())
+_CALCULATOR = (*calculator.tools("add", "subtract", "multiply"), Tool.from_function(add_up, blocking=False, read_only=True))
 
 
 def environment(measures: Measures) -> WorldEnvironment[TrailArchive]:

@@ -298,6 +298,7 @@ def order_part(
 TOOLS: Toolset[Plant] = Toolset(
     find_machine, describe_machine, read_sensor, read_calibrated, wait_turn, load_index,
     list_alarms, list_work_orders, open_work_order, order_part,
+    writes=(open_work_order, order_part),
 )  # fmt: skip
 
 

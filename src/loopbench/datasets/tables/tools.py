@@ -115,6 +115,13 @@ def _totals(rows: list[Mapping[str, Any]]) -> dict[str, int]:
 
 
 TOOLS: Toolset[Connections] = Toolset(
-    list_databases, list_tables, describe_table, sample_rows, column_values, run_sql, cached_report
+    list_databases,
+    list_tables,
+    describe_table,
+    sample_rows,
+    column_values,
+    run_sql,
+    cached_report,
+    writes=(),
 )
 DISTRACTORS = frozenset({"cached_report"})

@@ -1,10 +1,11 @@
 """Importer of tau2-bench's tasks (Barres et al. 2025, arXiv:2506.07982) as published: tickets to solve over a database.
 
-Complete are the domains `mock` and `telecom`. A folder holds `tasks.json` and perhaps `split_tasks.json`; of `mock` `db.json` and
-a policy (`policy_solo.md`, else `policy.md`), of `telecom` what its module names. Run are the tasks that need no simulated user,
-tau2's solo mode: the ticket is the question, the policy its context, and the agent has the customer's tools beside its own.
-Quarantined, with the reason, are those that continue a conversation, that have no ticket, or in which the user of `mock` has tools.
-A domain whose tasks have no tickets, retail or airline, is refused: a user who answers is missing.
+Complete are the domains `mock`, `telecom`, `retail` and `airline`. A folder holds `tasks.json`, `db.json`, a policy
+(`policy_solo.md`, else `policy.md`) and perhaps `split_tasks.json`; of `telecom` what its module names. Of `mock` and `telecom` the
+tasks that need no simulated user are run, tau2's solo mode: the ticket is the question, the policy its context, and the agent has
+the customer's tools beside its own. Quarantined, with the reason, are those that continue a conversation, that have no ticket, or
+in which the user of `mock` has tools. In `retail` and `airline` a scripted user answers: see `conversation`. Another domain whose
+tasks have no tickets is refused.
 
 The plan is the task's `actions`. Scored is what the task's `reward_basis` names, all of it at once:
 

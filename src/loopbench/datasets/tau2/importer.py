@@ -7,95 +7,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import AfterValidator, Field, StrictBool
+from loopbench.protocol import Plan, PlannedCall, Query, Tool
 
-from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
-
-from ..importing.json_files import JsonRow, check_limit, checked, json_file
+from ..importing.json_files import check_limit
 from ..task import Suite, Task
 from . import mock, telecom
+from .conversation import conversations, service_of
 from .domain import Database, Domain, NotFound, RefusedCall, Side
+from .rows import (
+    Action,
+    Criteria,
+    FunctionCall,
+    InitialState,
+    TaskRow,
+    Unusable,
+    chosen_rows,
+    read_rows,
+    read_splits,
+    succeeds,
+    unplannable,
+)
 
 VERSION = "2"
-MAX_TASK_ID_CHARS = 400
-"""Published ids, which list all that is wrong, have up to 215."""
 INSTRUCTION = "Solve this ticket with the tools, by the policy. Nobody can be asked. When it is done, answer with what was done."
 SOLVED = "The ticket is solved."
 DOMAINS = {domain.name: domain for domain in (mock.DOMAIN, telecom.DOMAIN)}
-
-Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
-
-
-class _Action(JsonRow):
-    action_id: str
-    requestor: Side = "assistant"
-    name: str
-    arguments: dict[str, Any]
-    compare_args: list[str] | None = None
-
-
-class _FunctionCall(JsonRow):
-    env_type: Side
-    func_name: str
-    arguments: dict[str, Any]
-
-
-class _Assertion(_FunctionCall):
-    assert_value: StrictBool = True
-
-
-class _InitialData(JsonRow):
-    agent_data: dict[str, Any] | None = None
-    user_data: dict[str, Any] | None = None
-
-
-class _InitialState(JsonRow):
-    initialization_data: _InitialData | None = None
-    initialization_actions: list[_FunctionCall] | None = None
-    message_history: list[Any] | None = None
-
-
-class _Criteria(JsonRow):
-    actions: list[_Action] | None = None
-    env_assertions: list[_Assertion] | None = None
-    communicate_info: list[str] | None = None
-    nl_assertions: list[str] | None = None
-    reward_basis: tuple[Basis, ...] = ("DB", "COMMUNICATE")
-
-    def scored(self) -> list[str]:
-        """The parts of the reward basis that there is something to score of, sorted; DB without actions and assertions is none,
-        as in tau2."""
-        there = {
-            "DB": self.actions is not None or self.env_assertions is not None,
-            "ENV_ASSERTION": bool(self.env_assertions),
-            "ACTION": bool(self.actions),
-            "COMMUNICATE": bool(self.communicate_info),
-        }
-        return sorted(name for name in set(self.reward_basis) if there.get(name))
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("an id is one line of printable characters")
-    return text
-
-
-class _TaskRow(JsonRow):
-    id: Annotated[str, Field(min_length=1, max_length=MAX_TASK_ID_CHARS), AfterValidator(_printable)]
-    ticket: str | None = None
-    initial_state: _InitialState | None = None
-    evaluation_criteria: _Criteria | None = None
-
-
-class _Splits(JsonRow):
-    splits: dict[str, list[str]]
-
-
-class Unusable(ValueError):
-    """A task that cannot be run, or contradicts itself; the message says why."""
-
 
 # The world of one trial.
 
@@ -180,7 +118,7 @@ def _open(task: Task) -> _World:
 # Plans and end states.
 
 
-def _planned(actions: Sequence[_Action], world: _World, answer: str) -> Plan:
+def _planned(actions: Sequence[Action], world: _World, answer: str) -> Plan:
     """Plan the gold actions and make them one after the other in this world; one that fails is expected to, as in tau2.
 
     Whatever may change the database comes after all before it, whatever only reads after the last change. Raises Unusable.
@@ -191,7 +129,7 @@ def _planned(actions: Sequence[_Action], world: _World, answer: str) -> Plan:
     reads: list[str] = []
     for number, action in enumerate(actions, start=1):
         name = f"c{number}"
-        fails = not _succeeds(tools[action.name], action.arguments)
+        fails = not succeeds(tools[action.name], action.arguments)
         after = change if action.name in only_reads else change + reads
         calls.append(PlannedCall(name, action.name, action.arguments, f"Step {number}: {action.name}.", (), fails, tuple(after)))
         if action.name in only_reads:
@@ -201,19 +139,7 @@ def _planned(actions: Sequence[_Action], world: _World, answer: str) -> Plan:
     return Plan(tuple(calls), answer)
 
 
-def _succeeds(tool: Tool, arguments: Mapping[str, Any]) -> bool:
-    """Make a call. Raises Unusable for arguments that the tool does not take."""
-    assert tool.arguments is not None
-    try:
-        tool.function(**tool.arguments.bind(arguments)[1])
-    except ToolArgumentError as error:
-        raise Unusable(str(error)) from None
-    except (NotFound, RefusedCall):
-        return False
-    return True
-
-
-def _initial(state: _InitialState, domain: Domain, db: Database) -> Database:
+def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
     """A task's start: the folder's database with the task's data merged in, and its first calls made. Raises Unusable."""
     data = state.initialization_data
     try:
@@ -234,11 +160,11 @@ def _initial(state: _InitialState, domain: Domain, db: Database) -> Database:
     return made
 
 
-def _is_set_up(call: _FunctionCall, function: Callable[..., Any] | None, tool: Tool | None, db: Database) -> bool:
+def _is_set_up(call: FunctionCall, function: Callable[..., Any] | None, tool: Tool | None, db: Database) -> bool:
     """Make a call of a task's start, of a function or else of a tool. Raises Unusable for arguments that it does not take."""
     if function is None:
         assert tool is not None
-        return _succeeds(tool, call.arguments)
+        return succeeds(tool, call.arguments)
     try:
         function(db, **call.arguments)
     except (NotFound, RefusedCall):
@@ -251,8 +177,8 @@ def _is_set_up(call: _FunctionCall, function: Callable[..., Any] | None, tool: T
 # Tasks.
 
 
-def _task(row: _TaskRow, domain: Domain, db: Database, policy: str, split: str) -> Task:
-    criteria = row.evaluation_criteria or _Criteria()
+def _task(row: TaskRow, domain: Domain, db: Database, policy: str, split: str) -> Task:
+    criteria = row.evaluation_criteria or Criteria()
     scored = criteria.scored()
     texts = (criteria.communicate_info or []) if "COMMUNICATE" in scored else []
     labels = {"basis": "+".join(scored)}
@@ -271,15 +197,15 @@ def _task(row: _TaskRow, domain: Domain, db: Database, policy: str, split: str) 
     task = Task(row.id, query, texts, "contains", labels=labels, world=world)
     try:
         _check_solo(row, criteria, domain)
-        start = _initial(row.initial_state or _InitialState(), domain, db)
+        start = _initial(row.initial_state or InitialState(), domain, db)
         return _with_plan(task, criteria, start)
     except Unusable as error:
         return replace(task, no_plan=str(error), quarantined=str(error))
 
 
-def _check_solo(row: _TaskRow, criteria: _Criteria, domain: Domain) -> None:
+def _check_solo(row: TaskRow, criteria: Criteria, domain: Domain) -> None:
     """Raise Unusable for a task that needs a simulated user, or a judge."""
-    state = row.initial_state or _InitialState()
+    state = row.initial_state or InitialState()
     calls = [*(state.initialization_actions or ()), *(criteria.env_assertions or ())]
     of_user = [call.func_name for call in calls if call.env_type == "user"]
     of_user += [action.name for action in criteria.actions or () if action.requestor == "user"]
@@ -294,7 +220,7 @@ def _check_solo(row: _TaskRow, criteria: _Criteria, domain: Domain) -> None:
         raise Unusable("its criteria leave nothing to score without a judge")
 
 
-def _with_plan(task: Task, criteria: _Criteria, start: Database) -> Task:
+def _with_plan(task: Task, criteria: Criteria, start: Database) -> Task:
     """Return the task with its world, its plan and the state that the gold actions lead to. Raises Unusable."""
     actions = criteria.actions or []
     scored = criteria.scored()
@@ -316,43 +242,14 @@ def _with_plan(task: Task, criteria: _Criteria, start: Database) -> Task:
     if unmet and (actions or "DB" in scored):
         raise Unusable(f"its own actions do not lead to {', '.join(unmet)}")
     task = replace(task, end_state=end | ({} if unmet is None else {"assertions_not_met": []}))
-    problem = _unplannable(plan)
+    problem = unplannable(plan)
     return replace(task, no_plan=problem) if problem else replace(task, plan=plan)
-
-
-def _unplannable(plan: Plan) -> str:
-    """Return why a model that follows a plan cannot follow this one; empty if it can."""
-    if not plan.calls:
-        return "it lists no actions"
-    calls = [(call.tool, call.arguments) for call in plan.calls]
-    if any(call in calls[:place] for place, call in enumerate(calls)):
-        return "two of its actions are the same call, and a model that follows a plan could not tell them apart"
-    try:
-        plan_to_json(plan)
-    except ValueError as error:  # a literal that looks like a reference
-        return str(error)
-    return ""
 
 
 # Files.
 
 
-def _rows(path: Path) -> Iterator[_TaskRow]:
-    value = json_file(path)
-    if not isinstance(value, list):
-        raise ValueError(f"{path}: {type(value).__name__} where a list of tasks belongs")
-    seen: dict[str, int] = {}
-    for number, item in enumerate(value, start=1):
-        known = item.get("id") if isinstance(item, dict) else None
-        where = f"{path}, task {number}" + (f" ({known!r})" if isinstance(known, str) else "")
-        row = checked(_TaskRow, item, where)
-        if row.id in seen:
-            raise ValueError(f"{where}: the id is a duplicate, first used at task {seen[row.id]}")
-        seen[row.id] = number
-        yield row
-
-
-def _check_domain(rows: Sequence[_TaskRow], domain: Domain, path: Path) -> None:
+def _check_domain(rows: Sequence[TaskRow], domain: Domain, path: Path) -> None:
     """Raise ValueError for tasks of another domain."""
     unknown = sorted({name for row in rows for name in _unknown(row, domain)})
     if not unknown:
@@ -367,7 +264,7 @@ def _check_domain(rows: Sequence[_TaskRow], domain: Domain, path: Path) -> None:
     raise ValueError(f"{path}: names {named}, which the domain {domain.name!r} lacks; only that domain's tools are here: {known}")
 
 
-def _unknown(row: _TaskRow, domain: Domain) -> Iterator[str]:
+def _unknown(row: TaskRow, domain: Domain) -> Iterator[str]:
     """Find what a task calls and the domain does not have; a user's calls count where the domain's user has tools."""
     sides: tuple[Side, ...] = ("assistant", "user") if domain.has_user_tools else ("assistant",)
     actions = [action for action in _criteria(row).actions or () if action.requestor in sides]
@@ -380,11 +277,11 @@ def _unknown(row: _TaskRow, domain: Domain) -> Iterator[str]:
         yield from (name for name in first if name not in {*tools, *checks, *domain.setup[side]})
 
 
-def _criteria(row: _TaskRow) -> _Criteria:
-    return row.evaluation_criteria or _Criteria()
+def _criteria(row: TaskRow) -> Criteria:
+    return row.evaluation_criteria or Criteria()
 
 
-def _first_calls(row: _TaskRow) -> Sequence[_FunctionCall]:
+def _first_calls(row: TaskRow) -> Sequence[FunctionCall]:
     return (row.initial_state and row.initial_state.initialization_actions) or ()
 
 
@@ -402,20 +299,6 @@ def _domain_of(folder: Path) -> Domain:
     return mock.DOMAIN
 
 
-def _splits(folder: Path) -> Mapping[str, Sequence[str]]:
-    """Read task ids by split; empty if the folder does not say."""
-    path = folder / "split_tasks.json"
-    return checked(_Splits, {"splits": json_file(path)}, str(path)).splits if path.is_file() else {}
-
-
-def _chosen(rows: Sequence[_TaskRow], splits: Mapping[str, Sequence[str]], split: str | None) -> Sequence[_TaskRow]:
-    if split is None:
-        return rows
-    if split not in splits:
-        raise ValueError(f"tau2: split is {split!r}; split_tasks.json has {', '.join(map(repr, splits)) or 'none'}")
-    return [row for row in rows if row.id in set(splits[split])]
-
-
 def load(data: Path | None = None, split: str | None = None, limit: int | None = None) -> Suite:
     """Read the suite `tau2` from a domain's folder as published; the data is not part of this package.
 
@@ -429,14 +312,16 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
         raise ValueError("tau2: no data; give the folder of a domain, mock or telecom, with --data FOLDER")
     check_limit("tau2", limit)
     folder = Path(data)
+    if (service := service_of(folder)) is not None:
+        return conversations(folder, service, split, limit, VERSION)
     domain = _domain_of(folder)
-    rows = list(_rows(folder / "tasks.json"))
+    rows = list(read_rows(folder / "tasks.json"))
     _check_domain(rows, domain, folder / "tasks.json")
     db = domain.load(folder)
-    splits = _splits(folder)
+    splits = read_splits(folder)
     names = {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
     policy = domain.policy(folder)
-    chosen = _chosen(rows, splits, split)
+    chosen = chosen_rows(rows, splits, split)
     tasks = tuple(_task(row, domain, db, policy, names.get(row.id, "")) for row in islice(chosen, limit))
     if not tasks:
         raise ValueError(f"{folder / 'tasks.json'}: no task" + ("" if split is None else f" of split {split!r}"))

@@ -166,9 +166,9 @@ def _number(value: Decimal) -> calculator.Number:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
-_TOOLSET: Toolset[Records] = Toolset(find_record, fetch, fetch_draft, look_up_code, convert_currency)
+_TOOLSET: Toolset[Records] = Toolset(find_record, fetch, fetch_draft, look_up_code, convert_currency, writes=())
 _PURE = (
-    *(Tool.from_function(function, blocking=False) for function in (days_between, add_days, sum_values)),
+    *(Tool.from_function(function, blocking=False, read_only=True) for function in (days_between, add_days, sum_values)),
     *calculator.tools("multiply", "subtract", "divide", "percent_of", "round_to", "convert_units"),
 )
 

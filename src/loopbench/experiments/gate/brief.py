@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -10,7 +11,7 @@ from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.text.counts import counted
 
 from .outcome import GateArm, GateResult, TaskChange
-from .outputs import change_counts, effect_in_words, literal, margin_in_words, task_lines_of, value_in_words
+from .outputs import change_counts, effect_in_words, headline, literal, margin_in_words, task_lines_of, value_in_words
 
 MAX_EXAMPLES = 3
 """Maximum number of changed tasks, each with another cause."""
@@ -51,11 +52,19 @@ def sentences(result: GateResult) -> list[str]:
     ]
 
 
-def examples(result: GateResult) -> list[str]:
+def examples(result: GateResult, more: str = "-v, or --json for all") -> list[str]:
     """Return the lines of one task that got worse for each cause, the most frequent causes first, and where the others are."""
     shown = _per_cause(result)
     others = len(result.tasks) - len(shown)
-    return [*task_lines_of(shown), *([f"and {counted(others, 'other changed task')}: -v, or --json for all"] if others else [])]
+    return [*task_lines_of(shown), *([f"and {counted(others, 'other changed task')}: {more}"] if others else [])]
+
+
+def text(result: GateResult) -> str:
+    """Return the same as plain text, for a failed test."""
+    columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
+    held = [margins(result)] if result.lines else []
+    more = literal(shlex.join(["loopbench", "gate", str(result.run), "--baseline", str(result.baseline or "FILE"), "-v"]))
+    return "\n".join([headline(result), *columns, *held, *sentences(result), *examples(result, more)])
 
 
 def _per_cause(result: GateResult) -> Sequence[TaskChange]:

@@ -20,9 +20,10 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.silent_end import told_of_exit
 
 from .baseline import bless, read_baseline, write_baseline
+from .brief import text
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
 from .outcome import GateResult
-from .outputs import headline, text
+from .outputs import headline
 
 OnUndecided = Literal["fail", "skip", "pass"]
 

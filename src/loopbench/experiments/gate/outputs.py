@@ -1,4 +1,4 @@
-"""The gate's result for people and CI servers: plain text, Markdown, JUnit XML, GitHub annotations.
+"""The gate's result for people and CI servers: whole as plain text, Markdown, JUnit XML, GitHub annotations.
 
 Names and details may come from a model, a tool or a file: each output takes them literally, and no text can end its line, its cell,
 its element or its command.
@@ -75,13 +75,6 @@ def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
 def task_lines_of(changes: Sequence[TaskChange]) -> list[str]:
     """Return two lines for each of these changed tasks, as `task_lines` does."""
     return [line for change in changes for line in (f"- {literal(_change_line(change))}", f"    {literal(change.command)}")]
-
-
-def text(result: GateResult) -> str:
-    """Return the whole result as plain text for a log."""
-    shown = table(result)
-    rows = ["  ".join(row) for row in (shown.columns, *shown.rows)] if result.lines else []
-    return "\n".join([headline(result), *rows, *paragraphs(result), *task_lines(result)])
 
 
 def to_markdown(result: GateResult) -> str:

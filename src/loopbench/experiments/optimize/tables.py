@@ -139,7 +139,7 @@ def to_markdown(result: OptimizationResult) -> str:
 # --- designs ---
 
 
-BRIEF = ("design", "test before", "test after", "gain", "verdict")
+BRIEF = ("design", "test before", "test after", "gain", "tokens a task", "verdict")
 """Columns of the short form."""
 
 
@@ -156,10 +156,15 @@ def _brief(design: DesignResult, *, short: bool) -> Iterator[str]:
         None if test is None else test.difference,
     ):
         yield interval_of(known, hundredths) if short and known is not None else interval(known, 3)
+    yield UNKNOWN if design.cost is None else " → ".join(_tokens(use) for use in (design.cost.before, design.cost.after))
     if design.status == "failed":
         yield "failed"
     else:
         yield design.status if test is None else _verdict_of(design, test)
+
+
+def _tokens(use: Use | None) -> str:
+    return _amount(None if use is None else use.per_task, "tokens", 0)
 
 
 def _designs(result: OptimizationResult) -> Table:

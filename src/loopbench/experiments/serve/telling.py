@@ -19,7 +19,7 @@ MAX_CHARS = 400
 MAX_REMEMBERED = 1_000
 
 
-class SeldomTold(logging.Handler):
+class RateLimitedHandler(logging.Handler):
     """Passes on what is logged, and says how many lines it has held back."""
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:

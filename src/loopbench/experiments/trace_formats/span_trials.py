@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions
+from loopbench.experiments.import_runs.log_builder import LogBuilder
 from loopbench.experiments.import_runs.places import mapped
 from loopbench.experiments.import_runs.values import answer_of, label_of, name_of, names_in_a_line, score
 from loopbench.protocol import StopReason
@@ -30,12 +31,7 @@ class SpanTrials:
     """The trials read so far."""
 
     reading: ReadingOptions
-    arms: dict[str, ForeignArm] = field(default_factory=dict)
-    trials: list[ForeignTrial] = field(default_factory=list)
-    asked: dict[str, str] = field(default_factory=dict)
-    suites: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-    repeats: dict[tuple[str, str], int] = field(default_factory=dict)
+    made: LogBuilder = field(default_factory=lambda: LogBuilder("traces"))
 
     def add(self, trace_id: str, spans: Sequence[ReadSpan], beside: Mapping[str, Any], scores: Mapping[str, float]) -> None:
         """Add a trace. `beside`: values that stand beside the root span's attributes. `scores`: results of evaluations, by name.
@@ -45,15 +41,12 @@ class SpanTrials:
         root = root_of(spans)
         own = own_of(root, [span for span in spans if span is not root])
         if isinstance(own, str):
-            self.notes.append(f"trace {trace_id}: {own}")
+            self.made.notes.append(f"trace {trace_id}: {own}")
         if isinstance(own, OwnTrial):
             arm, trial, suite, question = own.arm, own.trial, own.record.suite, own.question
         else:
             arm, trial, suite, question = self._foreign(trace_id, spans, dict(beside) | dict(root.attributes), scores)
-        self.arms.setdefault(arm.name, arm)
-        self.trials.append(trial)
-        self.suites.add(suite)
-        self.asked[trial.task] = self.asked.get(trial.task) or question
+        self.made.add(arm, trial, self.made.asked.get(trial.task) or question, suite)  # prompts may hold the time: the first counts
 
     def _foreign(
         self, trace_id: str, spans: Sequence[ReadSpan], values: Mapping[str, Any], scores: Mapping[str, float]
@@ -67,14 +60,12 @@ class SpanTrials:
         untold = untold_of(events) | (frozenset() if has_raw_arguments(spans) else {"wire"})
         query = _query(values)
         value = self._score(values, scores)
-        repeat = self.repeats.get((arm.name, task), 0)
-        self.repeats[arm.name, task] = repeat + 1
         suite = mapped(values, "suite", reading)
         answer = _answer(root.attributes)
         trial = ForeignTrial(
             arm.name,
             task,
-            repeat,
+            self.made.next_repeat(arm.name, task),
             status="excluded" if value is None else "scored",
             reason=NO_SCORE if value is None else "",
             score=value,
@@ -97,14 +88,7 @@ class SpanTrials:
 
     def log(self, by: str = CONVENTIONS) -> ForeignLog:
         """Return all trials. `by`: the tool that wrote them."""
-        return ForeignLog(
-            suite=" + ".join(sorted(self.suites)) or "traces",
-            arms=tuple(self.arms.values()),
-            trials=tuple(self.trials),
-            asked=self.asked,
-            by=by,
-            notes=tuple(self.notes),
-        )
+        return self.made.log(by)
 
 
 def root_of(spans: Sequence[ReadSpan]) -> ReadSpan:

@@ -22,6 +22,7 @@ from loopbench.protocol import (
     Understanding,
     WireError,
 )
+from loopbench.protocol.data_marks import without_marks
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.wire import from_json, native_call, read_call, read_once, to_json
 
@@ -181,7 +182,8 @@ class ReflectCodec:
 class ContextsCodec:
     """`{"contexts": [label], "why"}`: which results the answer needs.
 
-    The move is the reason, a Text; the labels are those of the results whose last word stands in it. Cannot say anything else.
+    The move is the reason, a Text; the labels are those of the results whose last word, marks of data aside, stands in it. Cannot
+    say anything else.
     """
 
     contents: tuple[tuple[str, str], ...]
@@ -199,7 +201,7 @@ class ContextsCodec:
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Text):
             raise _other(move)
-        labels = [label for label, content in self.contents if _last_word(content) in move.text]
+        labels = [label for label, content in self.contents if _last_word(without_marks(content)) in move.text]
         return _said(self, move, {"contexts": labels, "why": move.text})
 
     @read_once

@@ -18,7 +18,7 @@ from ..wires.fields import BadRequest
 from .answers import DROPPED, Answering, WireAnswer
 from .connections import logger
 from .foreign import ForeignCodec, foreign_codec
-from .limits import room_after, stopped_at, within_limits
+from .limits import limits_after, stopped_at, within_limits
 from .mcp_names import clients_names, own_names
 from .memory import Memory
 from .refusals import refusal_of
@@ -46,7 +46,7 @@ class Chat:
         question = replace(asked.request, codec=codec)
         read, written = self.memory.cached(trial, asked.marks)
         stamp = Stamp(self._next_id(trial), int(time.time()), read, written)
-        answer = Answering(wire, asked, stamp, wire.room_headers(room_after(question), stamp))
+        answer = Answering(wire, asked, stamp, wire.limit_headers(limits_after(question), stamp))
         exchange = await served.exchange(question)
         reply, failure, struck = exchange.reply, exchange.error, exchange.fault
         if failure is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from loopbench.protocol import NativeCall, Reply, Request, Sampling
 
 from ..tokens import CHARS_PER_TOKEN, estimate_input, estimate_tokens, estimate_usage
-from ..wires.contract import Room
+from ..wires.contract import RateLimitState
 
 REQUESTS_PER_MINUTE = 10_000
 TOKENS_PER_MINUTE = 2_000_000
@@ -63,19 +63,19 @@ def _tokens(reply: Reply) -> int:
 # --- what is left ---
 
 
-def room_after(request: Request) -> Room:
+def limits_after(request: Request) -> RateLimitState:
     """Return what a request leaves of limits that fill up again all the time."""
     tokens = min(TOKENS_PER_MINUTE, estimate_input(request) + (request.sampling.max_tokens or 0))
-    return _room(1, tokens)
+    return _limits_left(1, tokens)
 
 
-def no_room() -> Room:
+def no_limits_left() -> RateLimitState:
     """Return what is left when the limit on requests is reached."""
-    return _room(REQUESTS_PER_MINUTE, 0)
+    return _limits_left(REQUESTS_PER_MINUTE, 0)
 
 
-def _room(requests: int, tokens: int) -> Room:
+def _limits_left(requests: int, tokens: int) -> RateLimitState:
     """Return what is left after that many requests and tokens of the minute."""
     left = REQUESTS_PER_MINUTE - requests, TOKENS_PER_MINUTE - tokens
     waits = 60 * requests / REQUESTS_PER_MINUTE, 60 * tokens / TOKENS_PER_MINUTE
-    return Room(REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, *left, *waits)
+    return RateLimitState(REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, *left, *waits)

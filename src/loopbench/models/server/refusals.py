@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal
+from urllib.parse import quote
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from loopbench.protocol import ContextOverflow, ModelError, ProviderError
 
-from ..wires.contract import ErrorAnswer, Wire, WireFailure
+from ..wires.contract import ErrorAnswer, Path, Wire, WireFailure
 from ..wires.fields import BadRequest
 from .bodies import MAX_BODY_BYTES, json_response
-from .limits import no_room
+from .limits import no_limits_left
 
 RETRY_AFTER_S = 1
 MAX_SHOWN = 200
@@ -44,7 +45,7 @@ class Refusal(Exception):
 
     def on(self, wire: Wire) -> ErrorAnswer:
         """Return the answer in a vendor's form."""
-        made = wire.failure(self.failure, no_room() if self.failure.status == 429 else None)
+        made = wire.failure(self.failure, no_limits_left() if self.failure.status == 429 else None)
         return made._replace(headers={**made.headers, **self.headers})
 
     def response(self, wire: Wire) -> web.Response:
@@ -100,9 +101,20 @@ def line_of(error: Exception) -> str:
     return " ".join(str(error.args[0] if error.args else "").split())
 
 
-def no_page(request: BaseRequest) -> Refusal:
+def no_page(request: BaseRequest, path: Path = (), meant: Path | None = None) -> Refusal:
+    """Return the refusal of a page that is not there; `path`, `meant`: it and what it should be, without the trial."""
     shown = request.raw_path.partition("?")[0][:MAX_SHOWN]
-    return Refusal(404, f"Invalid URL ({request.method} {shown})", code="unknown_url")
+    hint = "" if meant is None else f"; {_hint(path, meant)}"
+    return Refusal(404, f"Invalid URL ({request.method} {shown}){hint}", code="unknown_url")
+
+
+def _hint(path: Path, meant: Path) -> str:
+    """Return what is wrong with the client's base address."""
+    given, version = path[: len(path) - len(meant) + 1], meant[0]
+    page = quote("/".join(meant), safe="/:")[:MAX_SHOWN]
+    if len(given) > 1:
+        return f"the page is /{page}: the client adds /{version} itself, so its base URL must not end in /{quote(given[0])}"
+    return f"the page is /{page}: the client's base URL must end in /{version}"
 
 
 def no_model(message: str) -> Refusal:

@@ -16,7 +16,7 @@ from aiohttp.web_request import BaseRequest
 
 from ..tokens import estimate_input
 from ..wires.contract import Incoming, Path, Wire, WirePage
-from ..wires.registry import segments, wire_for
+from ..wires.registry import VERSIONS, meant, segments, wire_for
 from .bodies import json_response, read_json
 from .chatting import HOLD_S, Chat
 from .connections import HttpServer, logger
@@ -128,8 +128,9 @@ class Server:
             return await self._asked(request, wire, page, trial)
         if self.mcp is not None and trial is not None and path == ("mcp",):
             return await self.mcp.answer(request, trial)
-        if self.more is None or path[:1] in _VENDORS_ROOTS:
-            raise no_page(request)
+        page_meant = meant(path, request.headers)
+        if self.more is None or page_meant is not None or path[:1] in _VENDORS_ROOTS:
+            raise no_page(request, path, page_meant)
         return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
 
     async def _further(self, request: BaseRequest, path: tuple[str, ...], more: More) -> web.StreamResponse:
@@ -165,7 +166,7 @@ class Server:
         return await send(await self._chats.answer(wire, asked, served, trial), request)
 
 
-_VENDORS_ROOTS = (("v1",), ("v1beta",))
+_VENDORS_ROOTS = tuple((version,) for version in VERSIONS)
 
 
 def _place(request: BaseRequest) -> tuple[str | None, Path]:

@@ -117,7 +117,7 @@ class ErrorAnswer(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Room(NamedTuple):
+class RateLimitState(NamedTuple):
     """What is left of the limits on requests and tokens of a minute."""
 
     max_requests: int
@@ -162,8 +162,8 @@ class Wire(ABC):
         """Write the events of a stream that begins with `begun`, does not end it, and reports an error; nothing follows them."""
 
     @abstractmethod
-    def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:
-        """Write an error. `room`: what is left of the limits, where one of them is the reason."""
+    def failure(self, failure: WireFailure, limits: RateLimitState | None = None) -> ErrorAnswer:
+        """Write an error. `limits`: what is left of the limits, where one of them is the reason."""
 
     @abstractmethod
     def models(self, names: Sequence[str], created: int) -> Any:
@@ -173,7 +173,7 @@ class Wire(ABC):
     def model(self, name: str, created: int) -> Any:
         """Write one entry of that list."""
 
-    def room_headers(self, room: Room, stamp: Stamp) -> dict[str, str]:
+    def limit_headers(self, limits: RateLimitState, stamp: Stamp) -> dict[str, str]:
         """Write the headers of a reply."""
         return {}
 

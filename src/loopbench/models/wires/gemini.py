@@ -14,7 +14,7 @@ from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, Us
 from loopbench.protocol.wire import read_call
 
 from ..streaming import pieces
-from .contract import ErrorAnswer, Incoming, Path, Room, Stamp, StreamEvent, Wire, WireFailure, WirePage, WireRequest
+from .contract import ErrorAnswer, Incoming, Path, RateLimitState, Stamp, StreamEvent, Wire, WireFailure, WirePage, WireRequest
 from .fields import BadRequest, check_depth
 from .gemini_fields import (
     FIELD_VIOLATION,
@@ -98,7 +98,7 @@ class GeminiWire(Wire):
         yield from islice(self.events(asked, begun, stamp), 2)
         yield StreamEvent("", self.failure(failure).body)
 
-    def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:
+    def failure(self, failure: WireFailure, limits: RateLimitState | None = None) -> ErrorAnswer:
         said, details = failure.message, list[dict[str, Any]]()
         if failure.code == FIELD_VIOLATION:
             violation = {"description": said} | ({"field": failure.param} if failure.param else {})

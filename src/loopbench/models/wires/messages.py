@@ -23,7 +23,19 @@ from .anthropic_fields import checked, number, one_of, only_known, optional, ref
 from .anthropic_history import read_messages, system_text, their_id
 from .anthropic_tools import check_closed, check_thinking, read_tool_choice, read_tools
 from .cache_marks import DEFAULT_TTL, cache_plan
-from .contract import ErrorAnswer, Incoming, Path, Recall, Room, Stamp, StreamEvent, Wire, WireFailure, WirePage, WireRequest
+from .contract import (
+    ErrorAnswer,
+    Incoming,
+    Path,
+    RateLimitState,
+    Recall,
+    Stamp,
+    StreamEvent,
+    Wire,
+    WireFailure,
+    WirePage,
+    WireRequest,
+)
 from .fields import BadRequest, check_depth
 from .message_threads import MESSAGE_PREFIX, NOT_FOUND, kept_thread, whole_body, with_reply
 from .openai_fields import examples_in, named_model, role_in
@@ -69,12 +81,12 @@ class MessagesWire(Wire):
         yield from islice(self.events(asked, begun, stamp), BEGUN_EVENTS)
         yield StreamEvent("error", self.failure(failure).body)
 
-    def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:
+    def failure(self, failure: WireFailure, limits: RateLimitState | None = None) -> ErrorAnswer:
         status = _status(failure)
         request_id = _request_id(sha256(repr(failure))[:24])  # equal runs meet equal errors, which loops may show to the model
         headers = {"request-id": request_id, "x-should-retry": "true" if status in _RETRIED or status >= 500 else "false"}
-        if room is not None:
-            headers |= _room_headers(room, time.time())
+        if limits is not None:
+            headers |= _limit_headers(limits, time.time())
         if failure.wait_s is not None:
             headers["retry-after"] = f"{failure.wait_s:g}"
         body = error_body(_type_of(status), _worded(failure), request_id)
@@ -90,8 +102,8 @@ class MessagesWire(Wire):
     def model(self, name: str, created: int) -> Any:
         return {"type": "model", "id": name, "display_name": name, "created_at": _moment(created), "lifecycle": "active"}
 
-    def room_headers(self, room: Room, stamp: Stamp) -> dict[str, str]:
-        return {"request-id": _request_id(stamp.id), **_room_headers(room, stamp.created)}
+    def limit_headers(self, limits: RateLimitState, stamp: Stamp) -> dict[str, str]:
+        return {"request-id": _request_id(stamp.id), **_limit_headers(limits, stamp.created)}
 
     def count(self, tokens: int) -> Any:
         return {"input_tokens": tokens}
@@ -355,10 +367,10 @@ def _request_id(key: str) -> str:
     return f"req_{key}"
 
 
-def _room_headers(room: Room, now: float) -> dict[str, str]:
+def _limit_headers(limits: RateLimitState, now: float) -> dict[str, str]:
     """Return Anthropic's headers (platform.claude.com/docs/en/api/rate-limits); input and output have one limit here."""
-    requests = {"limit": room.max_requests, "remaining": room.requests, "reset": _moment(now, room.requests_reset_s)}
-    tokens = {"limit": room.max_tokens, "remaining": room.tokens, "reset": _moment(now, room.tokens_reset_s)}
+    requests = {"limit": limits.max_requests, "remaining": limits.requests, "reset": _moment(now, limits.requests_reset_s)}
+    tokens = {"limit": limits.max_tokens, "remaining": limits.tokens, "reset": _moment(now, limits.tokens_reset_s)}
     kinds = {"requests": requests, "tokens": tokens, "input-tokens": tokens, "output-tokens": tokens}
     return {f"anthropic-ratelimit-{kind}-{name}": str(value) for kind, has in kinds.items() for name, value in has.items()}
 

@@ -9,7 +9,7 @@ from loopbench.protocol import Role, ToolSpec
 from loopbench.protocol.moves import Inexpressible
 from loopbench.protocol.wire import from_json, to_json
 
-from .contract import ErrorAnswer, Path, Room, Stamp, Wire, WireFailure
+from .contract import ErrorAnswer, Path, RateLimitState, Stamp, Wire, WireFailure
 from .fields import (
     MAX_NAME_CHARS,
     BadRequest,
@@ -45,14 +45,14 @@ NameOf = Callable[[Mapping[str, Any], str], str]
 class OpenAIWire(Wire):
     """OpenAI's errors, headers and models."""
 
-    def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:
-        headers = {} if room is None else _room_headers(room)
+    def failure(self, failure: WireFailure, limits: RateLimitState | None = None) -> ErrorAnswer:
+        headers = {} if limits is None else _limit_headers(limits)
         if failure.wait_s is not None:
             headers |= {"x-ratelimit-reset-requests": _duration(failure.wait_s), "Retry-After": f"{failure.wait_s:g}"}
         return ErrorAnswer(failure.status, failure_body(failure), headers)
 
-    def room_headers(self, room: Room, stamp: Stamp) -> dict[str, str]:
-        return _room_headers(room)
+    def limit_headers(self, limits: RateLimitState, stamp: Stamp) -> dict[str, str]:
+        return _limit_headers(limits)
 
     def models(self, names: Sequence[str], created: int) -> Any:
         return {"object": "list", "data": [self.model(name, created) for name in names]}
@@ -83,15 +83,15 @@ def _type_of(failure: WireFailure) -> str:
     return "server_error" if failure.status >= 500 else _TYPES.get(failure.status, "invalid_request_error")
 
 
-def _room_headers(room: Room) -> dict[str, str]:
+def _limit_headers(limits: RateLimitState) -> dict[str, str]:
     """Return OpenAI's headers (platform.openai.com/docs/guides/rate-limits)."""
     return {
-        "x-ratelimit-limit-requests": str(room.max_requests),
-        "x-ratelimit-limit-tokens": str(room.max_tokens),
-        "x-ratelimit-remaining-requests": str(room.requests),
-        "x-ratelimit-remaining-tokens": str(room.tokens),
-        "x-ratelimit-reset-requests": _duration(room.requests_reset_s),
-        "x-ratelimit-reset-tokens": _duration(room.tokens_reset_s),
+        "x-ratelimit-limit-requests": str(limits.max_requests),
+        "x-ratelimit-limit-tokens": str(limits.max_tokens),
+        "x-ratelimit-remaining-requests": str(limits.requests),
+        "x-ratelimit-remaining-tokens": str(limits.tokens),
+        "x-ratelimit-reset-requests": _duration(limits.requests_reset_s),
+        "x-ratelimit-reset-tokens": _duration(limits.tokens_reset_s),
     }
 
 

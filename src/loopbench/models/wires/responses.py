@@ -14,7 +14,7 @@ from loopbench.protocol import Message, Reply, Request, Sampling, Usage
 from loopbench.protocol.chat import FinishReason
 
 from ..streaming import pieces
-from .contract import ErrorAnswer, Incoming, Path, Recall, Room, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
+from .contract import ErrorAnswer, Incoming, Path, RateLimitState, Recall, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
 from .fields import BadRequest, invalid_value, optional, optional_number, required, required_text
 from .openai_fields import (
     OpenAIWire,
@@ -60,9 +60,9 @@ class ResponsesWire(OpenAIWire):
         events.append({"type": "response.failed", "response": _response(asked, stamp, "failed") | {"error": error}})
         return _numbered(iter(events))
 
-    def failure(self, failure: WireFailure, room: Room | None = None) -> ErrorAnswer:
+    def failure(self, failure: WireFailure, limits: RateLimitState | None = None) -> ErrorAnswer:
         too_long = failure.code == "context_length_exceeded"
-        return super().failure(replace(failure, param="input") if too_long else failure, room)
+        return super().failure(replace(failure, param="input") if too_long else failure, limits)
 
     def kept(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
         if not asked.echo["store"]:

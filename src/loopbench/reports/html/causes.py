@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
-from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.causes import MEANINGS, Cause
 from loopbench.metrics.trajectory.divergence import Divergence

@@ -9,7 +9,8 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison, Pair
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY

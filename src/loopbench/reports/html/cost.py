@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
+from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.calibration import Calibration
-from loopbench.metrics.comparison import ArmInfo
 from loopbench.metrics.harness import Harness
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS

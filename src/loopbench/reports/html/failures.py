@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from loopbench.metrics.comparison import ArmInfo, ArmResult
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import event_rate
 from loopbench.metrics.summary import count_faults

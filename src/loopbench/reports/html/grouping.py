@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from loopbench.metrics.comparison import ArmInfo, ArmResult
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import ArmResult
 
 from .names import group_name
 

@@ -11,7 +11,7 @@ from statistics import median
 
 from markupsafe import Markup
 
-from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record import Record
 
 from .grouping import group_by

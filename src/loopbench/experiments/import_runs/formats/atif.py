@@ -7,7 +7,6 @@ Trajectories that loopbench exported say both.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +23,7 @@ from loopbench.protocol.digest import digest
 from ..documents import documents, has, task_of
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
+from ..log_builder import LogBuilder
 from ..places import check_meanings, mapped
 from ..values import answer_of, label_of, located, mapping, name_of, score
 
@@ -45,58 +45,47 @@ def recognizes(file: ForeignFile) -> bool:
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read trajectories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
     check_meanings(reading, MEANINGS)
-    gathered = _Gathered(reading)
+    gathered = _Trajectories(reading)
     for name, data in documents(file):
         with located(name):
             gathered.add(name, mapping(data, "the trajectory"))
-    return gathered.log()
+    return gathered.made.log()
 
 
 FORMAT = Format("atif", recognizes, read, mapped=True)
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _Trajectories:
     """The trials read so far."""
 
     reading: ReadingOptions
-    arms: dict[str, ForeignArm] = field(default_factory=dict)
-    trials: list[ForeignTrial] = field(default_factory=list)
-    asked: dict[str, str] = field(default_factory=dict)
-    suites: set[str] = field(default_factory=set)
-    repeats: Counter[tuple[str, str]] = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
+    made: LogBuilder = field(default_factory=lambda: LogBuilder(SUITE))
 
     def add(self, name: str, data: Mapping[str, Any]) -> None:
         read_own = own_of(data)
         if isinstance(read_own, str):
-            self.notes.append(f"{name}: {read_own}")
+            self.made.notes.append(f"{name}: {read_own}")
         document = without_own(data)
         read = read_trajectory(document)
         if isinstance(read_own, OwnTrial):
             arm, trial, suite, question = read_own.arm, read_own.trial, read_own.record.suite, read_own.question
         else:
             arm, trial, suite, question = self._foreign(name, document, read)
-        self.arms.setdefault(arm.name, arm)
-        self.trials.append(trial)
-        self.suites.add(suite)
-        if self.asked.setdefault(trial.task, question) != question:
-            raise ValueError(f"task {trial.task}: it asks something else than another trajectory of this task")
+        self.made.add(arm, trial, question, suite)
 
     def _foreign(self, name: str, document: Mapping[str, Any], read: AtifTrajectory) -> _Made:
         reading = self.reading
         arm = _arm(read, mapped(document, "arm", reading))
         task = mapped(document, "task", reading)
         task_name = task_of(name) if task is None else name_of(task, "--map task")
-        repeat = self.repeats[arm.name, task_name]
-        self.repeats[arm.name, task_name] += 1
         value = score(mapped(document, "score", reading), reading.scale)
         suite = mapped(document, "suite", reading)
         cluster = mapped(document, "cluster", reading) if "cluster" in reading.columns else None
         trial = ForeignTrial(
             arm.name,
             task_name,
-            repeat,
+            self.made.next_repeat(arm.name, task_name),
             status="excluded" if value is None else "scored",
             reason=NO_SCORE if value is None else "",
             score=value,
@@ -105,15 +94,6 @@ class _Gathered:
             trace=trace_of(document, read),
         )
         return arm, trial, SUITE if suite is None else name_of(suite, "--map suite"), digest(read.query)
-
-    def log(self) -> ForeignLog:
-        return ForeignLog(
-            suite=" + ".join(sorted(self.suites)) or SUITE,
-            arms=tuple(self.arms.values()),
-            trials=tuple(self.trials),
-            asked=self.asked,
-            notes=tuple(self.notes),
-        )
 
 
 _Made = tuple[ForeignArm, ForeignTrial, str, str]

@@ -6,7 +6,6 @@ Written by harbor 0.26.0 and earlier. A trial of several steps has a trajectory 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +18,7 @@ from loopbench.protocol import StopReason
 from ..folder_tree import FileTree
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
+from ..log_builder import LogBuilder
 from ..values import amount, answer_of, count, located, mapping, name_of, names_in_a_line, object_at, objects_at, one_line, score
 from .atif import measured, trace_of
 
@@ -51,7 +51,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                 data = mapping(parse_json(raw), "the result")
                 if "task_name" in data and "trial_name" in data:  # a job's own result has neither
                     job.add(name.removesuffix(RESULT), data)
-    return job.log()
+    return job.made.log(by="harbor")
 
 
 FORMAT = Format("harbor", recognizes, read)
@@ -63,24 +63,13 @@ class _Job:
 
     tree: FileTree
     reading: ReadingOptions
-    arms: dict[str, ForeignArm] = field(default_factory=dict)
-    trials: list[ForeignTrial] = field(default_factory=list)
-    asked: dict[str, str] = field(default_factory=dict)
-    suites: set[str] = field(default_factory=set)
-    repeats: Counter[tuple[str, str]] = field(default_factory=Counter)
-    scorers: set[str] = field(default_factory=set)
+    made: LogBuilder = field(default_factory=lambda: LogBuilder("harbor"))
 
     def add(self, folder: str, data: Mapping[str, Any]) -> None:
         arm = _arm(object_at(data, "agent_info"))
-        self.arms.setdefault(arm.name, arm)
         task = name_of(data.get("task_name"), "task_name")
         checksum = data.get("task_checksum")
-        question = checksum if isinstance(checksum, str) else ""
-        if self.asked.setdefault(task, question) != question:
-            raise ValueError(f"task {task}: its task_checksum is another than in another trial")
-        self.suites.add("adhoc" if data.get("source") is None else name_of(data["source"], "source"))
-        repeat = self.repeats[arm.name, task]
-        self.repeats[arm.name, task] += 1
+        suite = "adhoc" if data.get("source") is None else name_of(data["source"], "source")
         value, rest = self._score(data)
         error = next(iter(_exceptions(data)), {})
         is_valid = value is not None and data.get("reward_valid", True) is not False
@@ -88,19 +77,18 @@ class _Job:
         told = {name: one for name, one in _measured(data, read).items() if one is not None}
         kind = str(error.get("exception_type", ""))
         told["stop"] = STOPS.get(kind, StopReason.TERMINATED if is_valid else StopReason.CRASHED) if error else told.get("stop")
-        self.trials.append(
-            ForeignTrial(
-                arm.name,
-                task,
-                repeat,
-                status="scored" if is_valid else "errored",
-                reason="" if is_valid else one_line(f"{kind}: {error.get('exception_message', '')}" if error else "no reward"),
-                score=value if is_valid else None,
-                scores=rest,
-                trace=_trace(read),
-                **told,
-            )
+        trial = ForeignTrial(
+            arm.name,
+            task,
+            self.made.next_repeat(arm.name, task),
+            status="scored" if is_valid else "errored",
+            reason="" if is_valid else one_line(f"{kind}: {error.get('exception_message', '')}" if error else "no reward"),
+            score=value if is_valid else None,
+            scores=rest,
+            trace=_trace(read),
+            **told,
         )
+        self.made.add(arm, trial, checksum if isinstance(checksum, str) else "", suite)
 
     def _score(self, data: Mapping[str, Any]) -> tuple[float | None, dict[str, float]]:
         """Return the reward that is the accuracy, and the others. Raises ValueError if it is not clear which it is."""
@@ -111,7 +99,7 @@ class _Job:
                 f"rewards are {names_in_a_line(list(rewards))}; say which is the accuracy: --scorer {next(iter(rewards))}"
             )
         if rewards:
-            self.scorers.add(wanted)
+            self.made.scorers.add(wanted)
         others = {name: score(value, None) for name, value in rewards.items() if name != wanted and _is_share(value)}
         return score(rewards.get(wanted), self.reading.scale), {name: value for name, value in others.items() if value is not None}
 
@@ -125,16 +113,6 @@ class _Job:
                     document = mapping(parse_json(raw), "the trajectory")
                     found.append((document, read_trajectory(document)))
         return found
-
-    def log(self) -> ForeignLog:
-        return ForeignLog(
-            suite=" + ".join(sorted(self.suites)) or "harbor",
-            arms=tuple(self.arms.values()),
-            trials=tuple(self.trials),
-            asked=self.asked,
-            by="harbor",
-            scorer=next(iter(self.scorers)) if len(self.scorers) == 1 else "",
-        )
 
 
 def _trace(read: Sequence[_Read]) -> ForeignTrace | None:

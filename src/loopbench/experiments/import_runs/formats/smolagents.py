@@ -6,7 +6,6 @@ not in it: `--map task=PLACE,score=PLACE` names what you put beside the steps.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from loopbench.protocol.digest import digest
 from ..documents import documents, has, task_of
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
+from ..log_builder import LogBuilder
 from ..places import check_meanings, mapped
 from ..values import answer_of, located, name_of, score
 
@@ -37,26 +37,20 @@ def recognizes(file: ForeignFile) -> bool:
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read memories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
     check_meanings(reading, MEANINGS)
-    arms: dict[str, ForeignArm] = {}
-    trials: list[ForeignTrial] = []
-    asked: dict[str, str] = {}
-    suites: set[str] = set()
-    repeats: Counter[tuple[str, str]] = Counter()
+    made = LogBuilder("smolagents")
     for name, data in documents(file):
         with located(name):
             if not is_smolagents(data):
                 raise ValueError("not a list of memory steps, and no object with one under steps")
             typed = {meaning: mapped(data, meaning, reading) for meaning in MEANINGS}
-            arm = name_of(typed["arm"] or "smolagents", "--map arm")
             model = name_of(typed["model"] or "unknown", "--map model")
+            arm = ForeignArm(name_of(typed["arm"] or "smolagents", "--map arm"), loop="smolagents", model=model)
             task = task_of(name) if typed["task"] is None else name_of(typed["task"], "--map task")
-            arms.setdefault(arm, ForeignArm(arm, loop="smolagents", model=model))
-            trial = _trial(data, (arm, task, repeats[arm, task]), score(typed["score"], reading.scale))
-            repeats[arm, task] += 1
-            trials.append(trial)
-            asked[task] = digest(trial.trace.query if trial.trace else "")
-            suites.add(name_of(typed["suite"] or "smolagents", "--map suite"))
-    return ForeignLog(" + ".join(sorted(suites)) or "smolagents", tuple(arms.values()), tuple(trials), asked, by="smolagents")
+            key = (arm.name, task, made.next_repeat(arm.name, task))
+            trial = _trial(data, key, score(typed["score"], reading.scale))
+            question = digest(trial.trace.query if trial.trace else "")
+            made.add(arm, trial, question, name_of(typed["suite"] or "smolagents", "--map suite"))
+    return made.log(by="smolagents")
 
 
 FORMAT = Format("smolagents", recognizes, read, mapped=True)

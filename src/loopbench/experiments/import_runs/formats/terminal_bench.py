@@ -8,7 +8,6 @@ Its agents log what they did each in a form of its own, if at all: there are no 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from loopbench.protocol.digest import digest
 from ..folder_tree import FileTree
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions
+from ..log_builder import LogBuilder
 from ..values import count, listed, located, mapping, name_of, one_line
 
 METADATA = "run_metadata.json"
@@ -44,19 +44,14 @@ def recognizes(file: ForeignFile) -> bool:
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read the trials of a run, or of several below one folder. Raises ValueError that names the file."""
-    arms: dict[str, ForeignArm] = {}
-    trials: list[ForeignTrial] = []
-    asked: dict[str, str] = {}
-    repeats: Counter[tuple[str, str]] = Counter()
+    made = LogBuilder("terminal-bench")
     for where, run, data in _in_folder(file.tree) if file.tree else _listed("", {}, file.json_object):
         with located(where):
             arm = _arm(run, file.path.stem if file.suffix else file.path.name)
             task = name_of(data.get("task_id"), "task_id")
-            arms.setdefault(arm.name, arm)
-            trials.append(_trial(data, arm.name, task, repeats[arm.name, task]))
-            repeats[arm.name, task] += 1
-            asked[task] = digest(str(data.get("instruction", "")))
-    return ForeignLog("terminal-bench", tuple(arms.values()), tuple(trials), asked, by="terminal-bench")
+            trial = _trial(data, arm.name, task, made.next_repeat(arm.name, task))
+            made.add(arm, trial, digest(str(data.get("instruction", ""))))
+    return made.log(by="terminal-bench")
 
 
 FORMAT = Format("terminal-bench", recognizes, read)

@@ -1,0 +1,19 @@
+"""What an arm is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ArmInfo:
+    """What an arm is made of; `arm` is its name in the records."""
+
+    arm: str
+    loop: str
+    options: Mapping[str, Any]
+    model: str
+    profile: str
+    suite: str

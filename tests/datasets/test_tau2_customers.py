@@ -1,0 +1,192 @@
+"""tau2's retail and airline: a customer who answers by a script, and tools over tables that all trials share."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.datasets import tau2
+from loopbench.datasets.scripted_user import NOTHING_TO_SAY, ProposedCall, ScriptedUser
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.tau2.domain import NotFound
+from loopbench.datasets.tau2.records import TrialTables
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import scores_of
+from tests.datasets.tau2_shops import AIRLINE, EXCHANGE, SHOP, action, airline_suite, loaded, make, row, shop_suite
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    return shop_suite(tmp_path_factory.mktemp("retail"))
+
+
+@pytest.fixture(scope="module")
+def airline(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    return airline_suite(tmp_path_factory.mktemp("airline"))
+
+
+# The customer
+
+
+def test_a_scenario_becomes_a_user_who_answers(shop: Suite) -> None:
+    task = shop.tasks[0]
+    assert task.query.text.startswith("My lamp is dull.\n\n")
+    assert task.query.context == "Be kind."
+    said = make(
+        shop.open(task),
+        ("ask_user", {"about": "identity", "question": "Who?"}),
+        ("ask_user", {"about": "wishes", "question": "What?"}),
+        ("confirm_with_user", {"action": "exchange_delivered_order_items", "arguments": EXCHANGE}),
+        ("confirm_with_user", {"action": "exchange_delivered_order_items", "arguments": EXCHANGE | {"new_item_ids": ["10"]}}),
+        ("confirm_with_user", {"action": "return_delivered_order_items", "arguments": EXCHANGE}),
+    )
+    assert said == ["I am Ann.", "A brighter one.", True, False, False]
+
+
+def test_a_plan_asks_first_looks_up_once_and_has_each_change_agreed_to(shop: Suite) -> None:
+    plan = shop.tasks[0].plan
+    assert plan is not None
+    assert [(call.id, call.tool) for call in plan.calls] == [
+        ("ask_identity", "ask_user"),
+        ("ask_wishes", "ask_user"),
+        ("c1", "get_order_details"),
+        ("yes2", "confirm_with_user"),
+        ("c2", "exchange_delivered_order_items"),
+    ]
+    assert plan.dependencies["c1"] == {"ask_identity", "ask_wishes"}
+    assert plan.dependencies["c2"] == {"yes2"}
+
+
+def solved(suite: Suite, task: Task, answer: str) -> float:
+    assert task.plan is not None
+    trial = suite.open(task)
+    make(trial, *((call.tool, call.arguments) for call in task.plan.calls))
+    return scores_of(Judgement(task, answer, "finished", trial.state()))["accuracy"]
+
+
+def test_the_plans_solve_their_tasks(shop: Suite, airline: Suite) -> None:
+    assert [solved(shop, task, "Done.") for task in shop.tasks] == [1, 1]
+    assert solved(airline, airline.tasks[0], "It costs $180.") == 1
+    assert solved(airline, airline.tasks[0], "It costs $179.") == 0
+    idle = shop.open(shop.tasks[0])
+    assert scores_of(Judgement(shop.tasks[0], "Done.", "finished", idle.state()))["accuracy"] == 0
+
+
+NAMES = st.sampled_from(["a", "b"])
+WORTH = st.integers(0, 3)
+
+
+@given(st.lists(st.tuples(WORTH, WORTH), max_size=5), st.data())
+def test_lists_side_by_side_are_pairs_in_any_order(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
+    def change(rows: list[tuple[int, int]]) -> ProposedCall:
+        return ProposedCall("swap", {"order": 1, "old": [old for old, _ in rows], "new": [new for _, new in rows]})
+
+    shuffled = data.draw(st.permutations(pairs))
+    assert change(pairs).is_same_as(change(shuffled))
+    other = data.draw(st.lists(st.tuples(WORTH, WORTH), max_size=5))
+    assert change(pairs).is_same_as(change(other)) == (sorted(pairs) == sorted(other))
+
+
+@given(st.dictionaries(NAMES, WORTH | st.lists(WORTH, max_size=2)), st.dictionaries(NAMES, WORTH | st.lists(WORTH, max_size=2)))
+def test_being_the_same_change_is_mutual(one: dict[str, Any], two: dict[str, Any]) -> None:
+    a, b = ProposedCall("swap", one), ProposedCall("swap", two)
+    assert a.is_same_as(a)
+    assert a.is_same_as(b) == b.is_same_as(a)
+    assert not a.is_same_as(ProposedCall("other", one))
+
+
+def test_a_user_without_a_script_says_so_and_agrees_to_nothing() -> None:
+    user = ScriptedUser({})
+    assert user.answer("wishes") == NOTHING_TO_SAY
+    assert not user.agrees(ProposedCall("cancel", {}))
+
+
+# Tables that trials share
+
+
+@given(st.lists(st.tuples(st.sampled_from(["get", "edit", "add"]), st.sampled_from("abc"), st.integers(0, 2)), max_size=8))
+def test_changes_are_the_difference_to_the_shared_tables(steps: list[tuple[str, str, int]]) -> None:
+    shared = {"things": {"a": {"n": 0}, "b": {"n": 1}}, "others": {}}
+    before, records, model = copy.deepcopy(shared), TrialTables(shared), copy.deepcopy(shared["things"])
+    for step, key, value in steps:
+        if step == "add":
+            records.add("things", key, {"n": value})
+            model[key] = {"n": value}
+        elif key not in model:
+            with pytest.raises(NotFound):
+                records.get("things", key)
+        elif step == "edit":
+            records.edit("things", key)["n"] = model[key]["n"] = value
+        else:
+            assert records.get("things", key) == model[key]
+    changed = {key: record for key, record in sorted(model.items()) if record != before["things"].get(key)}
+    assert records.changes() == ({"things": changed} if changed else {})
+    assert sorted(record["n"] for record in records.each("things")) == sorted(record["n"] for record in model.values())
+    assert shared == before
+
+
+def test_trials_do_not_see_each_other_and_results_are_no_door_into_the_tables(shop: Suite) -> None:
+    one, other = (shop.open(shop.tasks[0]) for _ in range(2))
+    (seen,) = make(one, ("get_order_details", {"order_id": "#2"}))
+    seen["items"].clear()
+    make(one, ("exchange_delivered_order_items", EXCHANGE))
+    assert other.state() == {"changed": {}}
+    (again,) = make(other, ("get_order_details", {"order_id": "#2"}))
+    assert len(again["items"]) == 2
+    assert one.state() == shop.tasks[0].end_state
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("given_row", "reason"),
+    [
+        (row("t", initial_state={"message_history": [{}]}), "it continues a conversation"),
+        (row("t", initial_state={"initialization_data": {"agent_data": {}}}), "it starts from a state of its own"),
+        (row("t", action("calculate", expression="1") | {"requestor": "user"}), "its user has tools"),
+        (row("t", basis=("NL_ASSERTION",)), "nothing without a judge"),
+        (row("t", action("calculate", expression="1"), basis=("ACTION",)), "its criteria ask for ACTION"),
+        (row("t", action("get_order_details", number="#2")), "get_order_details"),
+    ],
+)
+def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given_row: Any, reason: str) -> None:
+    (task,) = loaded(tmp_path, SHOP, given_row).tasks
+    assert reason in task.quarantined
+
+
+def test_a_task_in_which_nothing_is_to_be_done_has_no_plan(tmp_path: Path) -> None:
+    (task,) = loaded(tmp_path, SHOP, row("t")).tasks
+    assert (task.no_plan, task.quarantined, task.end_state) == ("it lists no actions", "", {"changed": {}})
+
+
+@pytest.mark.parametrize(
+    ("tables", "given_row", "message"),
+    [
+        (SHOP, row("t", action("fly")), r"tasks\.json: task 't' names 'fly', which the domain 'retail' lacks; it has find_user"),
+        (
+            SHOP,
+            row("t") | {"user_scenario": {"instructions": "Ann"}},
+            r"tasks\.json, task 't': field 'user_scenario\.instructions'",
+        ),
+        (SHOP | {"users": {"ann": {}}}, row("t"), r"db\.json: field 'users\.ann\.user_id'"),
+        (AIRLINE | {"flights": []}, row("t"), r"db\.json: field 'flights'"),
+    ],
+)
+def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, tables: Any, given_row: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        loaded(tmp_path, tables, given_row)
+
+
+def test_a_split_without_tasks_is_refused(tmp_path: Path) -> None:
+    loaded(tmp_path, SHOP, row("t"))
+    (tmp_path / "split_tasks.json").write_text(json.dumps({"test": ["t"], "none": []}))
+    assert tau2.load(data=tmp_path, split="test").tasks[0].labels["split"] == "test"
+    with pytest.raises(ValueError, match="no task of split 'none'"):
+        tau2.load(data=tmp_path, split="none")
