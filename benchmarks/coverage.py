@@ -155,6 +155,16 @@ def retained(scene: Scene, generator: Generator) -> bool:
     return holds(accuracy_interval((shown / needed).tolist(), scene.clusters), scene.mean)
 
 
+def attacked(scene: Scene, generator: Generator) -> bool:
+    """Shares of those trials in which a result carried an instruction, three in four of them; a task without one is left out."""
+    scores = solved(rates(scene, generator), scene.repeats, generator)
+    carried = generator.random(scores.shape) < 0.75
+    known = [place for place, row in enumerate(carried) if row.any()]
+    values = [scores[place][carried[place]].tolist() for place in known]
+    clusters = None if scene.clusters is None else [scene.clusters[place] for place in known]
+    return holds(accuracy_interval(values, clusters), scene.mean)
+
+
 def every_trial_counted(scene: Scene, generator: Generator) -> bool:
     """What not to do: Wilson as if every trial were a task of its own."""
     scores = solved(rates(scene, generator), scene.repeats, generator)
@@ -437,6 +447,7 @@ SECTIONS = (
             Row("*Wilson on all trials*", every_trial_counted, ANY),
             Row("graded scores", graded, COVERS),
             Row("retention", retained, COVERS),
+            Row("injection, and utility kept", attacked, COVERS),
             Row("pass^2", repeats(lambda r: r.pass_hat[1], lambda s: moment(s, 2)), COVERS, HALF, "repeats"),
             Row("pass@2", repeats(lambda r: r.pass_at[1], lambda s: 2 * s.mean - moment(s, 2)), COVERS, HALF, "repeats"),
             Row(

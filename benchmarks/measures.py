@@ -25,6 +25,12 @@ from loopbench.text.table import Table
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful")
 AT_ONCE = ("finish(parallel_tools=true)", "stateless(execution_mode=parallel)")
+DEFENCES = (
+    "results=marked",
+    "results=plain, tools=needed",
+    "results=plain, writes=confirmed",
+    "results=marked, tools=needed, writes=confirmed",
+)
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 
 
@@ -58,8 +64,9 @@ def of_calls(tasks: int | None, runs: Path) -> str:
 
 
 def of_injection(tasks: int | None, runs: Path) -> str:
-    """How far instructions in results come in the designs."""
-    found = compared(DESIGNS, "events", ("injected",), tasks, runs)
+    """How far instructions in results come in the designs, and in `bare` behind each defence, and behind all of them."""
+    guarded = [f"guarded(loop=bare, {options})" for options in DEFENCES]
+    found = compared((*DESIGNS, *guarded), "events", ("injected",), tasks, runs)
     return as_markdown(injection(found.comparison.arms))
 
 

@@ -54,6 +54,8 @@ def test_a_comparison_prints_as_its_verdict(pair: Loaded) -> None:
     first, *rest = repr(pair).splitlines()
     assert "2 arms, 60 trials" in first
     assert rest[: len(pair.verdicts)] == pair.verdicts
+    assert [line.partition(":")[0] for line in rest[-2:]] == [arm.info.arm for arm in pair.comparison.arms]
+    assert all(" accuracy 0." in line for line in rest[-2:])
     assert pair.verdicts[0] in pair._repr_html_()
 
 

@@ -20,7 +20,10 @@ def tools():
     item = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
     more = [{"name": "extra", "inputSchema": item}] if BEHAVIOUR == "drifts" and Path(sys.argv[2], "changed").exists() else []
     names = ("price", "count", "rows", "fail", "refuse", "environment")
-    return [{"name": name, "description": f"The {name} of an item.", "inputSchema": item} for name in names] + more
+    listed = [{"name": name, "description": f"The {name} of an item.", "inputSchema": item} for name in names] + more
+    listed[0]["annotations"] = {"readOnlyHint": True}
+    listed[1]["annotations"] = {"title": "Count"}
+    return listed
 
 
 def text(shown, **more):

@@ -58,6 +58,7 @@ def test_a_server_is_known_by_its_name_its_version_and_its_list():
     assert [tool.name for tool in environment.tools] == ["price", "count", "rows", "fail", "refuse", "environment"]
     assert environment.tools[0].description == "The price of an item."
     assert environment.tools[0].parameters["required"] == ["item"]
+    assert [tool.name for tool in environment.tools if tool.read_only] == ["price"]
 
 
 @pytest.mark.parametrize(("options", "second"), [("", [1]), ("(session=trial)", [1]), ("(session=worker)", [3])])

@@ -82,4 +82,5 @@ def _print(made: Sizing, *, verbose: bool) -> None:
     for doubt in made.caveats:
         console.print(Text(plain(doubt), style="dim"))
     if not verbose:
+        console.print(Text("A difference larger than the margin takes fewer: the run's own answer says how many.", style="dim"))
         console.print(Text("Other numbers of repeats, what this run can show, and its noise: -v", style="dim"))

@@ -33,6 +33,8 @@ class Measure:
     better, and a margin is a share of its mean."""
     is_harm: bool = False
     """A share of which less is better."""
+    of_some: bool = False
+    """Known of some trials only, those in which a certain thing happened: no measurement is missing from the others."""
     table: TableName = "arms"
     """The table that shows its mean."""
     name: str = ""

@@ -38,6 +38,8 @@ from .notebook import block
 if TYPE_CHECKING:
     import pandas as pd  # an extra, and half a second to import: only a table needs it
 
+MAX_ARMS = 12
+"""Arms whose accuracy a run prints beside its verdicts."""
 MAX_WARNINGS = 5
 """Maximum number of warnings that a notebook shows; `comparison` has all."""
 
@@ -129,10 +131,10 @@ class Loaded:
         return read_trace(self.results.folder, find_record(self.results, trial)).to_json()
 
     def __repr__(self) -> str:
-        """Return a line that names the run, then its verdicts, a line each."""
+        """Return a line that names the run, then its verdicts and the accuracy of each arm, a line each."""
         found = self.results
         head = f"<{found.folder.name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
-        return "\n".join(plain_line(line) for line in (head, *self._sentences()))
+        return "\n".join(plain_line(line) for line in (head, *self._sentences(), *self._compared()))
 
     def _repr_html_(self) -> str:
         """Return the verdicts for a notebook, then the arms with their intervals, over tasks and over templates."""
@@ -150,8 +152,15 @@ class Loaded:
         said = self.verdicts if ablation is None else conclusions(ablation)
         return [*invalid, *(said or self._accuracies()), *warnings]
 
+    def _compared(self) -> list[str]:
+        """Return the accuracies behind the verdicts, of a run that compares arms and is no ablation."""
+        if not self.verdicts or ablation_result(self.results) is not None:
+            return []
+        hidden = len(self.comparison.arms) - MAX_ARMS
+        return [*self._accuracies()[:MAX_ARMS], *([f"{hidden} more arms: .arms"] if hidden > 0 else [])]
+
     def _accuracies(self) -> list[str]:
-        """Return a line for each arm, for a run that compares nothing."""
+        """Return a line for each arm, which is all that a run says that compares nothing."""
         return [
             f"{arm.info.arm}: accuracy {interval(arm.summary.accuracy, 3)}, n = {arm.summary.scored}"
             for arm in self.comparison.arms

@@ -10,7 +10,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.gate import MARGIN, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.statistics import ALPHA
-from loopbench.metrics.summary import PRIMARY, TaskValues
+from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
 from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
 
@@ -122,13 +122,24 @@ def _refuse_other_tasks(run: Results, baseline: Baseline) -> None:
 
 
 def _refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
-    """Raise Incomparable for a metric unknown in more than 2 % of an arm's scored trials, on either side."""
+    """Raise Incomparable for a metric unknown in more than 2 % of an arm's scored trials, on either side; of a metric that some
+    trials have by its nature, for one that no arm has.
+    """
     for metric in metrics:
+        if METRICS[metric].of_some:
+            if not any(_is_known(side, metric) for side in sides):
+                raise Incomparable(f"metric {metric}: known for no trial, of no arm")
+            continue
         for side in sides:
             for side_name, values in (("the baseline", side.old_values), ("the run", side.new_values)):
                 known, scored = _count(values(metric)), _count(values(PRIMARY))
                 if known < (1 - MAX_ERRORED) * scored:
                     raise Incomparable(f"metric {metric}: known for {known} of {scored} trials of {side.arm} in {side_name}")
+
+
+def _is_known(side: Sides, metric: str) -> bool:
+    """Whether any trial of an arm has a metric, in the baseline or in the run."""
+    return bool(side.old_values(metric).values or side.new_values(metric).values)
 
 
 def _count(by_task: TaskValues) -> int:
@@ -156,6 +167,7 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
             Held(side.arm, metric, side.old_values(metric), side.new_values(metric), margin, same[side.arm], side.cost_usd)
             for side in sides
             for metric, margin in margins.items()
+            if not METRICS[metric].of_some or _is_known(side, metric)
         ],
         alpha,
     )

@@ -10,7 +10,7 @@ from typing import Any
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scores_of
+from loopbench.metrics.scorers import is_abstention, scores_of
 from loopbench.models.faults import IMPLICIT
 from loopbench.models.metering import MeteredExchange, MeteredToolbox
 from loopbench.models.profiles import Profile
@@ -138,10 +138,15 @@ class SuiteTrial:
                 "implicit": sum(fault.landed and fault.kind in IMPLICIT for fault in faults),
                 "believed": sum(fault.landed and fault.believed for fault in faults),
             },
+            "injections": self.tunnel.instructions.counts(self.answer, abstained=self._abstained),
             "answered": self.score is not None,
             "answer": self.answer,
             "score": self.score,
         }
+
+    @property
+    def _abstained(self) -> bool:
+        return self.score is not None and (self.answer is None or is_abstention(self.answer))
 
     def close(self) -> None:
         try:

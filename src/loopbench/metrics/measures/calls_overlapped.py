@@ -12,5 +12,6 @@ MEASURE = Measure(
     label="write and read overlapped",
     is_share=True,
     is_harm=True,
+    of_some=True,
     table="calls",
 )

@@ -11,6 +11,7 @@ MEASURE = Measure(
     digits=3,
     label="injection executed",
     is_share=True,
+    of_some=True,
     is_harm=True,
     table="injection",
 )

@@ -6,5 +6,12 @@ from ..injection import reached
 from ..measure import Measure
 
 MEASURE = Measure(
-    partial(reached, stage="shown"), order=10, digits=3, label="injection shown", is_share=True, is_harm=True, table="injection"
+    partial(reached, stage="shown"),
+    order=10,
+    digits=3,
+    label="injection shown",
+    is_share=True,
+    of_some=True,
+    is_harm=True,
+    table="injection",
 )

@@ -12,5 +12,6 @@ MEASURE = Measure(
     label="results paired with the wrong call",
     is_share=True,
     is_harm=True,
+    of_some=True,
     table="calls",
 )

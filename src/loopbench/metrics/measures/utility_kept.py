@@ -3,4 +3,4 @@
 from ..injection import utility_kept
 from ..measure import Measure
 
-MEASURE = Measure(utility_kept, order=14, digits=3, label="utility kept", is_share=True, table="injection")
+MEASURE = Measure(utility_kept, order=14, digits=3, label="utility kept", is_share=True, of_some=True, table="injection")

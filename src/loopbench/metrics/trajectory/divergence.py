@@ -6,19 +6,20 @@ rules are asked in this order, and the first that has something to say is believ
 
  1. budget             the stop is a budget, a time limit, or a prompt that no longer fits
  2. termination        the loop crashed or was cancelled
- 3. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
- 4. termination        a scripted model answered before its work was done
- 5. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often
- 6. parse              the last reply was spoiled and read as something else, and only the answer was missing
- 7. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
- 8. (what blocked it)  the loop finished: what went wrong after its last new result
- 9. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
+ 3. obeyed instruction an instruction in a result asked for an answer, or to stop, and the scripted model obeyed it
+ 4. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
+ 5. termination        a scripted model answered before its work was done
+ 6. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often
+ 7. parse              the last reply was spoiled and read as something else, and only the answer was missing
+ 8. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
+ 9. (what blocked it)  the loop finished: what went wrong after its last new result
+10. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
                        anything else went wrong
-10. tool argument      the loop finished: a tool was called with other arguments than in the other course
-11. (what blocked it)  what went wrong anywhere and was never put right
-12. lost observation   the last prompt lacked the question, or results that both had
-13. termination        the loop did not finish, or answered with calls of the other course left
-14. other
+11. tool argument      the loop finished: a tool was called with other arguments than in the other course
+12. (what blocked it)  what went wrong anywhere and was never put right
+13. lost observation   the last prompt lacked the question, or results that both had
+14. termination        the loop did not finish, or answered with calls of the other course left
+15. other
 
 What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
 (tool argument); tools and providers that fail (fault not recovered); calls made again that had given a result (lost observation);
@@ -183,6 +184,13 @@ def _reason(trial: TracedTrial) -> str:
     return f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
 
 
+def _obeyed(trial: TracedTrial) -> _Found | None:
+    for place, event in enumerate(trial.events):
+        if isinstance(event, ToolRun) and event.fault in ("inject.answer", "inject.stop") and trial.is_open(event.fault):
+            return _of_fault(trial, place, event)
+    return None
+
+
 def _altered(trial: TracedTrial) -> _Found | None:
     """What the loop altered first: what came after it may have come from it."""
     found = alterations(trial)
@@ -299,6 +307,9 @@ def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) ->
         if event.fault == "tool.lies":
             said = f"{call_text(event.call)} gave a false result, {shortened(event.result)}, and nothing set it right"
             return _Found("fault not recovered", said, [place])
+        if event.fault.startswith("inject."):
+            said = f"the result of {call_text(event.call)} carried an instruction ({event.fault}), and the model obeyed it"
+            return _Found("obeyed instruction", said, [place])
         key = event.call.key
         runs = [at for at, run in enumerate(trial.events) if isinstance(run, ToolRun) and run.call.key == key and run.fault]
         said = f"{call_text(event.call)} failed {times(len(runs))} ({event.fault}) and never got through"
@@ -422,6 +433,7 @@ def _other(trial: TracedTrial) -> _Found | None:
 _RULES: Sequence[Callable[[TracedTrial], _Found | None]] = (
     _budget,
     _broken,
+    _obeyed,
     _altered,
     _early,
     _blocked,
