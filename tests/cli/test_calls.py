@@ -61,6 +61,8 @@ def test_calls_made_too_early_are_wrong_where_they_run_at_once(loopbench, here, 
             assert overlapped in (0, None), arm["arm"]  # one after the other: no overlap
             assert arm["accuracy"]["value"] == 1, arm["arm"]
         assert (overlapped is None) is (arm["loop"] in ("bare", "react_extract", "phased")), arm["arm"]
+    told = " ".join(loopbench("why", "latest", "finish", "finish(parallel_tools=true)").out.split())
+    assert "a call stood in one reply with those whose effect it needs (calls.too_early), and ran before they were done" in told
 
 
 @pytest.mark.parametrize("kind", ["calls.late", "calls.same_ids"])
