@@ -62,7 +62,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-settings.register_profile("repeatable", deadline=None, max_examples=30, derandomize=True)
+settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=100)
 settings.load_profile("repeatable")
 
