@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from loopbench.checks.loop.template_loop import ObjectCodec, TemplateLoop
+from loopbench.loops.finish import Finish
 from loopbench.protocol import (
     SILENT,
     Act,
@@ -235,6 +236,36 @@ class Racing(Own):
                 return await super().complete(replace(request, messages=(*request.messages, told)))
 
         return Race(model)
+
+
+@dataclass(frozen=True)
+class MixingUp(Finish):
+    """Makes calls at once, and gives the results for them in the order in which they come."""
+
+    parallel_tools: bool = True
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return await super().run(query, ByArrival(tools), model, observer)
+
+
+class ByArrival(Within):
+    """Gives the call that began first the result that comes first."""
+
+    def __init__(self, tools: Toolbox) -> None:
+        super().__init__(tools)
+        self.began = 0
+        self.came: list[Observation] = []
+        self.arrival = asyncio.Condition()
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        place = self.began
+        self.began += 1
+        seen = await self.tools.call(call, validate=validate)
+        async with self.arrival:
+            self.came.append(seen)
+            self.arrival.notify_all()
+            await self.arrival.wait_for(lambda: len(self.came) > place)
+        return self.came[place]
 
 
 class Brittle(Own):

@@ -10,6 +10,7 @@ import pytest
 
 from loopbench.checks.loop import LAWS, check_loop
 from loopbench.checks.loop.check import NOT_CHECKED
+from loopbench.protocol import Loop
 from tests.checks.loop.altered_loops import Own, not_kept
 from tests.checks.loop.broken_honesty import Clairvoyant, Indexing, Stuttering
 from tests.checks.loop.broken_prompts import (
@@ -42,6 +43,7 @@ from tests.checks.loop.broken_runs import (
     Late,
     Litterer,
     Mean,
+    MixingUp,
     Mumbler,
     Nameless,
     Orphaning,
@@ -65,7 +67,7 @@ from tests.checks.loop.broken_runs import (
     speaking,
 )
 
-BROKEN: tuple[tuple[str, type[Own], str], ...] = (
+BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
     ("contract", Nameless, "name is ''"),
     ("step limit", Generous, "tool steps were run; at most 1"),
     ("step limit", Mean, "a plan of 1 calls: 1 were made, and the run stopped as max_steps"),
@@ -89,6 +91,7 @@ BROKEN: tuple[tuple[str, type[Own], str], ...] = (
     ("stops", Silent, "stopped as max_steps, which `stops` does not declare"),
     ("order", Doubling, "two requests of scope '' are in flight together"),
     ("order", Racing, "with replies in another order .* the set of requests differs"),
+    ("calls at once", MixingUp, r"with calls that end in another order \d results are given for another call"),
     ("outcome", Brittle, "raised LookupError"),
     ("provider error", Apologetic, "answered 'Sorry.'"),
     ("provider error", Retrying, "1 further model calls"),

@@ -37,6 +37,11 @@ LAWS: tuple[Law, ...] = (
         "the order of concurrent replies changes nothing; their scopes differ",
         interruption.shuffled,
     ),
+    Law(
+        "calls at once",
+        "calls of one reply that end in another order are made once each, and each result is given for its own call",
+        interruption.calls_at_once,
+    ),
     Law("outcome", "run returns an Outcome, whatever the model replies and the tools do", endings.always_an_outcome),
     Law("provider error", "a provider error ends the run without an answer", interruption.provider_error),
     Law("context overflow", "a permanent context overflow ends the run with stop context_overflow", interruption.context_overflow),

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Literal
 
+from loopbench.models.at_once import LATE
+from loopbench.models.pairing import paired_results
+from loopbench.models.profiles import load_profile
 from loopbench.protocol import (
     BudgetExceeded,
     ContextOverflow,
@@ -294,6 +297,28 @@ async def _shuffled_run(loop: Loop, scene: Scene, seed: int) -> FinishedRun:
         return await play(loop, scene, shuffle)
     finally:
         dealer.cancel()
+
+
+async def calls_at_once(loop: Loop) -> None:
+    """Calls of one reply that end in another order are made as ever, and each result is given for its own call.
+
+    A model takes a result for that of the call that it is given for.
+    """
+    all_late = load_profile("clean").model_copy(update={"rates": {LATE: 1.0}})
+    for task in (APART, CHAIN):
+        in_order = await play(limited(loop), await scripted(task))
+        finished = await play(limited(loop), await scripted(task, profile=all_late))
+        for request in finished.log.requests:
+            mixed = [one for one in paired_results(request.messages) if not one.is_right]
+            require(not mixed, f"with calls that end in another order {len(mixed)} results are given for another call")
+        for part, a, b in zip(("calls", "answer", "stop"), _made_and_said(in_order), _made_and_said(finished), strict=True):
+            require(a == b, f"with calls that end in another order the {part} differ{'s' * (part != 'calls')}: {b} instead of {a}")
+
+
+def _made_and_said(finished: FinishedRun) -> tuple[str, str, str]:
+    made = sorted(f"{call.name}{canonical_json(call.arguments)}" for call in finished.log.calls)
+    outcome = finished.outcome
+    return ", ".join(made), render_value(outcome.answer), str(outcome.stop)
 
 
 def _comparable_result(finished: FinishedRun) -> tuple[str, str, Counter[str]]:

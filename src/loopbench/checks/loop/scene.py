@@ -12,6 +12,7 @@ from typing import Any, Literal
 from loopbench.datasets.task import Task
 from loopbench.models.metering import MeteredExchange, MeteredToolbox
 from loopbench.models.native import NATIVE
+from loopbench.models.profiles import Profile
 from loopbench.models.scripted import Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
@@ -140,10 +141,13 @@ class Scene:
     tools: tuple[Tool, ...] = TOOLS
 
 
-async def scripted(task: Task, query: Query | None = None) -> Scene:
-    """Return a scene with a task and the scripted model without faults. `query`: another wording of the question."""
+async def scripted(task: Task, query: Query | None = None, profile: Profile | None = None) -> Scene:
+    """Return a scene with a task and the scripted model.
+
+    `query`: another wording of the question. `profile`: the faults; default: none.
+    """
     question = query or task.query
-    script = await bench_script(task, TOOLS, question=question)
+    script = await bench_script(task, TOOLS, question=question, profile=profile)
     return Scene(question, lambda tunnel: Scripted(script, tunnel))
 
 
