@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import is_abstention, scorer_named
 from loopbench.models.faults import ANSWER, NOT_DETERMINED, SURE
-from loopbench.models.policy import POLICY, Decision, PolicyRequest
+from loopbench.models.policy import POLICY, Decision, PolicyRequest, named_in
 from loopbench.models.profiles import Profile
 from loopbench.models.prompt_view import PromptView
 from loopbench.models.scripted import Script, Scripted
@@ -426,3 +427,8 @@ def test_a_move_that_a_codec_cannot_say_is_never_made(data: st.DataObject, role:
     else:
         assert reply.text or trial.expected == ""
         assert reply.calls == ()
+
+
+@given(st.text("ab_ 1é.", min_size=1, max_size=4), st.text("ab_ 1é.", max_size=40))
+def test_a_name_is_found_where_a_pattern_with_its_bounds_finds_it(name: str, text: str) -> None:
+    assert [*named_in(name, text)] == [found.start() for found in re.finditer(rf"\b{re.escape(name)}\b", text)]

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.models.native import NATIVE
-from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_input, estimate_tokens, estimate_usage, tool_tokens
+from loopbench.models.tokens import (
+    MAX_TEXTS,
+    MESSAGE_OVERHEAD,
+    estimate_input,
+    estimate_tokens,
+    estimate_usage,
+    schema_text,
+    tool_tokens,
+)
 from loopbench.protocol import (
     Act,
     Answer,
@@ -30,6 +38,7 @@ from loopbench.protocol import (
     Usage,
     WireError,
 )
+from loopbench.protocol.digest import canonical_json
 
 LAW = settings(max_examples=80, deadline=None)
 # --- tokens ---
@@ -125,3 +134,11 @@ def test_a_reply_with_calls_says_so() -> None:
     assert len({call.id for call in reply.calls}) == 2
     assert NATIVE.render(Answer("", "done")) == Reply("done")
     assert isinstance(NATIVE, Codec)
+
+
+def test_the_text_of_a_schema_is_that_of_the_object_at_hand() -> None:
+    schema = {"type": "object", "properties": {"b": {}, "a": {}}}
+    assert schema_text(schema) == schema_text(schema) == canonical_json(schema)
+    for number in range(2 * MAX_TEXTS):
+        other = {"title": number}  # often at the place in memory of one before
+        assert schema_text(other) == canonical_json(other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +24,7 @@ from loopbench.protocol import (
 )
 
 from .draws import unit
+from .new_text import texts_apart
 from .profiles import Profile
 
 NOT_DETERMINED = "not determined"
@@ -340,17 +341,16 @@ def shows_feedback(before: Request, now: Request, own: Reply) -> bool:
 
     Compared as bags of words without digits, so that it holds for any loop's wording and layout.
     """
-    new = _words(now) - _words(before)
+    said_before, said_now = texts_apart(before, now)
+    new = _words(said_now) - _words(said_before)
     new -= Counter(_WORD.findall(own.text))
     for call in own.calls:
         new -= Counter(_WORD.findall(f"{call.name} {call.arguments}"))
     return bool(new)
 
 
-def _words(request: Request) -> Counter[str]:
+def _words(texts: Iterable[str]) -> Counter[str]:
     counted: Counter[str] = Counter()
-    for message in request.messages:
-        counted.update(_WORD.findall(message.content))
-        for call in message.calls:
-            counted.update(_WORD.findall(f"{call.name} {call.arguments}"))
+    for text in texts:
+        counted.update(_WORD.findall(text))
     return counted

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from loopbench.protocol import Act, Codec, Move, Recovery, Reply, Request, ToolCall, ToolSpec, WireError
 
+from .new_text import texts_apart
 from .profiles import FEEDBACK_PARTS, Clears
 
 MIN_SHARE_SHOWN = 0.5
@@ -49,22 +50,14 @@ def words_of(*texts: str) -> list[str]:
     return [word for text in texts for word in _WORD.findall(_ESCAPED.sub(" ", text).lower())]
 
 
-def _shown_words(request: Request) -> Counter[str]:
-    counted: Counter[str] = Counter()
-    for message in request.messages:
-        counted.update(words_of(message.content))
-        for call in message.calls:
-            counted.update(words_of(call.name, call.arguments))
-    return counted
-
-
 def parts_shown(before: Request, now: Request, own: Reply, signs: FaultSigns, told: str = "") -> frozenset[str]:
     """Return which parts of `FEEDBACK_PARTS` the new text of a request shows.
 
     `own`: the reply between the two. `told`: what the tool gave back for the call. The reply's own words count as its text where
     most of them are there, else for what they say.
     """
-    new = _shown_words(now) - _shown_words(before)
+    said_before, said_now = texts_apart(before, now)
+    new = Counter(words_of(*said_now)) - Counter(words_of(*said_before))
     reply = Counter(words_of(own.text, *(f"{call.name} {call.arguments}" for call in own.calls)))
     shown = set[str]()
     if reply and (new & reply).total() >= MIN_SHARE_OF_REPLY * reply.total():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from loopbench.protocol import (
@@ -212,13 +211,30 @@ def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
     def likeness(planned: PlannedCall) -> tuple[float, int, int]:
         calls: list[ToolCall | None] = [form.call for form in view.forms.get(planned.id, ())]
         shares = [_share_shown(call, compact) for call in calls or [concrete(planned, view.values)] if call is not None]
-        named = len(re.findall(rf"\b{re.escape(planned.tool)}\b", text))
+        named = sum(1 for _ in named_in(planned.tool, text))
         return (max(shares, default=0.0), named, ask.failures.get(planned.id, 0))
 
     ready = {call.id for call in view.ready()}
     met = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
     open_ = [call for call in met if call.id not in view.known or call.fails]
     return max(reversed(open_), key=likeness, default=None)  # of equals the last: what was met later
+
+
+def named_in(name: str, text: str) -> Iterator[int]:
+    """Yield where a text names something, not as a part of a longer name; a pattern takes ten times as long."""
+    at = text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        before, after = text[at - 1 : at], text[end : end + 1]
+        whole = _joins(before) != _joins(name[:1]) and _joins(after) != _joins(name[-1:])
+        if whole:
+            yield at
+        at = text.find(name, end if whole else at + 1)
+
+
+def _joins(character: str) -> bool:
+    """Whether a character may be a part of a name."""
+    return character.isalnum() or character == "_"
 
 
 def _share_shown(call: ToolCall, compact: str) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from loopbench.protocol import Reply, Request, ToolSpec, Usage
 from loopbench.protocol.digest import canonical_json
@@ -21,12 +23,26 @@ def estimate_input(request: Request) -> int:
     """Estimate the tokens of all that a request shows."""
     total = _tools_tokens(request.tools) if request.tools else 0
     if request.response_schema is not None:
-        total += estimate_tokens(canonical_json(request.response_schema))
+        total += estimate_tokens(schema_text(request.response_schema))
     for message in request.messages:
         total += MESSAGE_OVERHEAD + (len(message.content) + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN  # a call costs more than this
         for call in message.calls:
             total += estimate_tokens(call.name) + estimate_tokens(call.arguments)
     return total
+
+
+_TEXTS: dict[int, tuple[Mapping[str, Any], str]] = {}
+MAX_TEXTS = 4096
+
+
+def schema_text(schema: Mapping[str, Any]) -> str:
+    """Return a schema's canonical JSON, made once for the very same object: a suite's tools keep theirs from trial to trial."""
+    known = _TEXTS.get(id(schema))
+    if known is None or known[0] is not schema:
+        if len(_TEXTS) >= MAX_TEXTS:
+            _TEXTS.clear()
+        known = _TEXTS[id(schema)] = (schema, canonical_json(schema))
+    return known[1]
 
 
 @lru_cache(maxsize=4096)
@@ -36,7 +52,7 @@ def _tool_tokens(name: str, description: str, parameters: str) -> int:
 
 def tool_tokens(tool: ToolSpec) -> int:
     """Estimate the tokens of one tool's description."""
-    return _tool_tokens(tool.name, tool.description, canonical_json(tool.parameters))
+    return _tool_tokens(tool.name, tool.description, schema_text(tool.parameters))
 
 
 _last: tuple[tuple[ToolSpec, ...], int] = ((), 0)

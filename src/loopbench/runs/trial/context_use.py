@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from loopbench.metrics.context import DISTANCES, MIN_CACHED_TOKENS, distance_range
 from loopbench.models.receipts import ReceiptEntry, Truth
-from loopbench.models.tokens import CHARS_PER_TOKEN
+from loopbench.models.tokens import CHARS_PER_TOKEN, schema_text
 from loopbench.protocol import Message, Plan, Request, Role
 from loopbench.protocol.digest import canonical_json
 
@@ -106,10 +107,17 @@ class PrefixCount:
             return ""
         tools, schema, text = self._head
         if tools is not request.tools or schema is not request.response_schema:
-            offered = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
-            text = canonical_json([offered, request.response_schema])
+            offered = ",".join(_tool_text(tool.name, tool.description, schema_text(tool.parameters)) for tool in request.tools)
+            wanted = "null" if request.response_schema is None else schema_text(request.response_schema)
+            text = f"[[{offered}],{wanted}]"
             self._head = (request.tools, request.response_schema, text)
         return text
+
+
+@lru_cache(maxsize=4096)
+def _tool_text(name: str, description: str, parameters: str) -> str:
+    """Return a tool as JSON. `parameters`: its schema as JSON."""
+    return f"[{canonical_json(name)},{canonical_json(description)},{parameters}]"
 
 
 class ContextCount:
