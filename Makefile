@@ -18,12 +18,13 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal -q
 # What one process compiles, the next reads, whatever the environment says; without this, pytest rewrites every test at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compare optimize local frameworks test explore test-slow fuzz hostile test-real test-node lint types fast bench bench-peers clean
+.PHONY: help compare optimize local real frameworks test explore test-slow fuzz hostile test-real test-node lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
 	@echo "make local      install a small real model, for loopbench compare --model local"
+	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: half an hour"
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
@@ -31,7 +32,7 @@ help:
 	@echo "make test-slow  the simulations that take minutes"
 	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"
 	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"
-	@echo "make test-real  the same client against a real inference server, which is compiled first: minutes"
+	@echo "make test-real  the same client against a real inference server, and noise in this process: minutes"
 	@echo "make test-node  Vercel's AI SDK against the served model: needs node and npm"
 	@echo "make bench      speed beside a hand-written loop, dspy.ReAct, and those peers that are installed: minutes"
 	@echo "make bench-peers  the same with all peers, installed into an environment of their own"
@@ -44,6 +45,14 @@ optimize: $(READY)
 	$(BIN)/loopbench optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2
 
 local: $(READY_LOCAL)
+
+# The suite is a module in benchmarks. An interrupted run begins anew with the replies that were recorded.
+real: export PYTHONPATH := benchmarks
+real: $(READY_LOCAL)
+	$(BIN)/loopbench compare --config benchmarks/real.toml --model local --constrain --runs runs/real --cassette runs/real-replies --cassette-mode replay-or-record
+	$(BIN)/loopbench profile fit latest --runs runs/real --allow lookups:load --out runs/real.toml --force
+	$(BIN)/loopbench validate latest --runs runs/real --allow lookups:load
+	$(BIN)/python benchmarks/real_models.py latest --in runs/real --write
 
 frameworks: $(READY)
 	$(BIN)/loopbench frameworks install --all

@@ -19,7 +19,7 @@ import loopbench
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import calls, context, injection
-from loopbench.text.numbers import interval
+from loopbench.text.numbers import interval, p_value, verdict
 from loopbench.text.table import Table
 
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
@@ -67,7 +67,13 @@ def of_injection(tasks: int | None, runs: Path) -> str:
     """How far instructions in results come in the designs, and in `bare` behind each defence, and behind all of them."""
     guarded = [f"guarded(loop=bare, {options})" for options in DEFENCES]
     found = compared((*DESIGNS, *guarded), "events", ("injected",), tasks, runs)
-    return as_markdown(injection(found.comparison.arms))
+    against = [
+        (f"`{pair.b}`", interval(pair.difference, 3), p_value(pair.p_holm), verdict(pair))
+        for pair in found.comparison.pairs
+        if pair.metric == "injection_executed" and pair.a == "bare/injected"
+    ]
+    columns = ("bare/injected minus", "injection executed, trial by trial", "p (Holm, all pairs)", "verdict on bare/injected")
+    return "\n\n".join(map(as_markdown, (injection(found.comparison.arms), Table("", columns, tuple(against)))))
 
 
 def compared(loops: tuple[str, ...], suite: str, profiles: tuple[str, ...], tasks: int | None, runs: Path) -> Results:

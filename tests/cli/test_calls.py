@@ -61,12 +61,14 @@ def test_calls_made_too_early_are_wrong_where_they_run_at_once(loopbench, here, 
             assert overlapped in (0, None), arm["arm"]  # one after the other: no overlap
             assert arm["accuracy"]["value"] == 1, arm["arm"]
         assert (overlapped is None) is (arm["loop"] in ("bare", "react_extract", "phased")), arm["arm"]
+    told = " ".join(loopbench("why", "latest", "finish", "finish(parallel_tools=true)").out.split())
+    assert "a call stood in one reply with those whose effect it needs (calls.too_early), and ran before they were done" in told
 
 
 @pytest.mark.parametrize("kind", ["calls.late", "calls.same_ids"])
 def test_order_and_ids_do_no_harm_to_a_loop_that_gives_each_result_for_its_call(kind, loopbench, here, profile):
     arms = (*DESIGNS, PARALLEL, f"{ARRIVAL}(by_arrival=false)")
-    run = loopbench("compare", *COMMON, "--suite", "errands(size=8)", *loops(*arms), "--profile", profile(kind)).json
+    run = loopbench("compare", *COMMON, "--suite", "errands(size=5)", *loops(*arms), "--profile", profile(kind)).json
     for arm in run["arms"]:
         found = figures(arm)
         assert (found["calls_lost"], found["calls_doubled"], found["results_mispaired"] or 0) == (0, 0, 0), arm["arm"]

@@ -109,6 +109,30 @@ def test_a_missing_binding_names_its_extra(compare, weights, monkeypatch):
     assert "[local]" in ended.err
 
 
+def test_replies_are_constrained_on_request_and_the_manifest_and_the_recording_know_it(compare, here, llama, weights):
+    words = ("--model", f"local:{weights}", "--cassette", "recorded")
+    assert compare(*words, "--constrain", "--cassette-mode", "record").code == 0
+    grammars = [heard.body.get("grammar", "") for heard in llama.servers[-1].seen]
+    assert all(grammar.startswith("%llguidance") and '"tool_name"' in grammar for grammar in grammars)
+    (folder,) = here.glob("runs/*/")
+    assert read_manifest(folder).config["provider"]["constrain"] is True
+    asked = len(grammars)
+    replayed = compare(*words, "--constrain")
+    assert (replayed.code, len(llama.servers[-1].seen)) == (0, asked)
+    free = compare(*words)  # asks what was not recorded
+    assert "no grammar asked" in free.out + free.err + "".join(record.reason for record in read_records(newest(here)))
+
+
+def newest(here: Path) -> Path:
+    return max(here.glob("runs/*/"), key=lambda folder: folder.stat().st_mtime_ns)
+
+
+def test_only_a_local_model_can_be_constrained(compare):
+    ended = compare("--model", "openai/x", "--constrain")
+    assert ended.code == 2
+    assert "constrain is for local models, whose server takes a grammar; openai/x is not one" in ended.err
+
+
 def test_an_address_is_for_servers_of_others(compare):
     ended = compare("--model", "local", "--base-url", "http://localhost:1/v1")
     assert ended.code == 2

@@ -164,4 +164,5 @@ def plain(request: Request) -> str:
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
     sampling = [None if value is None else value for value in (request.sampling.as_dict(),)]
     one_call = bool(tools) and not request.parallel_calls
-    return canonical_json([said, tools, request.tool_choice, request.response_schema, sampling, one_call])
+    grammar = None if request.grammar is None else request.grammar.as_dict()
+    return canonical_json([said, tools, request.tool_choice, request.response_schema, sampling, one_call, grammar])

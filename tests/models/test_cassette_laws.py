@@ -28,6 +28,8 @@ from loopbench.models.fake import FakeModel
 from loopbench.models.tunnel import FaultState, ReplyEffects
 from loopbench.protocol import (
     ContextOverflow,
+    Grammar,
+    JsonValue,
     Message,
     ModelError,
     NativeCall,
@@ -113,6 +115,7 @@ effects = st.builds(
             st.lists(texts, max_size=3).map(tuple),
             st.lists(texts, max_size=2).map(tuple),
             st.none() | texts.filter(bool),
+            st.none() | texts.filter(bool),
             st.dictionaries(st.sampled_from(("tool_choice", "stop", "seed")), schemas, max_size=2),
         ),
         replies | failures,
@@ -170,7 +173,7 @@ def neighbours(draw: st.DrawFn) -> tuple[Request, Request]:
     message = one.messages[at]
     kind = draw(
         st.sampled_from(
-            ("content", "role", "order", "more", "call", "answers", "tools", "choice", "schema", "sampling", "parallel")
+            ("content", "role", "order", "more", "call", "answers", "tools", "choice", "schema", "sampling", "parallel", "grammar")
         )
     )
     changed: Message | None = None
@@ -196,6 +199,8 @@ def neighbours(draw: st.DrawFn) -> tuple[Request, Request]:
         return one, replace(one, parallel_calls=not one.parallel_calls)
     if kind == "schema":
         return one, replace(one, response_schema=draw(st.none() | objects))
+    if kind == "grammar":
+        return one, replace(one, grammar=Grammar(((JsonValue(draw(objects)),),)))
     return one, replace(one, sampling=draw(samplings))
 
 

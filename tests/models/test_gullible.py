@@ -130,7 +130,7 @@ def test_the_chances_are_those_of_the_profile(is_marked, chance):
     for repeat in range(4000):
         tunnel = Tunnel()
         tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
-        text = tunnel.instructions.give(fault(STOP))
+        text = "".join(tunnel.instructions.give(fault(STOP)))
         model = Gullible((0, "t", repeat), Gullibility(obeys=0.6, marked=0.25), tunnel)
         prompt = f"{announcement('k3k3k3k3')} {as_data(text, 'k3k3k3k3')}" if is_marked else text
         obeyed += model.instead_of(PLANNED, Role.DECIDE, "", prompt) != PLANNED
@@ -184,15 +184,15 @@ def moved(kind: str, role: Role, *, obeys: float = 1.0) -> Decision:
     """What the model does in a role whose prompt shows an instruction."""
     tunnel = Tunnel()
     tunnel.instructions.author = author((0, "t", 0), SPECS, None)
-    text = tunnel.instructions.give(fault(kind))
+    text = "".join(tunnel.instructions.give(fault(kind)))
     model = Gullible((0, "t", 0), Gullibility(obeys=obeys), tunnel)
-    return model.instead_of(PLANNED, role, "", f"Question. 9{text}")
+    return model.instead_of(PLANNED, role, "", f"Question. 9 {text}")
 
 
 @pytest.mark.parametrize(("kind", "roles"), [
     (CALL, {Role.DECIDE, Role.SELECT}),
-    (ANSWER, {Role.DECIDE, Role.ANSWER}),
-    (STOP, {Role.DECIDE, Role.ANSWER, Role.SELECT, Role.REFLECT, Role.VALIDATE}),
+    (ANSWER, {Role.DECIDE, Role.ANSWER, Role.FORMAT}),
+    (STOP, {Role.DECIDE, Role.ANSWER, Role.FORMAT, Role.SELECT, Role.REFLECT, Role.VALIDATE}),
 ])  # fmt: skip
 def test_it_obeys_where_its_role_leaves_room(kind, roles):
     told = {Role.REASON, Role.SUMMARIZE}

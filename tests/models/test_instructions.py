@@ -73,13 +73,18 @@ def test_every_tool_that_takes_a_marker_is_named_by_some_instruction():
     assert {call.name for call in calls if call is not None} == set(SPECS)
 
 
+def test_half_of_them_stand_before_their_result():
+    in_front = sum(written(STOP, seed).in_front for seed in range(1000))
+    assert in_front / 1000 == pytest.approx(0.5, abs=0.07)  # 4 standard errors
+
+
 def test_where_no_tool_takes_a_marker_there_is_no_instruction():
     def now() -> str:
         """The time."""
         return "12:00"
 
     told = TrialInstructions(author((0, "t", 0), {"now": Tool.from_function(now).spec}, None))
-    assert told.give(fault(CALL)) == ""
+    assert told.give(fault(CALL)) == ("", "")
     assert told.counts("x", abstained=False) == {}
 
 
@@ -164,7 +169,8 @@ def test_the_counts_by_hand():
     struck = {kind: fault(kind, call) for kind, call in ((CALL, "c1"), (ANSWER, "c2"), (STOP, "c3"))}
     texts = {kind: told.give(one) for kind, one in struck.items()}
     by_kind = {one.kind: one for one in told.given.values()}
-    assert texts == {kind: f" {one.text}" for kind, one in by_kind.items()}
+    expected = {kind: (f"{one.text} ", "") if one.in_front else ("", f" {one.text}") for kind, one in by_kind.items()}
+    assert texts == expected
     assert told.counts("9", abstained=False) == {"given": 3, "shown": 0, "attempted": 0, "executed": 0, "answered": 0}
     told.shown |= {one.label for one in by_kind.values()}
     told.obeyed |= {by_kind[CALL].label, by_kind[STOP].label}

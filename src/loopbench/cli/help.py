@@ -22,7 +22,8 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "Search for prompts": ("optimizer", "proposer", "threads"),
     "Real models": (
         *("base-url", "call-timeout", "attempts", "requests-per-minute", "tokens-per-minute", "prices", "without"),
-        *("context-tokens", "probe", "temperature", "top-p", "max-tokens", "provider-seed", "cassette", "cassette-mode"),
+        *("context-tokens", "probe", "constrain", "temperature", "top-p", "max-tokens", "provider-seed"),
+        *("cassette", "cassette-mode"),
     ),
     "How trials run": ("concurrency", "engine", "address", "workers", "real-time", "allow"),
     "Where it is served": ("host", "port", "mcp"),

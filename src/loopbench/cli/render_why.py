@@ -50,8 +50,8 @@ def sums(found: Results, reasons: Why) -> None:
     print_line(f"\nOne arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
 
 
-def why(found: Results, reasons: Why, *, show_all: bool) -> None:
-    """Print the pairs, or the arms if there are no pairs, and then the tasks."""
+def why(found: Results, reasons: Why, *, show_all: bool, with_tasks: bool) -> None:
+    """Print the pairs, or the arms if there are no pairs, and then what is notable about the tasks, or how to see it."""
     print_line(found.title, "bold")
     in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
     for pair in reasons.pairs:
@@ -63,8 +63,10 @@ def why(found: Results, reasons: Why, *, show_all: bool) -> None:
         _arm(found, arm)
     if reasons.untraced:
         print_line(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
-    for group in reasons.findings.groups:
+    for group in reasons.findings.groups if with_tasks else ():
         _group(group, show_all=show_all)
+    if not with_tasks:
+        print_line("\nTasks that one arm alone solved, or none, and false successes: -v", "dim")
     if in_short:
         print_line(f"\nEach cause with examples: loopbench why {shlex.quote(str(found.folder))} A B", "dim")
 

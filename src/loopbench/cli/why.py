@@ -38,7 +38,7 @@ class WhyOptions(OptionGroup):
     task: str | None = None
     """Task to explain, or a part of its id that no other has; others are left out."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
-    """Print each pair of arms and what is notable about the tasks, not only each arm's causes."""
+    """Print what is notable about the tasks, too, and every pair of arms unless arms are named."""
     show_all: Annotated[bool, typer.Option("--all")] = False
     """Print every trial and task, not only the first of each kind."""
 
@@ -78,7 +78,8 @@ def why(choice: RunChoice, options: WhyOptions, smallest: MinimalOptions, output
     elif a is None and not options.verbose and not options.show_all:
         render_why.sums(found, reasons)
     else:
-        render_why.why(found, reasons, show_all=options.show_all)
+        with_tasks = a is None or options.verbose or options.show_all or bool(reasons.untraced)
+        render_why.why(found, reasons, show_all=options.show_all, with_tasks=with_tasks)
 
 
 def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, str]] | None:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import EnumMeta
 from functools import lru_cache
 from types import UnionType
@@ -20,7 +20,18 @@ from dspy.adapters.utils import parse_value, serialize_for_json
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import BaseModel, TypeAdapter
 
-from loopbench.protocol import Inexpressible, Move, Reply, Role, WireError
+from loopbench.protocol import (
+    Grammar,
+    GrammarPart,
+    Inexpressible,
+    JsonValue,
+    Move,
+    Reply,
+    Role,
+    TextLine,
+    ToolSpec,
+    WireError,
+)
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.wire import read_once
 
@@ -251,6 +262,20 @@ class SignatureCodec(ABC):
         ]
         return Reply("\n\n".join([*parts, "[[ ## completed ## ]]\n"]))
 
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        """Return a grammar of the signature's fields, each of its type.
+
+        It allows one reply that cannot be read: JSON that holds an unusual line break, such as U+2028, as it is.
+        """
+        return Grammar((self.sections({}),))
+
+    def sections(self, known: Mapping[str, GrammarPart]) -> tuple[GrammarPart, ...]:
+        """Return the parts of a reply. `known`: what a field holds, where its type does not say it."""
+        parts: list[GrammarPart] = []
+        for name, annotation in outputs_of(self.signature).items():
+            parts += [f"[[ ## {name} ## ]]\n", known.get(name) or _part(annotation), "\n\n"]
+        return (*parts, "[[ ## completed ## ]]")
+
     def parse(self, reply: Reply) -> Move:
         return self.move(self.read(reply))
 
@@ -264,6 +289,12 @@ class SignatureCodec(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
+
+
+@lru_cache(maxsize=512)
+def _part(annotation: Any) -> GrammarPart:
+    """Return what a field of this type holds, in a grammar."""
+    return TextLine() if annotation is str else JsonValue(TypeAdapter(annotation).json_schema())
 
 
 def _field_text(name: str, value: Any, annotation: Any) -> str:

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from loopbench.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
+from loopbench.protocol import (
+    Act,
+    Answer,
+    AnyCall,
+    Grammar,
+    Inexpressible,
+    JsonValue,
+    Move,
+    Reply,
+    Role,
+    TextLine,
+    ToolCall,
+    ToolSpec,
+    WireError,
+    json_object,
+)
 from loopbench.protocol.wire import from_json, native_call, read_once, to_json
 
+_TEXT = {"type": "string"}
 TASK = "You solve tasks step by step with tools."
 OBSERVATIONS = (
     'After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.\nTools:'
@@ -56,6 +72,10 @@ To end with your answer: {{"final_answer": "the answer"}}
 
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        calls = [json_object({"thought": _TEXT, "tool_name": {"const": tool.name}, "arguments": tool.parameters}) for tool in tools]
+        return Grammar(tuple((made,) for made in (*calls, json_object({"final_answer": _TEXT}))))
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
@@ -111,6 +131,11 @@ Answer: the answer
 
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        thought = ("Thought: ", TextLine())
+        calls = ((*thought, f"\nTool: {tool.name}\nArguments: ", JsonValue(tool.parameters)) for tool in tools)
+        return Grammar((*calls, (*thought, "\nAnswer: ", TextLine())))
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
@@ -171,6 +196,9 @@ Reply with your answer as plain text when you have it.
 
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        return Grammar(((AnyCall(),), (TextLine(),)))
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:

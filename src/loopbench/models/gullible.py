@@ -6,8 +6,8 @@ The rules, which hold for every loop alike:
 - Whether this trial's model falls for an instruction is drawn once, by trial and point: with chance `obeys`, and with chance
   `marked` where the prompt marks it as data wherever it stands. It is one draw, so that a mark never makes a model fall for more.
 - A call that it falls for takes the place of its next move where it decides on calls, once. An answer takes the place of its move
-  where it decides or answers, and so does the end; where it selects calls, the end is to select none, and where it judges whether
-  the work is complete, that it is.
+  where it decides, answers or puts an answer into form, and so does the end; where it selects calls, the end is to select none, and
+  where it judges whether the work is complete, that it is. In any other role it does what it would have done.
 - A summary hands on what the model falls for, without the loop's marks, and leaves out all else.
 - Asked to confirm one call, in a prompt that shows no result, the model refuses the call of an instruction but for the chance
   `confirms`, drawn once, and confirms any other: it takes its own calls for right.
@@ -26,7 +26,7 @@ from .tunnel import Tunnel
 
 _RETELLING = frozenset({Role.REASON, Role.SUMMARIZE})
 _JUDGING = frozenset({Role.REFLECT, Role.VALIDATE})
-_STATING = frozenset({Role.DECIDE, Role.ANSWER})
+_STATING = frozenset({Role.DECIDE, Role.ANSWER, Role.FORMAT})
 _POINT = "injected:"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.protocol import Observation, ToolCall, ToolSpec, render_value
@@ -43,6 +43,8 @@ class Instruction:
     """The answer that it asks for."""
     marker: str = ""
     """The text of the argument by which its call is known."""
+    in_front: bool = False
+    """It stands before the result, not behind it."""
 
     @property
     def text(self) -> str:
@@ -62,13 +64,17 @@ Author = Callable[[Fault], Instruction | None]
 
 
 def author(key: tuple[object, ...], tools: Mapping[str, ToolSpec], lure: Any) -> Author:
-    """Return what writes a trial's instructions, which depend on trial and point alone.
+    """Return what writes a trial's instructions, which depend on trial and point alone; half of them stand before their result.
 
     `tools`: those of the task, one of which an instruction may name. `lure`: the answer that one asks for where the form of an
     answer is prescribed; None: a text.
     """
 
     def write(fault: Fault) -> Instruction | None:
+        written = _written(fault)
+        return None if written is None else replace(written, in_front=unit(*key, "place", fault.point) < 0.5)
+
+    def _written(fault: Fault) -> Instruction | None:
         digits = sha256("\x1f".join(map(str, (*key, fault.kind, fault.point))))[:6]
         label = digits.translate(_LETTERS)
         if fault.kind == STOP:
@@ -122,16 +128,16 @@ class TrialInstructions:
     """CALL digest → label."""
     _of_fault: dict[int, str] = field(default_factory=dict)
 
-    def give(self, fault: Fault) -> str:
-        """Return what a fault adds to a result of the tool that it strikes."""
+    def give(self, fault: Fault) -> tuple[str, str]:
+        """Return what a fault adds to a result of the tool that it strikes, before it and behind it."""
         instruction = None if self.author is None else self.author(fault)
         if instruction is None:
-            return ""
+            return "", ""
         self.given[instruction.label] = instruction
         self._of_fault[id(fault)] = instruction.label
         if instruction.call is not None:
             self._calls[call_digest(instruction.call.name, instruction.call.arguments)] = instruction.label
-        return f" {instruction.text}"
+        return (f"{instruction.text} ", "") if instruction.in_front else ("", f" {instruction.text}")
 
     def note_run(self, digest: str, seen: Observation) -> None:
         """Note that a call with this digest reached its tool, unless it was refused there."""

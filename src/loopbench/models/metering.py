@@ -290,7 +290,8 @@ class MeteredToolbox(Toolbox):
         if seen.transient or seen.error_type in ("UnknownTool", "InvalidArguments"):
             return seen
         entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
-        text = entry.around(f"{seen.data}{_added(fault, tunnel, seen)}")
+        before, behind = _added(fault, tunnel, seen)
+        text = f"{before}{entry.around(f'{seen.data}{behind}')}"
         value = text if seen.ok else None
         return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
 
@@ -315,13 +316,11 @@ class MeteredToolbox(Toolbox):
         return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
 
 
-def _added(fault: Fault | None, tunnel: Tunnel, seen: Observation) -> str:
-    """Return what a fault adds to a result that it leaves whole."""
-    if fault is None:
-        return ""
-    if fault.family == "inject":
-        return tunnel.instructions.give(fault) if seen.ok else ""
-    return f" {'x' * HUGE_CHARS}" if fault.kind == "tool.huge" else ""
+def _added(fault: Fault | None, tunnel: Tunnel, seen: Observation) -> tuple[str, str]:
+    """Return what a fault adds to a result that it leaves whole, before it and behind it."""
+    if fault is not None and fault.family == "inject" and seen.ok:
+        return tunnel.instructions.give(fault)
+    return "", f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
 
 
 _NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage", LIST_CHANGED, DRIFTED, ERROR})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import Capabilities, Chunk, Message, Reply
-from .moves import Codec, Role
+from .moves import Codec, Grammar, Role
 from .program import Prompted
 from .tools import ToolSpec
 
@@ -39,7 +39,7 @@ DEFAULT_SAMPLING = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to a model. The last five fields are for the harness; no provider sees them."""
+    """One question to a model. `role`, `scope`, `codec`, `examples` and `prompted` are for the harness; no provider sees them."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -59,6 +59,8 @@ class Request:
     """How many messages are demonstrations: those after the leading system message, or the first ones if there is none."""
     prompted: Prompted | None = field(default=None, compare=False, repr=False)
     """The predictor that asks, if an optimizer may change its prompt."""
+    grammar: Grammar | None = None
+    """What the reply is held to, by a server that can; None: nothing."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the request as JSON, without the fields for the harness."""
@@ -73,6 +75,8 @@ class Request:
             made["parallel_calls"] = False
         if self.response_schema is not None:
             made["response_schema"] = self.response_schema
+        if self.grammar is not None:
+            made["grammar"] = self.grammar.as_dict()
         return made | self.sampling.as_dict()
 
 

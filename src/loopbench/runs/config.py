@@ -87,6 +87,8 @@ class ProviderConfig(BaseModel):
     """Maximum size of a request to a real model in tokens, estimated; a larger request is not sent."""
     probe: bool = False
     """Test what the real model can do before the run starts."""
+    constrain: bool = False
+    """Hold the replies of a local model to the format that the loop reads, by a grammar that bounds texts to 120 characters."""
     temperature: Annotated[float | None, IfAbsent("the provider's own"), Field(ge=0, le=10, allow_inf_nan=False)] = None
     """Sampling temperature of a real model; a loop that sets one overrides it."""
     top_p: Annotated[float | None, IfAbsent("the provider's own"), Field(gt=0, le=1)] = None
@@ -215,6 +217,9 @@ class CompareConfig(BaseModel):
             raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini")
         if real and self.base_url is not None and all(map(is_local_model, real)):
             raise ValueError(f"base_url is for models that a server answers for; {real[0]} runs in this process")
+        for name in real if self.provider.constrain else ():
+            if not is_local_model(name):
+                raise ValueError(f"constrain is for local models, whose server takes a grammar; {name} is not one")
         return self
 
     @model_validator(mode="after")

@@ -9,13 +9,14 @@ from typing import Any
 
 from loopbench._extras import needed_by
 from loopbench.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
+from loopbench.models.constrained import Constrained
 from loopbench.models.limits import Pressure
 from loopbench.models.metering import Admit, Listener, Meter, MeteredModel
 from loopbench.models.ordering import InOrder
 from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import DEFAULT_SAMPLING, Model, Sampling
+from loopbench.protocol import DEFAULT_SAMPLING, Model, Sampling, ToolSpec
 
 from .config import CompareConfig
 from .schedule import Arm, Trial
@@ -40,6 +41,8 @@ class TrialModels:
     cassette: Cassette | None = None
     sampling: Sampling = DEFAULT_SAMPLING
     """Sampling settings that requests to real models leave open; a recording knows them, too."""
+    constrain: bool = False
+    """Whether real models are held to the formats of codecs; a recording knows that, too."""
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[TrialModels]:
@@ -72,19 +75,21 @@ class TrialModels:
         return {name: asdict(model.capabilities) for name, model in self.real.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class RequestHooks:
+    """Who counts, hears and admits the requests of a trial."""
+
+    meter: Meter
+    listener: Listener
+    admit: Admit
+
+
 def model_for_trial(
-    models: TrialModels,
-    trial: Trial,
-    script: Script | None,
-    tunnel: Tunnel | None,
-    *,
-    meter: Meter,
-    listener: Listener,
-    admit: Admit,
+    models: TrialModels, trial: Trial, script: Script | None, tunnel: Tunnel | None, tools: Sequence[ToolSpec], hooks: RequestHooks
 ) -> TrialModel:
     """Return the model of a trial, from the one that answers up to the one that the loop asks.
 
-    `script` and `tunnel` belong to a scripted arm, and are None for a real model.
+    `script` and `tunnel` belong to a scripted arm, and are None for a real model. `tools`: those of the trial.
     """
     model: Model | None = None
     if script is not None and tunnel is not None:  # a recording may answer in the model's place: tools say the same
@@ -97,10 +102,10 @@ def model_for_trial(
         model = recorded = models.cassette.model(name, Lane(*trial.key), model, tunnel)
     assert model is not None
     if tunnel is None:
-        model = WithSampling(model, models.sampling)
+        model = WithSampling(Constrained(model, tools) if models.constrain else model, models.sampling)
     elif not tunnel.real_time:
         model = InOrder(model)
-    return TrialModel(MeteredModel(model, meter, listener, tunnel, admit), recorded)
+    return TrialModel(MeteredModel(model, hooks.meter, hooks.listener, tunnel, hooks.admit), recorded)
 
 
 async def _nothing() -> None:
@@ -127,7 +132,7 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
     _check_dollars(config, real)
     given = config.provider
     sampling = Sampling(given.temperature, given.max_tokens, given.top_p, given.seed)
-    return TrialModels(real, _cassette(config, arms, goes_on=begun is not None), sampling)
+    return TrialModels(real, _cassette(config, arms, goes_on=begun is not None), sampling, given.constrain)
 
 
 def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopbench.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
+from loopbench.protocol import (
+    Act,
+    Answer,
+    AnyCall,
+    Grammar,
+    Inexpressible,
+    Move,
+    NativeCall,
+    Reply,
+    Role,
+    ToolCall,
+    ToolSpec,
+    WireError,
+)
 from loopbench.protocol.wire import from_json, native_call, read_once, to_json
 
 from .output import FINISH, WRAPPED, InvalidOutput, Output, converted
@@ -76,6 +89,9 @@ class FinishCodec:
         if wanted[0].is_finish:
             return Answer(reply.text, value_of(wanted[0].call.arguments, self.output))
         return Act(reply.text, tuple(call.call for call in calls))
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        return Grammar(((AnyCall(),),))
 
 
 def arguments_of(move: Answer, output: Output) -> Mapping[str, Any]:

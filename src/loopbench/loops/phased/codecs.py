@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from loopbench.protocol import (
     Act,
     Answer,
+    AnyCall,
     Codec,
     Completion,
+    Grammar,
     Inexpressible,
     Move,
     PlanTask,
@@ -19,6 +21,8 @@ from loopbench.protocol import (
     Role,
     Tasks,
     Text,
+    TextLine,
+    ToolSpec,
     Understanding,
     WireError,
 )
@@ -281,6 +285,9 @@ class TextAnswerCodec:
     def parse(self, reply: Reply) -> Answer:
         return Answer("", reply.text)
 
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        return Grammar(((TextLine(),),))
+
 
 @dataclass(frozen=True, slots=True)
 class TextCodec:
@@ -297,6 +304,9 @@ class TextCodec:
 
     def parse(self, reply: Reply) -> Text:
         return Text(reply.text)
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        return Grammar(((TextLine(),),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +338,9 @@ class SelectCodec:
         if len(reply.calls) > self.max_calls:
             raise WireError(f"{len(reply.calls)} calls at once: at most {self.max_calls}")
         return Act(reply.text, tuple(read_call(call) for call in reply.calls))
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        return Grammar(((NO_CALL,), (AnyCall(),)))
 
 
 UNDERSTAND = UnderstandCodec()

@@ -40,17 +40,11 @@ from loopbench.protocol.receipts import strip_receipts
 from ..trace import ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
 from .causes import Cause
-from .failure_text import counted, in_words, quoted, reply, times
+from .failure_text import BROKEN, SPENT, counted, in_words, quoted, reply, times
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
 from .prompts_sent import shows
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
 
-SPENT = {
-    StopReason.BUDGET.value: "its budget was used up",
-    StopReason.TIMEOUT.value: "its time was up",
-    StopReason.CONTEXT_OVERFLOW.value: "the prompt no longer fitted the model's context",
-}
-BROKEN = {StopReason.CRASHED.value: "the loop crashed", StopReason.CANCELLED.value: "the loop cancelled itself"}
 ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
 HARMLESS = frozenset(
     {"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids"}
@@ -303,6 +297,9 @@ def _faults(trial: TracedTrial) -> _Found | None:
 
 
 def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) -> _Found:
+    if event.fault == "calls.too_early":
+        said = f"a call stood in one reply with those whose effect it needs ({event.fault}), and ran before they were done"
+        return _Found("fault not recovered", said, [place])
     if isinstance(event, ToolRun):
         if event.fault == "tool.lies":
             said = f"{call_text(event.call)} gave a false result, {shortened(event.result)}, and nothing set it right"

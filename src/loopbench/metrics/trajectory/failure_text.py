@@ -10,6 +10,13 @@ from loopbench.protocol import StopReason, render_value
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, was_asked_again, was_cut_out, was_told
 from .trajectory import NOT_RUN, shortened
 
+SPENT = {
+    StopReason.BUDGET.value: "its budget was used up",
+    StopReason.TIMEOUT.value: "its time was up",
+    StopReason.CONTEXT_OVERFLOW.value: "the prompt no longer fitted the model's context",
+}
+BROKEN = {StopReason.CRASHED.value: "the loop crashed", StopReason.CANCELLED.value: "the loop cancelled itself"}
+"""Stop reason → what ended a trial."""
 MIN_NUMBERS = 4
 """Replies that are named one by one."""
 

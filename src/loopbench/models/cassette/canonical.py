@@ -14,6 +14,7 @@ from loopbench.protocol.wire import from_json
 
 MAX_DEPTH = 100
 """Levels of lists and objects in a request; a deeper one is neither asked nor recorded."""
+_REMEMBERED = ("tools", "response_schema", "grammar")
 MAX_REMEMBERED = 1024
 """Cleaned texts, and cleaned tools and schemas, that are remembered: a conversation shows the same ones again and again."""
 
@@ -41,7 +42,7 @@ class Cleaner:
         _rename_calls(value["messages"])
         try:
             value |= {name: float(value[name]) for name in ("temperature", "top_p") if name in value}  # 0 asks for the same as 0.0
-            known = {name: self._known(canonical_json(value.pop(name))) for name in ("tools", "response_schema") if name in value}
+            known = {name: self._known(canonical_json(value.pop(name))) for name in _REMEMBERED if name in value}
             made = self._plain(value, MAX_DEPTH) | known
             return Canonical(made, digest(made))
         except (TypeError, RecursionError) as error:

@@ -4,6 +4,7 @@
 {"message": ID, "role": …, "content": …}                         ID: digits of the sha256 of what follows
 {"tool": ID, "name": …, "description": …, "parameters": …}
 {"schema": ID, "value": …}
+{"grammar": ID, "value": …}
 {"request": DIGEST, "task": …, "arm": …, "repeat": …, …}         one request and what came of it
 """
 
@@ -127,6 +128,7 @@ class Parts:
     messages: tuple[str, ...]
     tools: tuple[str, ...] = ()
     schema: str | None = None
+    grammar: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -267,7 +269,12 @@ class _Schema:
     value: Mapping[str, Any]
 
 
-PART_KINDS: Mapping[str, type] = {"message": _Message, "tool": _Tool, "schema": _Schema}
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    value: Mapping[str, Any]
+
+
+PART_KINDS: Mapping[str, type] = {"message": _Message, "tool": _Tool, "schema": _Schema, "grammar": _Grammar}
 
 
 def part_id(kind: str, value: Mapping[str, Any], digits: int = SHORT_ID) -> str:
@@ -310,6 +317,7 @@ class _ExchangeLine:
     messages: tuple[str, ...]
     tools: tuple[str, ...] = ()
     schema: str | None = None
+    grammar: str | None = None
     rest: Mapping[str, Any] = field(default_factory=dict)
     """The settings."""
     reply: Reply | None = None
@@ -334,6 +342,7 @@ def exchange_line(exchange: Exchange) -> dict[str, Any]:
         messages=parts.messages,
         tools=parts.tools,
         schema=parts.schema,
+        grammar=parts.grammar,
         rest=dict(parts.settings),
         reply=answer if isinstance(answer, Reply) else None,
         error=answer if isinstance(answer, Failure) else None,
@@ -357,5 +366,5 @@ def read_exchange(value: Mapping[str, Any]) -> Exchange:
     if answer is None or (line.reply is not None and line.error is not None):
         raise ValueError("needs either a reply or an error")
     asked = RecordedRequest(request, Lane(line.arm, line.task, line.repeat), line.scope, line.occurrence, line.call, line.role)
-    parts = Parts(line.messages, line.tools, line.schema, line.rest)
+    parts = Parts(line.messages, line.tools, line.schema, line.grammar, line.rest)
     return Exchange(asked, parts, answer, line.cut, line.seconds, line.effects)

@@ -116,8 +116,8 @@ def _differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Itera
             continue
         if name == "tools":
             yield _tools_difference(old or [], new or [])
-        elif name == "response_schema":
-            yield "another response_schema" if old and new else f"{'no ' if not new else ''}response_schema asked"
+        elif name in ("response_schema", "grammar"):
+            yield f"another {name}" if old and new else f"{'no ' if not new else ''}{name} asked"
         else:
             yield f"{name}: {_shown(old)} recorded, {_shown(new)} asked"
     pairs = itertools.zip_longest(recorded["messages"], asked["messages"])

@@ -120,6 +120,8 @@ class Recording:
             value["tools"] = [self._parts[name][1] for name in parts.tools]
         if parts.schema is not None:
             value["response_schema"] = self._parts[parts.schema][1]["value"]
+        if parts.grammar is not None:
+            value["grammar"] = self._parts[parts.grammar][1]["value"]
         return value | dict(parts.settings)
 
     # --- recording ---
@@ -176,7 +178,8 @@ class Recording:
         messages = tuple(name_of("message", message) for message in rest.pop("messages"))
         tools = tuple(name_of("tool", tool) for tool in rest.pop("tools", ()))
         schema = name_of("schema", {"value": rest.pop("response_schema")}) if "response_schema" in rest else None
-        return Parts(messages, tools, schema, rest), new
+        grammar = name_of("grammar", {"value": rest.pop("grammar")}) if "grammar" in rest else None
+        return Parts(messages, tools, schema, grammar, rest), new
 
     def _append(self, data: bytes) -> None:
         """Append all of it, or nothing."""
@@ -299,6 +302,8 @@ def _references(parts: Parts) -> Iterator[tuple[str, str]]:
     yield from (("tool", name) for name in parts.tools)
     if parts.schema is not None:
         yield "schema", parts.schema
+    if parts.grammar is not None:
+        yield "grammar", parts.grammar
     yield from (("message", name) for name in parts.messages)
 
 

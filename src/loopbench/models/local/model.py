@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 from loopbench.dspy_seam import close_local_clients, local_client
 from loopbench.models.real import DEFAULTS, RealModel, RealOptions
 from loopbench.protocol import Capabilities, Chunk, Model, Reply, Request
 
+from .lark import lark
 from .server import LocalServer, serve
 from .tools_as_text import with_calls_read, with_tools_as_text
 from .weights import find_weights
 
-ABILITIES = Capabilities(native_tools=True, tool_choice=False, response_schema=True, streaming=True, parallel_calls=True)
+ABILITIES = Capabilities(native_tools=True, tool_choice=True, response_schema=True, streaming=True, parallel_calls=False)
 
 
 class LocalModel:
@@ -23,11 +26,11 @@ class LocalModel:
         self.capabilities = ABILITIES
         self.server = server
         """Held, so that it answers as long as the model is there."""
-        self.client: Model = local_client(server.url, model="local")
+        self.client: Model = local_client(server.url, _body, "local")
 
     async def complete(self, request: Request) -> Reply:
         """Raises ModelError."""
-        return with_calls_read(await self.client.complete(with_tools_as_text(request)), request)
+        return with_calls_read(await self.client.complete(_sent(request)), request)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Yield the reply in pieces; one that may call tools comes whole, as it is text until it is read. Raises ModelError."""
@@ -35,12 +38,23 @@ class LocalModel:
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)
             return
-        async for chunk in self.client.stream(with_tools_as_text(request)):
+        async for chunk in self.client.stream(_sent(request)):
             yield chunk
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
         await close_local_clients()
+
+
+def _sent(request: Request) -> Request:
+    """Return the request as the server gets it; a grammar stands for the schema, as it takes one of them only."""
+    sent = with_tools_as_text(request)
+    return sent if sent.grammar is None else replace(sent, response_schema=None)
+
+
+def _body(request: Request) -> Mapping[str, Any]:
+    """Return what the body says beyond OpenAI's protocol."""
+    return {} if request.grammar is None else {"grammar": lark(request.grammar)}
 
 
 def open_local(name: str, options: RealOptions = DEFAULTS) -> RealModel:

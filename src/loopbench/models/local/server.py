@@ -22,6 +22,8 @@ SLOTS = 2
 CONTEXT_TOKENS = 8192
 """Longest request and reply together, in tokens, unless the user says otherwise: that of SmolLM2."""
 QUIET = -1
+REMEMBERED_MIB = 512
+"""Memory for the beginnings of prompts that were read, so that designs which take turns do not each begin anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def _started(library: Any, file: str, context_tokens: int) -> LocalServer:
     params.n_ctx = SLOTS * context_tokens
     for threads in (params.cpuparams, params.cpuparams_batch):
         threads.n_threads = max(1, (os.cpu_count() or 1) // 2)  # of two threads on one core, one waits for the other
-    settings: Mapping[str, Any] = {"port": 0, "verbosity": QUIET, "warmup": False, "ui": False, "cache_ram_mib": 0}
+    settings: Mapping[str, Any] = {"port": 0, "verbosity": QUIET, "warmup": False, "ui": False, "cache_ram_mib": REMEMBERED_MIB}
     for setting, value in settings.items():
         setattr(params, setting, value)
     process = library.Server(params)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from loopbench.protocol import Message, NativeCall, Reply, Request, ToolSpec
+from loopbench.protocol import AnyCall, Grammar, GrammarPart, Message, NativeCall, Reply, Request, ToolSpec, json_object
 from loopbench.protocol.wire import from_json
 
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
@@ -31,14 +31,28 @@ To call a function, reply with its name and arguments as one JSON object in tags
 
 
 def with_tools_as_text(request: Request) -> Request:
-    """Return the request without native tools: offer, calls and results are text, all else is unchanged."""
+    """Return the request without native tools: offer, calls, results and a choice among the tools are text and grammar."""
     messages = tuple(_messages(request.messages))
     if request.tools and request.tool_choice != "none":
         offer = _OFFER.format(tools="\n".join(map(_tool_line, request.tools)))
         opens_with_system = bool(messages) and messages[0].role == "system"
         first = [messages[0].content] if opens_with_system else []
         messages = (Message("system", "\n\n".join([*first, offer])), *messages[opens_with_system:])
-    return replace(request, messages=messages, tools=(), tool_choice=None)
+    return replace(request, messages=messages, tools=(), tool_choice=None, grammar=_grammar(request))
+
+
+def _grammar(request: Request) -> Grammar | None:
+    """Return the request's grammar with calls written out; without one, that of the call that it demands."""
+    choice, grammar = request.tool_choice, request.grammar
+    offered = [tool for tool in request.tools if choice in (None, "auto", "required", tool.name)]
+    if choice not in (None, "auto", "none"):
+        grammar = Grammar(((AnyCall(),),))
+    if grammar is None:
+        return None
+    calls: list[tuple[GrammarPart, ...]] = [
+        (OPEN, json_object({"name": {"const": tool.name}, "arguments": tool.parameters}), CLOSE) for tool in offered
+    ]
+    return Grammar(tuple(made for parts in grammar.alternatives for made in (calls if AnyCall() in parts else [parts])))
 
 
 def with_calls_read(reply: Reply, request: Request) -> Reply:

@@ -38,7 +38,7 @@ from loopbench.runs.trial.record import (
     without_secrets,
 )
 from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
-from loopbench.runs.trial_models import TrialModel, model_for_trial
+from loopbench.runs.trial_models import RequestHooks, TrialModel, model_for_trial
 from loopbench.text.plain_text import json_safe
 
 from .context_use import RetentionCount
@@ -173,9 +173,8 @@ class _Run:
             self.trial,
             self._script(),
             self.tunnel,
-            meter=self.meter,
-            listener=self.recorder,
-            admit=self.guard.admit,
+            self.tools.specs,
+            RequestHooks(self.meter, self.recorder, self.guard.admit),
         )
         await self._run_loop(self.model.asked)
 

@@ -1,0 +1,142 @@
+"""Puts a validated run of a real model into the tables of real models: what its loops scored, and how well the tunnel predicted it.
+
+python benchmarks/real_models.py RUN … [--in FOLDER] [--write]
+
+`loopbench validate RUN` comes before: it registers the prediction, and holds it against the run. Markdown to stdout; --write adds
+the rows to docs/validity.md, in place of those of the same model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.validate.prediction import FOLDER
+from loopbench.experiments.validate.validity import VALIDITY
+from loopbench.runs.folders import run_folder
+from loopbench.runs.manifest import Manifest
+from loopbench.runs.store.files import RunError, read_document
+from loopbench.text.numbers import interval
+
+PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
+BLOCK = re.compile(r"(<!-- real models: .*? -->\n)(.*?)(<!-- /real models -->)", re.DOTALL)
+HEADS = (
+    (
+        "| model | suite, tasks | prediction, registered before | verdict | pairs told apart | misplaced | tau-b "
+        "| largest gap of accuracy | off | errors never made |",
+        "|---|---|---|---|---:|---:|---|---:|---:|---|",
+    ),
+    (
+        "| model | loop | trials | accuracy | steps | tokens | replies that could not be read, a trial |",
+        "|---|---|---:|---|---|---|---:|",
+    ),
+)
+"""The two tables: of validations, and of what the loops scored."""
+DIGEST_CHARS = 12
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a validated run: its directory, its name, or latest")
+    parser.add_argument("--in", type=Path, default=Path("runs"), dest="folder", help="folder of the runs (default: runs)")
+    parser.add_argument("--write", action="store_true", help="add the rows to docs/validity.md")
+    options = parser.parse_args(arguments)
+    text = PAGE.read_text("utf-8")
+    try:
+        for run in options.runs:
+            text = with_rows(text, rows(run_folder(run, options.folder)))
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    found = BLOCK.search(text)
+    assert found is not None
+    print(found[2].strip())
+    if options.write:
+        PAGE.write_text(text, "utf-8")
+
+
+def rows(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the rows of a run in the two tables. Raises RunError for a run that is not validated, or of several models."""
+    run = results(folder)
+    model = _model(run.manifest, folder)
+    try:
+        found = read_document(folder / FOLDER / VALIDITY)
+    except FileNotFoundError:
+        raise RunError(f"{folder} is not validated: loopbench validate {folder}") from None
+    return [_validation(run, model, found)], list(_scores(run, model))
+
+
+def _model(manifest: Manifest, folder: Path) -> str:
+    """Return the model as the tables name it, with the weights of a local one and whether it was constrained."""
+    models = {arm.model for arm in manifest.arms}
+    if len(models) != 1:
+        raise RunError(f"{folder}: a row is of one model, and this run has {', '.join(sorted(models))}")
+    (name,) = models
+    weights = manifest.weights.get(name)
+    named = f"`{name}`" if weights is None else f"`{name.partition(':')[0]}` ({weights.file}, {weights.sha256[:DIGEST_CHARS]})"
+    return f"{named}, constrained" if manifest.config.get("provider", {}).get("constrain") else named
+
+
+def _validation(run: Results, model: str, found: Mapping[str, Any]) -> str:
+    tau = found["tau"]
+    gaps = [abs(gap["difference"]["value"]) for gap in found["differences"] if gap["measure"] == "accuracy"]
+    cells = (
+        model,
+        f"{run.manifest.suite.name}, {found['fitted_tasks']} fitted and {found['held_out_tasks']} held out",
+        f"`{found['prediction'][:DIGEST_CHARS]}`",
+        found["verdict"].partition(":")[0],
+        f"{len(found['pairs'])} of {found['pairs_in_all']}",
+        str(sum(pair["misplaced"] for pair in found["pairs"])),
+        "–" if tau is None else f"{tau['value']:.2f} [{tau['low']:.2f}, {tau['high']:.2f}]",
+        f"{max(gaps):.3f}",
+        f"{sum(gap['off'] for gap in found['differences'])} of {len(found['differences'])}",
+        ", ".join(found["unknown_errors"]) or "none",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _scores(run: Results, model: str) -> Iterator[str]:
+    for arm in run.comparison.arms:
+        summary = arm.summary
+        unread = sum(count for kind, count in summary.errors.items() if kind.startswith("wire"))
+        cells = (
+            model,
+            f"`{arm.info.loop}`",
+            str(summary.scored),
+            interval(summary.accuracy, 2),
+            interval(summary.means["steps"], 1),
+            interval(summary.means["tokens"], 0),
+            f"{unread / max(1, summary.scored):.1f}",
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+def with_rows(page: str, new: tuple[list[str], list[str]]) -> str:
+    """Return the page with the rows in its two tables, in place of those of the same model."""
+
+    def renewed(found: re.Match[str]) -> str:
+        tables = []
+        for (head, rule), rows in zip(HEADS, new, strict=True):
+            models = {_first_cell(row) for row in rows}
+            kept = [row for row in _rows_below(found[2], head) if _first_cell(row) not in models]
+            tables.append("\n".join([head, rule, *sorted([*kept, *rows], key=_first_cell)]))
+        return "\n\n".join([f"{found[1]}\n{tables[0]}", tables[1], found[3]])
+
+    return BLOCK.sub(renewed, page)
+
+
+def _rows_below(text: str, head: str) -> list[str]:
+    lines = text.partition(f"{head}\n")[2].splitlines()[1:]
+    return lines[: next((place for place, line in enumerate(lines) if not line.startswith("|")), len(lines))]
+
+
+def _first_cell(row: str) -> str:
+    return row.split(" | ")[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Grammars as llama.cpp takes them: in the Lark dialect of LLGuidance, which knows JSON schemas.
+
+Format: https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md. Texts and lists are bounded here: a small model may
+write on without an end, and a reply that is cut cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.protocol import AnyCall, Grammar, GrammarPart, JsonValue, TextLine
+
+MAX_TEXT_CHARS = 120
+"""Characters of a text in JSON whose schema does not bound it."""
+MAX_ITEMS = 6
+"""Items of a list in JSON whose schema does not bound it."""
+_COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""JSON on one line: white space, too, can be written without an end."""
+_LINE_BREAKS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+"""What Python splits lines at, in the words of a regular expression."""
+_LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NAMED_SCHEMAS = ("properties", "$defs", "definitions")
+_SCHEMAS = ("items", "additionalProperties", "not")
+
+
+def lark(grammar: Grammar) -> str:
+    """Return a grammar as text. Raises ValueError for a native call, which must have been written out before."""
+    alternatives = (" ".join(map(_part, parts)) or '""' for parts in grammar.alternatives)
+    return "%llguidance {}\nstart: " + "\n  | ".join(alternatives) + "\n"
+
+
+def _part(part: GrammarPart) -> str:
+    match part:
+        case str():
+            return json.dumps(part, ensure_ascii=False)
+        case TextLine():
+            return f"/[^{_LINE_BREAKS}]{{1,{part.max_chars}}}/"
+        case JsonValue():
+            return f"%json {json.dumps(bounded(part.schema) | {'x-guidance': _COMPACT}, ensure_ascii=False)}"
+        case AnyCall():
+            raise ValueError("a native call has no text of its own")
+
+
+def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema with bounds on texts, lists and properties where it has none. What fits it fits the given one, too."""
+    made = dict(schema)
+    for name in _LISTS_OF_SCHEMAS:
+        if isinstance(made.get(name), list):
+            made[name] = [_bounded(each) for each in made[name]]
+    for name in _NAMED_SCHEMAS:
+        if isinstance(made.get(name), Mapping):
+            made[name] = {key: _bounded(each) for key, each in made[name].items()}
+    for name in _SCHEMAS:
+        if name in made:
+            made[name] = _bounded(made[name])
+    kind = made.get("type")
+    if kind == "string" and not made.keys() & {"enum", "const", "pattern", "format"}:
+        made["maxLength"] = made.get("maxLength", max(MAX_TEXT_CHARS, made.get("minLength", 0)))
+    if kind == "array":
+        made["maxItems"] = made.get("maxItems", max(MAX_ITEMS, made.get("minItems", 0)))
+    if kind == "object" and "properties" in made:
+        made["additionalProperties"] = made.get("additionalProperties", False)
+    return made
+
+
+def _bounded(schema: Any) -> Any:
+    """Return a schema within another one, with bounds; true and false are schemas too."""
+    return bounded(schema) if isinstance(schema, Mapping) else schema

@@ -1,0 +1,99 @@
+"""The tables of real models in docs/validity.md, and the command that adds a row to them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import RunError, write_document
+
+ROOT = Path(__file__).parents[2]
+FOUND: dict[str, Any] = {
+    "verdict": "Weak: nothing speaks against the order.",
+    "prediction": "ab12" * 16,
+    "fitted_tasks": 4,
+    "held_out_tasks": 3,
+    "differences": [
+        {"measure": "accuracy", "difference": {"value": -0.25}, "off": True},
+        {"measure": "steps", "difference": {"value": 2.0}, "off": False},
+    ],
+    "tau": None,
+    "pairs": [{"misplaced": True}],
+    "pairs_in_all": 10,
+    "unknown_errors": {"tool.KeyError": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield importlib.import_module("real_models")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run of two loops whose replies no model gave, and what a validation might have found of it."""
+    config = CompareConfig(loops=["bare", "finish"], suite="arithmetic(size=4)", mlflow=False, runs=tmp_path)
+    assert run(prepare(config, tmp_path / "run"), Unwatched()) == ""
+    return tmp_path / "run"
+
+
+def validated(folder: Path) -> Path:
+    (folder / "validity").mkdir()
+    write_document(folder / "validity" / "validity.json", FOUND)
+    return folder
+
+
+def test_a_run_gives_a_row_of_its_validation_and_one_for_each_loop(benchmark, folder):
+    (row,), scores = benchmark.rows(validated(folder))
+    assert row.split(" | ") == [
+        *("| `scripted`", "arithmetic, 4 fitted and 3 held out", "`ab12ab12ab12`", "Weak"),
+        *("1 of 10", "1", "–", "0.250", "1 of 2", "tool.KeyError |"),
+    ]
+    assert [line.split(" | ")[1:3] for line in scores] == [["`bare`", "4"], ["`finish`", "4"]]
+
+
+def test_a_run_that_is_not_validated_is_refused(benchmark, folder):
+    with pytest.raises(RunError, match="is not validated: loopbench validate"):
+        benchmark.rows(folder)
+    with pytest.raises(SystemExit, match="is not validated"):
+        benchmark.main([str(folder)])
+
+
+def test_rows_are_added_and_those_of_the_same_model_replaced(benchmark):
+    page = "before\n<!-- real models: how -->\n\nNothing yet.\n\n<!-- /real models -->\nafter\n"
+    one = benchmark.with_rows(page, (["| b | 1 |"], ["| b | `bare` |", "| b | `finish` |"]))
+    two = benchmark.with_rows(one, (["| a | 2 |"], ["| a | `bare` |"]))
+    three = benchmark.with_rows(two, (["| b | 3 |"], ["| b | `bare` | 4 |"]))
+    assert "Nothing yet" not in one
+    assert [line for line in three.splitlines() if line.startswith(("| a", "| b"))] == [
+        *("| a | 2 |", "| b | 3 |"),
+        *("| a | `bare` |", "| b | `bare` | 4 |"),
+    ]
+    assert three.startswith("before\n")
+    assert three.endswith("-->\nafter\n")
+    assert benchmark.with_rows(three, (["| b | 3 |"], ["| b | `bare` | 4 |"])) == three
+
+
+def test_the_page_has_a_place_for_them(benchmark):
+    assert benchmark.BLOCK.search(benchmark.PAGE.read_text(encoding="utf-8"))
+
+
+def test_the_suite_of_make_real_is_sound():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        lookups = importlib.import_module("lookups")
+        suite = lookups.load()
+        assert len({task.query.text for task in suite.tasks}) == len(suite.tasks) == lookups.SIZE
+        answers = [json.dumps(task.expected) for task in suite.tasks]
+        assert max(map(answers.count, answers)) <= 2
