@@ -64,7 +64,9 @@ def measured(rounds: int) -> dict[str, tuple[float, float]]:
             folder = Path(name) / str(number)
             folder.mkdir()
             for label, words in COMMANDS.items():
-                run = next((path.parent for path in folder.glob("runs/*/report.html")), folder)
+                run = min(
+                    (path.parent for path in folder.glob("runs/*/report.html")), default=folder
+                )  # the first: names begin with the time
                 spent = timed([str(run) if word == "RUN" else word for word in words], folder)
                 if number:
                     found[label].append(spent)
@@ -76,7 +78,7 @@ def table(rounds: int) -> str:
     lines = [f"| {' | '.join(HEAD)} |", "| --- | --- | --- |"]
     lines += [f"| {label} | {cpu:.2f} | {wall:.2f} |" for label, (cpu, wall) in measured(rounds).items()]
     beside = f"{os.cpu_count()} processors, {load:.1f} processes at work on them at the start"
-    return "\n".join([*lines, "", f"- medians of {rounds} interleaved rounds; {beside}"])
+    return "\n".join([*lines, "", f"- {f'medians of {rounds} interleaved rounds' if rounds > 1 else 'one round'}; {beside}"])
 
 
 def main() -> None:
