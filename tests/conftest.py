@@ -63,7 +63,7 @@ def pytest_collection_finish() -> None:
 
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True)
-settings.register_profile("explore", deadline=None, max_examples=50)
+settings.register_profile("explore", deadline=None, max_examples=100)
 settings.load_profile("repeatable")
 
 

@@ -174,7 +174,9 @@ def wait_for_rollouts(folder: Path, size: int) -> None:
 
 
 @pytest.mark.thorough
-def test_an_interrupted_search_says_how_to_go_on_and_does(stopped, tmp_path, loopbench, at_one_sitting):
+def test_a_search_that_is_interrupted_and_then_killed_says_how_to_go_on_and_ends_as_if_nothing_had_been(
+    stopped, tmp_path, loopbench, at_one_sitting
+):
     running = stopped("optimize", *LONG, "--loop", "bare", "--quiet")
     wait_for_rollouts(tmp_path, 0)
     running.send_signal(signal.SIGINT)
@@ -191,6 +193,13 @@ def test_an_interrupted_search_says_how_to_go_on_and_does(stopped, tmp_path, loo
     nothing = loopbench("show", str(run))
     assert (nothing.code, "no trial of the test split" in nothing.err) == (2, True)
 
+    size = next(run.glob("designs/*/rollouts.jsonl")).stat().st_size
+    killed = stopped("resume", str(run), "--quiet")
+    wait_for_rollouts(tmp_path, size)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+
     whole = stopped("resume", str(run), "--quiet", "--json")
     out, err = whole.communicate(timeout=250)
     assert whole.returncode == 0, err
@@ -199,23 +208,6 @@ def test_an_interrupted_search_says_how_to_go_on_and_does(stopped, tmp_path, loo
     rows = [json.loads(line)["key"] for line in next(run.glob("designs/*/rollouts.jsonl")).read_text().splitlines()]
     assert len({json.dumps(row) for row in rows}) == len(rows)  # none was run twice
     assert at_one_sitting == made["digest"]
-
-
-@pytest.mark.thorough
-def test_a_search_that_is_killed_again_and_again_ends_as_if_nothing_had_been(stopped, tmp_path, at_one_sitting):
-    killed = stopped("optimize", *LONG, "--loop", "bare", "--quiet")
-    size = 0
-    for _ in range(2):
-        wait_for_rollouts(tmp_path, size)
-        killed.send_signal(signal.SIGKILL)
-        killed.communicate()
-        assert killed.returncode == -signal.SIGKILL
-        run = only_run(tmp_path)
-        size = next(run.glob("designs/*/rollouts.jsonl")).stat().st_size
-        killed = stopped("resume", str(run), "--quiet", "--json")
-    out, err = killed.communicate(timeout=250)
-    assert killed.returncode == 0, err
-    assert json.loads(out)["digest"] == at_one_sitting
 
 
 # --- lists and mistakes ---

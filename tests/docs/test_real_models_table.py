@@ -85,8 +85,11 @@ def test_rows_are_added_and_those_of_the_same_model_replaced(benchmark):
     assert benchmark.with_rows(three, (["| b | 3 |"], ["| b | `bare` | 4 |"])) == three
 
 
-def test_the_page_has_a_place_for_them(benchmark):
-    assert benchmark.BLOCK.search(benchmark.PAGE.read_text(encoding="utf-8"))
+def test_the_page_has_the_model_in_the_box_with_every_design(benchmark):
+    text = benchmark.BLOCK.search(benchmark.PAGE.read_text(encoding="utf-8"))[2]
+    assert "\n| `local` (SmolLM2-135M" in text
+    for loop in ("bare", "finish", "phased", "react_extract", "stateless"):
+        assert f" | `{loop}` | " in text
 
 
 def test_the_suite_of_make_real_is_sound():

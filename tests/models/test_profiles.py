@@ -349,7 +349,7 @@ def test_under_unreliable_tools_as_few_failures_are_recovered_as_published(tmp_p
     """ToolMaze (arXiv 2606.05806): 38 % of explicit and 18 % of implicit permanent failures."""
     faults = []
     for suite in ("events(size=200)", "ecommerce(size=200)"):
-        loops = ("bare", "finish", "phased")  # the quick ones
+        loops = ("bare", "finish")  # the quickest ones
         settings = CompareConfig(loops=loops, profiles=("unreliable-tools",), suite=suite, runs=tmp_path, mlflow=False)
         experiment = prepare(settings)
         run(experiment, Unwatched())

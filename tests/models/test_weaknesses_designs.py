@@ -106,7 +106,7 @@ def test_all_designs_fall_alike_and_instructions_lift_them_again(tmp_path: Path,
         file.write_text(json.dumps(state), encoding="utf-8")
         reseal(file)
         files.append(f"{design}@{file}")
-    found = compared(tmp_path, suite, profile, *designs, *files, tasks=40)
+    found = compared(tmp_path, suite, profile, *designs, *files, tasks=20)
     before, after = found[:5], found[5:]
     assert 0.35 <= before[0] <= 0.6
     assert before == [before[0]] * 5

@@ -190,6 +190,7 @@ def test_step_roles_are_those_of_deciding_requests() -> None:
     assert {Role.DECIDE, Role.SELECT, Role.REASON} == STEP_ROLES
     assert [role.value for role in Role] == [
         "decide", "understand", "plan", "select", "reason", "reflect", "recover", "summarize", "validate", "format", "answer",
+        "confirm",
     ]  # fmt: skip
 
 

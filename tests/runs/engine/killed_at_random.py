@@ -1,4 +1,4 @@
-"""One run that is killed over and over: `python killed_at_random.py FOLDER KILLS`.
+"""One run that is killed over and over: `python killed_at_random.py FOLDER KILLS [--ray]`.
 
 Each sitting is a process of its own, split off one that has imported everything, and goes on with the run directory by the next
 engine. It, or a worker of it, is killed by SIGKILL at a random moment. What is left after so many kills is run undisturbed. Prints
@@ -20,7 +20,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +100,8 @@ def disturbed(folder: Path, settings: Mapping[str, Any], victims: Victims, most:
 
 
 @contextlib.contextmanager
-def cluster() -> Iterator[tuple[str, int] | None]:
-    """Address and process of a Ray cluster of several nodes; None where Ray is not installed."""
-    if find_spec("ray") is None:
-        yield None
-        return
+def cluster() -> Iterator[tuple[str, int]]:
+    """Address and process of a Ray cluster of several nodes."""
     os.environ |= RAY | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
     command = [sys.executable, str(Path(__file__).with_name("ray_nodes.py"))]
     with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, text=True) as nodes:
@@ -114,12 +110,11 @@ def cluster() -> Iterator[tuple[str, int] | None]:
         nodes.communicate()
 
 
-def kill_often(folder: Path, kills: int) -> Counter[str]:
+def kill_often(folder: Path, kills: int, with_ray: bool) -> Counter[str]:
     """Until it was done so often, or the run has come to its end; what was killed how often."""
     killed = Counter[str]()
-    with cluster() as found:
-        if found is not None:
-            address, process = found
+    if with_ray:
+        with cluster() as (address, process):
             settings: Mapping[str, Any] = {"engine": "ray", "address": address, "workers": 2}
             killed["ray"], killed["ray, the run itself"] = disturbed(folder, settings, lambda child: below(process, ACTOR), 4)
     in_process: Round = ("in process", {}, lambda child: [], 0)
@@ -135,12 +130,12 @@ def kill_often(folder: Path, kills: int) -> Counter[str]:
     return killed
 
 
-def main(folder: Path, kills: int) -> None:
+def main(folder: Path, kills: int, with_ray: bool) -> None:
     random.seed(0)
-    killed = kill_often(folder, kills)
+    killed = kill_often(folder, kills, with_ray)
     _, status = os.waitpid(sit(folder, {"engine": "local", "concurrency": 64}), 0)
     print(json.dumps({"killed": +killed, "exit": os.waitstatus_to_exitcode(status)}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] == ["--ray"])

@@ -101,7 +101,7 @@ def test_no_worker_outlives_its_parent_though_its_event_loop_is_stuck(nasty, con
 def is_busy(process: int) -> bool:
     """It has used up more than it needs to start, and goes on."""
     with open(f"/proc/{process}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[11]) > 4 * os.sysconf("SC_CLK_TCK")
+        return int(file.read().rpartition(")")[2].split()[11]) > 2 * os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.thorough
