@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,7 +104,8 @@ def test_prompts_are_optimized_in_one_line(quiet: dict[str, Any]) -> None:
     settings = quiet | {"tasks": 6, "train": 4, "dev": 4, "repeats": 1, "budget": {"calls": 60}}
     found = loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", **settings)
     assert [design.design for design in found.finding.designs] == ["bare"]
-    assert "bare" in repr(found)
+    row = r"^bare: test before 0\.\d+ \[.*, test after .*, gain .*, tokens a task [\d,]+ → [\d,]+, verdict \w"
+    assert re.search(row, repr(found), re.MULTILINE)
 
 
 @pytest.mark.thorough

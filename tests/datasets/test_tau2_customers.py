@@ -31,6 +31,8 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> Suite:
     return airline_suite(tmp_path_factory.mktemp("airline"))
 
 
+VERBS = {"cancel", "modify", "return", "exchange", "book", "update", "send"}
+
 # The customer
 
 
@@ -105,6 +107,18 @@ def test_a_user_without_a_script_says_so_and_agrees_to_nothing() -> None:
     user = ScriptedUser({})
     assert user.answer("wishes") == NOTHING_TO_SAY
     assert not user.agrees(ProposedCall("cancel", {}))
+
+
+def test_only_tools_that_make_changes_may_write(shop: Suite, airline: Suite) -> None:
+    for suite in (shop, airline):
+        trial = suite.open(suite.tasks[0])
+        writes = {tool.name for tool in trial.tools if not tool.read_only}
+        assert writes == {name for name in (tool.name for tool in trial.tools) if name.split("_")[0] in VERBS}
+        assert suite.tasks[0].plan is not None
+        for call in suite.tasks[0].plan.calls:
+            before = trial.state()
+            make(trial, (call.tool, call.arguments))
+            assert (trial.state() != before) == (call.tool in writes)
 
 
 # Tables that trials share

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "speed.md"
 SCRIPT = ROOT / "benchmarks" / "run.py"
+WAITS = runpy.run_path(str(ROOT / "benchmarks" / "waits.py"))
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,15 @@ def test_the_page_has_the_tables_that_the_script_prints(bench):
     assert re.search(r"^- medians of \d+ interleaved rounds", found[0], re.MULTILINE)
     for program in bench.ALL:
         assert all(re.search(rf"\b{name} \d", found[0]) for name in program.needs)
+
+
+def test_the_page_says_how_long_each_command_takes() -> None:
+    found = WAITS["BLOCK"].search(PAGE.read_text(encoding="utf-8"))
+    assert found is not None
+    head, *rows = tables(f"\n## commands\n{found[0]}")["commands"]
+    assert head == list(WAITS["HEAD"])
+    assert [row[0] for row in rows] == list(WAITS["COMMANDS"])
+    assert all(re.fullmatch(r"\d+\.\d\d", cell) for row in rows for cell in row[1:])
 
 
 @pytest.mark.slow

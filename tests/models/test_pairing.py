@@ -47,6 +47,13 @@ def test_a_model_takes_a_result_for_that_of_the_call_that_it_is_given_for(order)
     assert len(ledger.issued) == issued + len(order)
 
 
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=4).filter(lambda order: len(set(order)) < 4))
+def test_results_of_which_one_is_given_twice_are_taken_for_none_but_their_own(order):
+    ledger = Ledger()
+    messages = conversation(order, ledger)
+    assert believed(messages, ledger) == messages
+
+
 def test_calls_of_one_id_cannot_be_mixed_up_nor_those_that_nobody_can_read():
     ledger = Ledger()
     same = conversation([1, 0], ledger, ["x", "x"])

@@ -185,7 +185,8 @@ def optimize(
     config = load_optimize_config(None, named | {"optimizer": optimizer_name(optimizer)})
     _check_importable(config.compare)
     found = carry_out_search(config, progress)
-    return Conclusion(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
+    said = [*optimize_tables.verdicts(found), *optimize_tables.brief_lines(found)]
+    return Conclusion(found.title, said, optimize_tables.tables(found), found)
 
 
 @question

@@ -88,5 +88,5 @@ def confirm_with_user(user: ScriptedUser, action: str, arguments: dict[str, Any]
     return user.agrees(ProposedCall(action, arguments))
 
 
-USER_TOOLS: Toolset[ScriptedUser] = Toolset(ask_user, confirm_with_user)
+USER_TOOLS: Toolset[ScriptedUser] = Toolset(ask_user, confirm_with_user, writes=())
 """The tools through which an agent talks with the user of its task."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from .receipts import Ledger, call_digest
 class PairedResult(NamedTuple):
     """A result that a prompt gives for one of several calls of a reply."""
 
+    reply: int
+    """0-based, of the message with the calls."""
     place: int
     """0-based, of its message."""
     calls: frozenset[str]
@@ -24,21 +27,27 @@ class PairedResult(NamedTuple):
     """CALL.CONTENT: whose result it is."""
 
     @property
+    def owner(self) -> str:
+        """CALL digest of the call that gave it."""
+        return self.receipt.partition(".")[0]
+
+    @property
     def is_right(self) -> bool:
         """Whether it is the result of a call with its id."""
-        return self.receipt.partition(".")[0] in self.calls
+        return self.owner in self.calls
 
 
 def paired_results(messages: Sequence[Message]) -> Iterator[PairedResult]:
     """Yield the results that messages give for the calls of replies with several; other results cannot be another call's."""
     known: dict[str, frozenset[str]] = {}
+    reply = 0
     for place, message in enumerate(messages):
         if message.calls:
-            known = _calls_by_id(message) if len(message.calls) > 1 else {}
+            known, reply = _calls_by_id(message) if len(message.calls) > 1 else {}, place
         elif message.role == "tool" and message.call_id in known:
             mark = MARK.search(message.content)
             if mark is not None:
-                yield PairedResult(place, known[message.call_id], receipt_of(mark))
+                yield PairedResult(reply, place, known[message.call_id], receipt_of(mark))
 
 
 def _calls_by_id(message: Message) -> dict[str, frozenset[str]]:
@@ -55,9 +64,16 @@ def _calls_by_id(message: Message) -> dict[str, frozenset[str]]:
 def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
     """Return messages as a model takes them: a result that is given for another call counts as that call's.
 
-    It gets a receipt that says so, of a content that its call never gave.
+    It gets a receipt that says so, of a content that its call never gave. This holds for results that a reply's calls have
+    exchanged; where one is given twice, or is that of an earlier reply, this gives it away, and the model calls again.
     """
-    swapped = [one for one in paired_results(messages) if not one.is_right and len(one.calls) == 1]
+    paired = list(paired_results(messages))
+    asked, given = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    for one in paired:
+        asked.update((one.reply, call) for call in one.calls)
+        given[one.reply, one.owner] += 1
+    odd = {reply for reply, _ in (asked - given) + (given - asked)}
+    swapped = [one for one in paired if not one.is_right and len(one.calls) == 1 and one.reply not in odd]
     if not swapped:
         return messages
     made = list(messages)
@@ -66,7 +82,7 @@ def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
         entry = ledger.find(call, content)
         if entry is None:
             continue
-        (asked,) = one.calls
-        taken = ledger.find(asked, content) or ledger.sign(asked, entry.text, entry.value, entry.ok)
+        (meant,) = one.calls
+        taken = ledger.find(meant, content) or ledger.sign(meant, entry.text, entry.value, entry.ok)
         made[one.place] = replace(made[one.place], content=made[one.place].content.replace(entry.key, taken.key))
     return made

@@ -82,8 +82,8 @@ class Outcome:
     """Replies to deciding requests, as the design counts its steps."""
     confidence: float | None = None
     """A number in [0, 1], from loops that report one."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """What the design adds: history, trajectory, errors."""
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What the design adds: history, trajectory, errors. Not printed with the rest, because it may be long."""
     gave_up: bool = False
     """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
 

@@ -404,4 +404,4 @@ CHANGES = (
     *(book_reservation, cancel_reservation, update_reservation_flights, update_reservation_baggages),
     *(update_reservation_passengers, send_certificate),
 )
-TOOLS: Toolset[TrialTables] = Toolset(*READS, *CHANGES)
+TOOLS: Toolset[TrialTables] = Toolset(*READS, *CHANGES, writes=CHANGES)

@@ -106,7 +106,9 @@ def _found(db: Database, table: str, key: str) -> dict[str, Any]:
     return found
 
 
-TOOLS: Toolset[Database] = Toolset(create_task, get_users, update_task_status, transfer_to_human_agents)
+TOOLS: Toolset[Database] = Toolset(
+    create_task, get_users, update_task_status, transfer_to_human_agents, writes=(create_task, update_task_status)
+)
 NAMES = ("create_task", "get_users", "update_task_status", "transfer_to_human_agents")
 READS = frozenset({"get_users"})
 """Tools that change nothing."""

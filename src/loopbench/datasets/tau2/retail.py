@@ -361,4 +361,4 @@ CHANGES = (
     *(cancel_pending_order, modify_pending_order_address, modify_pending_order_items, modify_pending_order_payment),
     *(modify_user_address, return_delivered_order_items, exchange_delivered_order_items),
 )
-TOOLS: Toolset[TrialTables] = Toolset(*READS, *CHANGES)
+TOOLS: Toolset[TrialTables] = Toolset(*READS, *CHANGES, writes=CHANGES)

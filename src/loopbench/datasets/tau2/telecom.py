@@ -77,10 +77,11 @@ _SIDES: Mapping[str, Side] = {
     **{tool.__name__: "assistant" for tool in carrier.TOOLS},
     **{tool.__name__: "user" for tool in (*phone_tools.CHECKS, *phone_tools.CHANGES)},
 }
+_WRITES = (*(tool for tool in carrier.TOOLS if tool.__name__ not in carrier.READS), *phone_tools.CHANGES)
 
 DOMAIN = Domain(
     name="telecom",
-    tools=Toolset(*carrier.TOOLS, *phone_tools.CHECKS, *phone_tools.CHANGES),
+    tools=Toolset(*carrier.TOOLS, *phone_tools.CHECKS, *phone_tools.CHANGES, writes=_WRITES),
     sides=_SIDES,
     reads=carrier.READS | {tool.__name__ for tool in phone_tools.CHECKS},
     setup={"assistant": carrier.SETUP, "user": phone_tools.SETUP},

@@ -148,6 +148,12 @@ def brief_rows(result: OptimizationResult, *, short: bool) -> list[tuple[str, ..
     return [(design.design, *_brief(design, short=short)) for design in result.designs]
 
 
+def brief_lines(result: OptimizationResult) -> list[str]:
+    """Return the columns `BRIEF` as a line per design."""
+    cells = [[f"{column} {value}" for column, value in zip(BRIEF, row, strict=True)] for row in brief_rows(result, short=False)]
+    return [f"{design.design}: {', '.join(row[1:])}" for design, row in zip(result.designs, cells, strict=True)]
+
+
 def _brief(design: DesignResult, *, short: bool) -> Iterator[str]:
     gain, test = design.gain, None if design.gain is None else design.gain.test
     for known in (

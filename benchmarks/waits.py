@@ -1,0 +1,97 @@
+"""How long commands take from start to exit, and how much CPU; Markdown.
+
+python benchmarks/waits.py [--rounds N] [--write]
+
+Each command is a process of its own in a new folder, after a first round that does not count: it fills Python's caches and makes
+MLflow's empty store. `why`, `report` and `show` read the run that `compare` has left. CPU is that of all processes of a command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
+BLOCK = re.compile(r"(<!-- waits: .*? -->\n).*?(<!-- /waits -->)", re.DOTALL)
+HEAD = ("command", "CPU, s", "wall, s")
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+COMPARE = (
+    "compare",
+    *(word for loop in LOOPS for word in ("--loop", loop)),
+    "--profile",
+    "flaky-format",
+    "--profile",
+    "flaky-tools",
+)
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "`make compare`: five designs, two profiles, 120 tasks": COMPARE,
+    "the same without MLflow": (*COMPARE, "--no-mlflow"),
+    "`compare --loop bare --tasks 1 --no-mlflow`": ("compare", "--loop", "bare", "--tasks", "1", "--no-mlflow"),
+    "`report RUN`": ("report", "RUN"),
+    "`why RUN`": ("why", "RUN"),
+    "`show RUN`": ("show", "RUN"),
+    "`list loops`": ("list", "loops"),
+    "`list profiles`": ("list", "profiles"),
+    "`compare --help`": ("compare", "--help"),
+    "`--help`": ("--help",),
+}
+"""Label → command; RUN stands for the run directory of the first one."""
+
+
+def timed(words: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Return the CPU and the wall time of a command, in seconds."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    command = [sys.executable, "-m", "loopbench", *words]
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+
+
+def measured(rounds: int) -> dict[str, tuple[float, float]]:
+    """Return the medians of each command, rounds interleaved."""
+    found: dict[str, list[tuple[float, float]]] = {label: [] for label in COMMANDS}
+    with tempfile.TemporaryDirectory() as name:
+        for number in range(rounds + 1):
+            folder = Path(name) / str(number)
+            folder.mkdir()
+            for label, words in COMMANDS.items():
+                run = min(
+                    (path.parent for path in folder.glob("runs/*/report.html")), default=folder
+                )  # the first: names begin with the time
+                spent = timed([str(run) if word == "RUN" else word for word in words], folder)
+                if number:
+                    found[label].append(spent)
+    return {label: (median(cpu for cpu, _ in spent), median(wall for _, wall in spent)) for label, spent in found.items()}
+
+
+def table(rounds: int) -> str:
+    load = os.getloadavg()[0]
+    lines = [f"| {' | '.join(HEAD)} |", "| --- | --- | --- |"]
+    lines += [f"| {label} | {cpu:.2f} | {wall:.2f} |" for label, (cpu, wall) in measured(rounds).items()]
+    beside = f"{os.cpu_count()} processors, {load:.1f} processes at work on them at the start"
+    return "\n".join([*lines, "", f"- {f'medians of {rounds} interleaved rounds' if rounds > 1 else 'one round'}; {beside}"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    made = table(given.rounds)
+    print(made)
+    if given.write:
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n\n{found[2]}", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
