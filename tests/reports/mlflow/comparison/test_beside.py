@@ -46,7 +46,14 @@ lines = [said(sys.argv[2]), said("ftp://here"), said(sys.argv[2], killed=True)]
 with run_log(CompareConfig(runs=found.folder.parent)) as log:
     left = log.beside.pid  # of a run that was interrupted
 with_parent, tracking_beside.die_with = tracking_beside.die_with, fails
-lines.append(said(sys.argv[2]))
+try:
+    broken = tracking_beside._fork(CompareConfig(runs=found.folder.parent))
+except OSError:
+    print("the forked process came back", flush=True)
+    os._exit(1)
+os.waitpid(broken.pid, 0)
+lines.append(broken.answer())
+broken.end()
 tracking_beside.die_with, tracking_beside.SETTLES_S = with_parent, 0
 libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
 assert libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None) == 0
@@ -62,7 +69,7 @@ def test_a_process_of_its_own_logs_a_run_and_leaves_nothing_behind(run, tmp_path
     command = [sys.executable, "-c", SCRIPT, str(run.folder), uri]
     one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     ended = subprocess.run(command, env=one_thread, capture_output=True, text=True, check=True)
-    (logged, refused, killed, failed), left, imported, forked = json.loads(ended.stdout)  # of one process: no other has come so far
+    (logged, refused, killed, failed), left, imported, forked = json.loads(ended.stdout)
     assert logged == f"MLflow: {tracking.ui_command(uri)}"
     assert refused.startswith("warning: nothing was logged to MLflow: tracking address 'ftp://here': it must begin with")
     assert killed == failed == f"warning: nothing was logged to MLflow: {NO_ANSWER}"
