@@ -24,7 +24,7 @@ help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
 	@echo "make local      install a small real model, for loopbench compare --model local"
-	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: half an hour"
+	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: long, and not timed yet"
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"

@@ -79,9 +79,10 @@ def of_agents(found: Results) -> str:
         told = ("–", "–", "–")
         if pair is not None:
             told = (interval(pair.turned.difference, 3), p_value(pair.p_holm), pair.turned.verdict.word)
-        scored = sum(record.arm == arm.info.arm and record.status == "scored" for record in found.records)
-        rows.append((arm.info.loop, interval(arm.summary.accuracy, 3), str(scored), *told))
-    columns = ("agent", "accuracy", "trials", f"minus {arms[0].info.loop}", "p (Holm, all pairs)", "verdict")
+        statuses = [record.status for record in found.records if record.arm == arm.info.arm]
+        trials = f"{statuses.count('scored')} of {len(statuses)}"
+        rows.append((arm.info.loop, interval(arm.summary.accuracy, 3), trials, *told))
+    columns = ("agent", "accuracy", "trials that there are", f"minus {arms[0].info.loop}", "p (Holm, all pairs)", "verdict")
     return as_markdown(Table("", columns, tuple(rows)))
 
 

@@ -1,10 +1,10 @@
 """Whether tau2's gold actions end in the same database with our tools as with tau2's own; Markdown to stdout.
 
-python benchmarks/tau2_domains.py CLONE --python PYTHON
+python benchmarks/tau2_domains.py CLONE --python PYTHON [--write]
 
 CLONE is a clone of github.com/sierra-research/tau2-bench (docs/suites.md tells commit a2c0247), and PYTHON an interpreter in which
 tau2's requirements are installed; its tools run there, in a process of their own. Of a domain's folder `db.json`, `tasks.json` and
-`policy.md` are read.
+`policy.md` are read. --write renews the table in docs/suites.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from typing import Any
 from loopbench.datasets import tau2
 
 DOMAINS = ("retail", "airline")
+PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
+BLOCK = re.compile(r"(<!-- tau2: .*? -->\n).*?(<!-- /tau2 -->)", re.DOTALL)
 THEIRS = """
 import json, sys
 from importlib import import_module
@@ -64,14 +67,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clone", type=Path)
     parser.add_argument("--python", required=True)
+    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    print("| domain | tasks | the same database | another one |\n| --- | --- | --- | --- |")
+    lines = ["| domain | tasks | the same database | another one, in the tasks |", "| --- | --- | --- | --- |"]
     for domain in DOMAINS:
         folder = given.clone / "data" / "tau2" / "domains" / domain
         theirs = changed_by_theirs(domain, given.clone, folder, given.python)
         tasks = [task for task in tau2.load(data=folder).tasks if task.end_state is not None]
         other = [task.id for task in tasks if same_form(task.end_state["changed"]) != same_form(theirs[task.id])]
-        print(f"| {domain} | {len(tasks)} | {len(tasks) - len(other)} | {', '.join(other) or '–'} |")
+        lines.append(f"| {domain} | {len(tasks)} | {len(tasks) - len(other)} | {', '.join(other) or '–'} |")
+    text = "\n".join(lines)
+    print(text)
+    if given.write:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(BLOCK.sub(lambda old: f"{old[1]}\n{text}\n\n{old[2]}", page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def drawn_value(schema: Any, draw: random.Random, shared: Mapping[str, Any]) -> 
             return draw.choice(values)
     if "anyOf" in schema:
         return drawn_value(draw.choice(schema["anyOf"]), draw, shared)
-    match schema.get("type", "string"):
+    kind = schema.get("type", "string")
+    match draw.choice(kind) if isinstance(kind, list) else kind:
         case "object":
             return _drawn_object(schema, draw, shared)
         case "array":

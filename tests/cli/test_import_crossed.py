@@ -33,6 +33,7 @@ def test_agents_crossed_with_models_say_which_moves_accuracy(loopbench, tmp_path
         *submission(tmp_path / "hasty-large", "hasty", solved=4, model="large"),
     ]
     made = loopbench("import", *map(str, given), "--json")
+    assert "careful-small: x-1, x-1-20250514 are taken as the one model of --model\n" in made.err
     (harness,) = made.json["harness"]
     assert (harness["loops"], harness["conditions"], harness["tasks"]) == (["careful", "hasty"], ["small", "large"], 20)
     assert harness["sentence"].startswith("Changing the loop moves accuracy more than changing the model")
@@ -49,3 +50,11 @@ def test_a_model_is_named_for_each_arm(loopbench, tmp_path):
     refused = loopbench("import", str(folder), *names)
     assert refused.code == 2
     assert "--arm names one arm per file, and this one holds 2: careful/x-1, hasty" in refused.err
+
+
+def test_arms_of_a_table_are_not_taken_as_one(loopbench, tmp_path):
+    table = tmp_path / "two.csv"
+    table.write_text("arm,task,score\nA,1,1\nB,1,0\n")
+    refused = loopbench("import", str(table), "--arm", "X", "--model", "m1")
+    assert refused.code == 2
+    assert "--arm names one arm per file, and this one holds 2: A, B" in refused.err

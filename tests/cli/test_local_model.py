@@ -101,6 +101,16 @@ def test_bad_weights_are_one_line_and_leave_nothing_behind(compare, here, llama,
     assert not (here / "runs").exists()
 
 
+@pytest.mark.parametrize("address", ["http://0.0.0.0:8080", "http://127.0.0.1.example:80", "http://[::]:8080", ""])
+def test_a_server_that_others_could_reach_is_refused(compare, here, weights, address):
+    with fake_llama(lambda heard: completion("42"), address) as seen:
+        ended = compare("--model", f"local:{weights}")
+    assert seen.loaded[-1].hostnames == ["127.0.0.1"]
+    assert ended.code == 2
+    assert f"xllamacpp listens on {address}, and not on 127.0.0.1 alone, as told" in ended.err
+    assert not (here / "runs").exists()
+
+
 def test_a_missing_binding_names_its_extra(compare, weights, monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     ended = compare("--model", f"local:{weights}")
@@ -119,12 +129,10 @@ def test_replies_are_constrained_on_request_and_the_manifest_and_the_recording_k
     asked = len(grammars)
     replayed = compare(*words, "--constrain")
     assert (replayed.code, len(llama.servers[-1].seen)) == (0, asked)
+    before = set(here.glob("runs/*/"))
     free = compare(*words)  # asks what was not recorded
-    assert "no grammar asked" in free.out + free.err + "".join(record.reason for record in read_records(newest(here)))
-
-
-def newest(here: Path) -> Path:
-    return max(here.glob("runs/*/"), key=lambda folder: folder.stat().st_mtime_ns)
+    (made,) = set(here.glob("runs/*/")) - before
+    assert "no grammar asked" in free.out + free.err + "".join(record.reason for record in read_records(made))
 
 
 def test_only_a_local_model_can_be_constrained(compare):

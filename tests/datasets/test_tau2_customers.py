@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.datasets import tau2
-from loopbench.datasets.scripted_user import NOTHING_TO_SAY, ProposedCall, ScriptedUser
+from loopbench.datasets.scripted_user import NOTHING_TO_SAY, ProposedCall, ScriptedUser, user_tools
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.tau2.domain import NotFound
 from loopbench.datasets.tau2.records import TrialTables
@@ -80,27 +81,46 @@ def test_the_plans_solve_their_tasks(shop: Suite, airline: Suite) -> None:
     assert scores_of(Judgement(shop.tasks[0], "Done.", "finished", idle.state()))["accuracy"] == 0
 
 
-NAMES = st.sampled_from(["a", "b"])
 WORTH = st.integers(0, 3)
+PAIRS = st.lists(st.tuples(WORTH, WORTH), max_size=5)
 
 
-@given(st.lists(st.tuples(WORTH, WORTH), max_size=5), st.data())
-def test_lists_side_by_side_are_pairs_in_any_order(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
-    def change(rows: list[tuple[int, int]]) -> ProposedCall:
-        return ProposedCall("swap", {"order": 1, "old": [old for old, _ in rows], "new": [new for _, new in rows]})
-
-    shuffled = data.draw(st.permutations(pairs))
-    assert change(pairs).is_same_as(change(shuffled))
-    other = data.draw(st.lists(st.tuples(WORTH, WORTH), max_size=5))
-    assert change(pairs).is_same_as(change(other)) == (sorted(pairs) == sorted(other))
+def swap(pairs: list[tuple[int, int]], *, order: int = 1) -> ProposedCall:
+    lists = {"old": [old for old, _ in pairs], "new": [new for _, new in pairs]}
+    return ProposedCall("swap", {"order": order, **lists}, ("old", "new"))
 
 
-@given(st.dictionaries(NAMES, WORTH | st.lists(WORTH, max_size=2)), st.dictionaries(NAMES, WORTH | st.lists(WORTH, max_size=2)))
-def test_being_the_same_change_is_mutual(one: dict[str, Any], two: dict[str, Any]) -> None:
-    a, b = ProposedCall("swap", one), ProposedCall("swap", two)
-    assert a.is_same_as(a)
-    assert a.is_same_as(b) == b.is_same_as(a)
-    assert not a.is_same_as(ProposedCall("other", one))
+@given(PAIRS, PAIRS, st.data())
+def test_lists_side_by_side_are_pairs_in_any_order(pairs: Any, other: Any, data: st.DataObject) -> None:
+    assert swap(pairs).allows(swap(data.draw(st.permutations(pairs))))
+    assert swap(pairs).allows(swap(other)) == (sorted(pairs) == sorted(other))
+    assert swap(pairs).allows(swap(other)) == swap(other).allows(swap(pairs))
+    assert not swap(pairs).allows(swap(pairs, order=2))
+
+
+def test_lists_that_do_not_belong_together_are_compared_as_they_are() -> None:
+    def booking(flights: list[str], people: list[str]) -> ProposedCall:
+        return ProposedCall("book", {"flights": flights, "people": people})
+
+    assert booking(["F1", "F2"], ["Bo", "Cy"]).allows(booking(["F1", "F2"], ["Bo", "Cy"]))
+    assert not booking(["F1", "F2"], ["Bo", "Cy"]).allows(booking(["F2", "F1"], ["Cy", "Bo"]))
+    assert not booking([], []).allows(ProposedCall("book", {"flights": []}))
+    assert not swap([(1, 2)]).allows(ProposedCall("swap", {"order": 1, "old": "1", "new": [2]}))
+
+
+def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
+    ask, _ = user_tools({"budget": "how much they want to spend"}).over(ScriptedUser({"budget": "At most 10."}))
+    assert ask.parameters["properties"]["about"]["const"] == "budget"
+    assert "budget, how much they want to spend" in ask.description
+    assert ask.function(about="budget", question="How much?") == "At most 10."
+    with pytest.raises(ValueError, match="topics"):
+        user_tools({})
+
+
+def test_what_models_read_of_the_tools_is_plain_english(shop: Suite, airline: Suite) -> None:
+    for suite in (shop, airline):
+        for tool in suite.open(suite.tasks[0]).tools:
+            assert re.fullmatch(r"[A-Z][a-z]+ .*", tool.description, re.DOTALL), tool.description
 
 
 def test_a_user_without_a_script_says_so_and_agrees_to_nothing() -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import pkgutil
 import random
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 
 import pytest
 
+import loopbench.loops
 from loopbench.checks.loop.codecs import codecs_of
-from loopbench.protocol import Act, GrammarCodec, Role, ToolSpec, WireError
+from loopbench.loops.guarded_codecs import ConfirmCodec, NeededToolsCodec
+from loopbench.protocol import Act, Completion, GrammarCodec, Move, Role, ToolSpec, Understanding, WireError
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
 from tests.grammars import drawn_reply
@@ -44,18 +50,38 @@ DESIGNS = {
 def test_every_reply_that_a_grammar_allows_is_read(design):
     codecs = [codec for codec, _ in asyncio.run(codecs_of(make_loop(parse_spec(design)))) if isinstance(codec, GrammarCodec)]
     assert {codec.name for codec in codecs} >= DESIGNS[design]
-    draw = random.Random(design)
     for codec in codecs:
-        grammar, called = codec.grammar(TOOLS), set()
-        for _ in range(DRAWS):
-            reply = drawn_reply(grammar, TOOLS, draw)
-            try:
-                move = codec.parse(reply)
-            except WireError as error:
-                raise AssertionError(f"{codec.name}: {error}: {reply.text}") from None
-            called |= {call.name for call in move.calls} if isinstance(move, Act) else set()
+        called = {call.name for move in moves_drawn(codec, TOOLS) if isinstance(move, Act) for call in move.calls}
         if codec.role in (Role.DECIDE, Role.SELECT):
             assert called == {tool.name for tool in TOOLS}
+
+
+def moves_drawn(codec: GrammarCodec, tools: tuple[ToolSpec, ...]) -> Iterator[Move]:
+    """Yield what the codec reads in replies that its grammar allows."""
+    grammar, draw = codec.grammar(tools), random.Random(codec.name)
+    for _ in range(DRAWS):
+        reply = drawn_reply(grammar, tools, draw)
+        try:
+            yield codec.parse(reply)
+        except WireError as error:
+            raise AssertionError(f"{codec.name}: {error}: {reply.text}") from None
+
+
+def test_the_requests_of_a_guard_have_grammars_too():
+    needed = list(moves_drawn(NeededToolsCodec(), TOOLS))
+    assert {name for move in needed if isinstance(move, Understanding) for name in move.entities} == {"add", "place"}
+    assert list(moves_drawn(NeededToolsCodec(), ()))  # a trial without tools
+    assert {move.done for move in moves_drawn(ConfirmCodec(), TOOLS) if isinstance(move, Completion)} == {True, False}
+
+
+def test_a_codec_without_a_grammar_has_a_schema_or_is_the_one_that_the_page_names():
+    modules = pkgutil.walk_packages(loopbench.loops.__path__, "loopbench.loops.")
+    parts = [vars(importlib.import_module(module.name)).values() for module in modules]
+    classes = {each for part in parts for each in part if isinstance(each, type) and is_dataclass(each)}
+    codecs = {each for each in classes if hasattr(each, "parse") and hasattr(each, "render")}
+    free = {codec.__name__ for codec in codecs if not hasattr(codec, "grammar") and not hasattr(codec, "schema")}
+    assert len(codecs) > 10
+    assert free == {"XmlCodec"}
 
 
 @pytest.mark.parametrize("design", ["bare", "react_extract", "stateless"])

@@ -140,10 +140,12 @@ def test_where_the_model_fails_at_the_guard_s_own_requests_the_run_ends(error: E
 
 
 def test_the_list_of_a_narrowed_toolbox_is_narrow_and_a_tool_left_out_does_not_run() -> None:
-    narrow = NarrowedToolbox(tools(), ["add"])
+    notes = Notes()
+    narrow = NarrowedToolbox(tools(), ["add"], notes)
     assert [tool.name for tool in narrow.listed().tools] == list(narrow.names) == ["add"]
     assert run_sync(narrow.call(SUM.calls[0])).data == "3"
     assert run_sync(narrow.call(ToolCall("leak", {"a": 1, "b": 2}))).error_type == "UnknownTool"
+    assert [kind for kind, _ in notes.notes] == ["not_needed"]
 
 
 # --- writes confirmed ---

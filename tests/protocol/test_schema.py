@@ -8,7 +8,7 @@ import enum
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional, Required, Unpack
 
 import pytest
 from hypothesis import given
@@ -149,6 +149,11 @@ class Tree(BaseModel):
 class Point:
     x: float
     y: float = 0.0
+
+
+class Loose(TypedDict, total=False):
+    limit: Required[int]
+    sort: str
 
 
 class Options(TypedDict):
@@ -310,6 +315,13 @@ def test_keywords_typed_by_a_typed_dict_are_its_keys() -> None:
     assert call(search, text="a", limit=3, sort="up").value == {"text": "a", "limit": 3, "sort": "up"}
     assert "missing argument 'limit'" in call(search, text="a").data
     assert call(search, text="a", limit=3, other=1).data.endswith("Allowed: text: string, limit: integer, sort: string (optional)")
+
+
+def test_what_a_typed_dict_says_of_one_key_counts_for_it() -> None:
+    def search(**options: Unpack[Loose]) -> Any:
+        return options
+
+    assert Tool.from_function(search).parameters["required"] == ["limit"]
 
 
 def test_unchecked_arguments_reach_the_function_as_they_are() -> None:

@@ -13,7 +13,10 @@ from typing import Any, Literal
 
 from .worlds import Toolset
 
-Topic = Literal["identity", "wishes"]
+Topic = str
+"""What a question may be about."""
+TOPICS: Mapping[Topic, str] = {"identity": "who the user is", "wishes": "what they want"}
+"""The topics of tau2's customers, and what each is."""
 NOTHING_TO_SAY = "I have nothing to say about that."
 
 
@@ -24,24 +27,24 @@ class ProposedCall:
     action: str
     """The tool."""
     arguments: Mapping[str, Any]
+    side_by_side: Sequence[str] = ()
+    """Arguments that are lists of equal length, whose items belong together; the order of these rows does not matter."""
 
-    def is_same_as(self, other: ProposedCall) -> bool:
-        """Return whether both do the same: lists of equal length are pairs, whose order does not matter."""
-        if self.action != other.action or self.arguments.keys() != other.arguments.keys():
+    def allows(self, proposed: ProposedCall) -> bool:
+        """Return whether the proposed call does the same as this one, which is in the script."""
+        if self.action != proposed.action or self.arguments.keys() != proposed.arguments.keys():
             return False
-        single = [name for name, value in self.arguments.items() if not isinstance(value, list)]
-        if any(self.arguments[name] != other.arguments[name] for name in single):
+        alone = (name for name in self.arguments if name not in self.side_by_side)
+        if any(self.arguments[name] != proposed.arguments[name] for name in alone):
             return False
-        return self._rows(single) == other._rows(single)
+        return self._rows(self.arguments) == self._rows(proposed.arguments)
 
-    def _rows(self, single: Sequence[str]) -> list[str]:
-        """The lists side by side, a text for each row, sorted; or each list as it is where their lengths differ."""
-        lists = {name: value for name, value in sorted(self.arguments.items()) if name not in single}
-        if not all(isinstance(value, list) for value in lists.values()):
+    def _rows(self, arguments: Mapping[str, Any]) -> list[str]:
+        """The lists side by side, a text for each row, sorted; as they are where they are no lists of equal length."""
+        lists = [arguments[name] for name in self.side_by_side]
+        if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) > 1:
             return [repr(lists)]
-        if len({len(value) for value in lists.values()}) > 1:
-            return [repr(lists)]
-        return sorted(repr(row) for row in zip(*lists.values(), strict=True))
+        return sorted(repr(row) for row in zip(*lists, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +62,7 @@ class ScriptedUser:
 
     def agrees(self, proposed: ProposedCall) -> bool:
         """Return whether the user wants this change."""
-        return any(proposed.is_same_as(wanted) for wanted in self.agrees_to)
-
-
-def ask_user(user: ScriptedUser, about: Topic, question: str) -> str:
-    """Ask the user a question, and wait for the answer.
-
-    Args:
-        about: What the question is about: who the user is, or what they want.
-        question: The question, as the user reads it.
-
-    Returns:
-        What the user says.
-    """
-    return user.answer(about)
+        return any(wanted.allows(proposed) for wanted in self.agrees_to)
 
 
 def confirm_with_user(user: ScriptedUser, action: str, arguments: dict[str, Any]) -> bool:
@@ -88,5 +78,29 @@ def confirm_with_user(user: ScriptedUser, action: str, arguments: dict[str, Any]
     return user.agrees(ProposedCall(action, arguments))
 
 
-USER_TOOLS: Toolset[ScriptedUser] = Toolset(ask_user, confirm_with_user, writes=())
-"""The tools through which an agent talks with the user of its task."""
+def user_tools(topics: Mapping[Topic, str] = TOPICS) -> Toolset[ScriptedUser]:
+    """Make `ask_user` and `confirm_with_user`, through which an agent talks with the user of its task.
+
+    `topics`: what `ask_user` may be about → what that is, in words for the model. Raises ValueError where there is none.
+    """
+    if not topics:
+        raise ValueError("topics: a user who has nothing to say cannot be asked")
+
+    def ask_user(user: ScriptedUser, about: str, question: str) -> str:
+        return user.answer(about)
+
+    ask_user.__annotations__["about"] = Literal[tuple(topics)]
+    ask_user.__doc__ = f"""Ask the user a question, and wait for the answer.
+
+    Args:
+        about: What the question is about: {"; ".join(f"{name}, {meaning}" for name, meaning in topics.items())}.
+        question: The question, as the user reads it.
+
+    Returns:
+        What the user says.
+    """
+    return Toolset(ask_user, confirm_with_user, writes=())
+
+
+USER_TOOLS = user_tools()
+"""The tools of a user who is asked about TOPICS."""

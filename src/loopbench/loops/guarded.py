@@ -75,7 +75,7 @@ class Guarded(WrappedLoop):
         asking = Confirmations(query, model, observer)
         try:
             if self.tools == "needed":
-                tools = NarrowedToolbox(tools, await needed_tools(query, tools, model, observer))
+                tools = NarrowedToolbox(tools, await needed_tools(query, tools, model, observer), observer)
         except tuple(_STOPS) as error:
             return Outcome(None, _STOPS[type(error)], 0, None, {"error": str(error)})
         if self.writes == "confirmed":
@@ -159,8 +159,9 @@ class MarkedToolbox(ToolboxAround):
 class NarrowedToolbox(ToolboxAround):
     """Some of the tools of another."""
 
-    def __init__(self, within: Toolbox, names: Collection[str]) -> None:
+    def __init__(self, within: Toolbox, names: Collection[str], observer: Observer) -> None:
         super().__init__(within)
+        self._observer = observer
         self._tools = {tool.name: tool for tool in within if tool.name in names}
 
     def listed(self) -> ToolListing:
@@ -170,13 +171,15 @@ class NarrowedToolbox(ToolboxAround):
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if call.name in self._tools:
             return await self.within.call(call, validate=validate)
+        if call.name in self.within:
+            self._observer.note("not_needed", tool_name=call.name)
         return await super().call(call, validate=validate)  # as any tool that there is not
 
 
 async def needed_tools(query: Query, tools: Toolbox, model: Model, observer: Observer) -> Collection[str]:
     """Ask the model which tools a task needs, in a prompt that shows the task and the tools alone.
 
-    All of them where it names none that there are, or its replies cannot be read: no attacker has a say in this prompt. Raises
+    All of them where it names none that there are, or its replies cannot be read: no result has a say in this prompt. Raises
     ModelError.
     """
     codec = NeededToolsCodec()

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from loopbench.protocol import Completion, Inexpressible, Move, Reply, Role, Understanding, WireError
+from loopbench.protocol import (
+    Completion,
+    Grammar,
+    Inexpressible,
+    Move,
+    Reply,
+    Role,
+    ToolSpec,
+    Understanding,
+    WireError,
+    json_object,
+)
 from loopbench.protocol.wire import from_json, read_once, to_json
 
 
@@ -35,6 +47,10 @@ Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools
             raise WireError('"tools" must be a list of names')
         return Understanding(intent, tuple(tools))
 
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        names = {"enum": [tool.name for tool in tools]} if tools else {"type": "string"}  # an empty enum allows no value
+        return Grammar(((json_object({"intent": {"type": "string"}, "tools": {"type": "array", "items": names}}),),))
+
 
 @dataclass(frozen=True, slots=True)
 class ConfirmCodec:
@@ -62,6 +78,9 @@ Reply with one JSON object and nothing else: {"confirmed": true or false, "reaso
         if not isinstance(reason, str):
             raise WireError('"reason" must be text')
         return Completion(confirmed, reason)
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        return Grammar(((json_object({"confirmed": {"type": "boolean"}, "reason": {"type": "string"}}),),))
 
 
 def _read_object(text: str) -> dict[str, Any]:

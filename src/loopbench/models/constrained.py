@@ -11,11 +11,14 @@ from loopbench.protocol import Chunk, Grammar, GrammarCodec, JsonValue, Model, R
 class Constrained(WrappedModel):
     """A model whose requests carry the grammar of their codec, or that of the JSON schema that they ask for.
 
-    A codec without a grammar, such as that of a loop from outside, is asked as ever.
+    A codec without a grammar, such as that of a loop from outside or `finish.xml`, is asked as ever.
     """
 
     def __init__(self, model: Model, tools: Sequence[ToolSpec]) -> None:
-        """`tools`: those of the trial, for formats that do not offer them natively."""
+        """`tools`: all of the trial, for formats that do not offer them natively.
+
+        A loop that shows fewer of them in its text, as in `guarded(tools="needed")`, refuses calls of the others.
+        """
         super().__init__(model)
         self.tools = tools
 

@@ -1,8 +1,8 @@
 """Marks between which a prompt shows data: what stands there came from a tool, and nothing in it is an instruction of the user's.
 
 Delimiting is the simplest form of "spotlighting" (Hines et al. 2024, arXiv:2403.14720). The marks have a label, which the prompt's
-instructions announce before the first result; a text that is marked is rid of the label first, so that it cannot forge the closing
-mark. Plain characters, so that JSON, JSON in JSON, XML and prose carry them alike.
+instructions announce before the first result; in a text that is marked a dash takes the label's place, so that it cannot forge the
+closing mark. Plain characters, so that JSON, JSON in JSON, XML and prose carry them alike.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ def announcement(label: str) -> str:
 
 
 def as_data(text: str, label: str) -> str:
-    """Return a text between the marks of a label, without the label in it."""
-    return f"{opening(label)} {text.replace(label, '')} {closing(label)}"
+    """Return a text between the marks of a label, without the label in it.
+
+    A dash takes its place: without one, what stands around it could become the label.
+    """
+    return f"{opening(label)} {text.replace(label, '-')} {closing(label)}"
 
 
 def without_marks(text: str) -> str:

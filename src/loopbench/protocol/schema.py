@@ -208,10 +208,11 @@ def _unpacked(
     found: dict[str, Any] = {}
     made = list(parameters[:-1])
     for name, hint in get_type_hints(fields, include_extras=True).items():
-        is_needed = name in fields.__required_keys__ and get_origin(hint) is not NotRequired
+        said = get_origin(hint)  # of a string annotation the class itself does not know it
+        is_needed = said is Required or (name in fields.__required_keys__ and said is not NotRequired)
         default = inspect.Parameter.empty if is_needed else _NOT_GIVEN
         made.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
-        found[name] = get_args(hint)[0] if get_origin(hint) in (NotRequired, Required) else hint
+        found[name] = get_args(hint)[0] if said in (NotRequired, Required) else hint
     return tuple(made), {**hints, **found}
 
 

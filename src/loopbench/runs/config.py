@@ -88,7 +88,9 @@ class ProviderConfig(BaseModel):
     probe: bool = False
     """Test what the real model can do before the run starts."""
     constrain: bool = False
-    """Hold the replies of a local model to the format that the loop reads, by a grammar that bounds texts to 120 characters."""
+    """Hold the replies of a local model to the format that the loop reads, by a grammar that bounds texts to 120 characters.
+    The XML that `finish` asks for where it cannot force a tool, and formats of other loops without a grammar, stay free.
+    """
     temperature: Annotated[float | None, IfAbsent("the provider's own"), Field(ge=0, le=10, allow_inf_nan=False)] = None
     """Sampling temperature of a real model; a loop that sets one overrides it."""
     top_p: Annotated[float | None, IfAbsent("the provider's own"), Field(gt=0, le=1)] = None

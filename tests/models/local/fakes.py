@@ -28,8 +28,11 @@ class FakeLlama:
 
 
 @contextmanager
-def fake_llama(rule: Rule) -> Iterator[FakeLlama]:
-    """Put the stand-in where xllamacpp would be; all its servers end with the block."""
+def fake_llama(rule: Rule, address: str | None = None) -> Iterator[FakeLlama]:
+    """Put the stand-in where xllamacpp would be; all its servers end with the block.
+
+    `address`: where they say that they listen, if that is to be somewhere else than where they do.
+    """
     seen, library = FakeLlama(), ModuleType("xllamacpp")
 
     def params() -> SimpleNamespace:
@@ -40,7 +43,8 @@ def fake_llama(rule: Rule) -> Iterator[FakeLlama]:
             raise RuntimeError("Failed to init server, please check the input params.")
         seen.loaded.append(params)
         seen.servers.append(stack.enter_context(serving(rule)))
-        return SimpleNamespace(listening_address=seen.servers[-1].url.removesuffix("/v1"))
+        listening = seen.servers[-1].url.removesuffix("/v1") if address is None else address
+        return SimpleNamespace(listening_address=listening)
 
     library.CommonParams, library.Server, library.__version__ = params, server, "0.0"  # type: ignore[attr-defined]
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:

@@ -14,7 +14,8 @@ from loopbench.protocol import AnyCall, Grammar, JsonValue, TextLine, json_objec
 from tests.grammars import drawn_value
 
 PLAIN = st.sampled_from(
-    [{"type": name} for name in ("string", "integer", "boolean", "null")] + [{"enum": ["a", 1]}, {"const": "x"}]
+    [{"type": name} for name in ("string", "integer", "boolean", "null", ["string", "null"], ["integer", "array"])]
+    + [{"enum": ["a", 1]}, {"const": "x"}]
 )
 NAMES = st.sampled_from(["a", "b", "items", "properties"])
 
@@ -63,6 +64,13 @@ def test_a_bound_that_the_schema_has_stays(given_bound):
 def test_a_list_or_text_that_must_be_long_may_be():
     assert bounded({"type": "string", "minLength": 900})["maxLength"] == 900
     assert bounded({"type": "array", "minItems": 70})["maxItems"] == 70
+
+
+def test_a_schema_of_several_types_has_the_bounds_of_each():
+    assert bounded({"type": ["string", "null"]}) == {"type": ["string", "null"], "maxLength": MAX_TEXT_CHARS}
+    several = bounded({"type": ["null", "array", "object"], "properties": {}})
+    assert (several["maxItems"], several["additionalProperties"]) == (MAX_ITEMS, False)
+    assert "maxLength" not in several
 
 
 def test_a_grammar_is_alternatives_of_quoted_text_lines_and_schemas():

@@ -59,6 +59,18 @@ def test_without_a_system_message_the_offer_is_one_and_none_is_made_where_calls_
     assert with_calls_read(called, forbidden) == called
 
 
+def test_calls_are_numbered_on_from_those_of_the_talk_so_that_each_result_names_one():
+    told, said = ASKED.messages, Reply('<tool_call>{"name": "add"}</tool_call>' * 2)
+    seen: list[str] = []
+    for _ in range(3):
+        calls = with_calls_read(said, Request(told, (ADD,))).calls
+        seen += [call.id for call in calls]
+        told = (*told, Message("assistant", "", calls))
+    assert seen == [f"call_{number}" for number in range(6)]
+    later = (Message("assistant", "", (NativeCall("call_7", "add", "{}"), NativeCall("call_x", "add", "{}"))),)
+    assert [call.id for call in with_calls_read(said, Request(later, (ADD,))).calls] == ["call_8", "call_9"]
+
+
 def test_text_round_a_call_is_kept_and_a_call_that_is_none_stays_text():
     (call,) = with_calls_read(Reply('So:\n<tool_call>\n{"name": "add"}'), ASKED).calls  # cut off before the closing tag
     assert (call.name, call.arguments) == ("add", "{}")

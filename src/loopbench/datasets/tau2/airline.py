@@ -247,7 +247,7 @@ def cancel_reservation(db: TrialTables, reservation_id: str) -> Record:
 def update_reservation_flights(
     db: TrialTables, reservation_id: str, cabin: Cabin, flights: list[FlightOfDay], payment_id: str
 ) -> Record:
-    """ProposedCall the flights or the cabin of a reservation.
+    """Change the flights or the cabin of a reservation.
 
     Args:
         reservation_id: The reservation's id.
@@ -273,7 +273,7 @@ def update_reservation_flights(
 def update_reservation_baggages(
     db: TrialTables, reservation_id: str, total_baggages: int, nonfree_baggages: int, payment_id: str
 ) -> Record:
-    """ProposedCall how many bags a reservation has; bags that are given up are not refunded.
+    """Change how many bags a reservation has; bags that are given up are not refunded.
 
     Args:
         reservation_id: The reservation's id.
@@ -294,7 +294,7 @@ def update_reservation_baggages(
 
 
 def update_reservation_passengers(db: TrialTables, reservation_id: str, passengers: list[Passenger]) -> Record:
-    """ProposedCall who flies on a reservation; their number stays.
+    """Change who flies on a reservation; their number stays.
 
     Args:
         reservation_id: The reservation's id.

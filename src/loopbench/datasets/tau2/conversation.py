@@ -19,7 +19,7 @@ from loopbench.protocol import Plan, PlannedCall, Query
 from loopbench.protocol.digest import digest
 
 from ..importing.json_files import JsonRow, checked, json_file, text_file
-from ..scripted_user import USER_TOOLS, ProposedCall, ScriptedUser, Topic, ask_user, confirm_with_user
+from ..scripted_user import USER_TOOLS, ProposedCall, ScriptedUser, Topic, confirm_with_user
 from ..task import Suite, Task
 from ..worlds import Toolset, WorldEnvironment
 from . import airline, airline_tables, retail, retail_tables
@@ -32,6 +32,9 @@ INSTRUCTION = (
 )
 DONE = "The customer's request is dealt with."
 QUESTIONS: Mapping[Topic, str] = {"identity": "Who are you?", "wishes": "What exactly do you want?"}
+
+SIDE_BY_SIDE = ("item_ids", "new_item_ids")
+"""Arguments of retail's changes that list items and what replaces each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +119,15 @@ class _Copied:
 
 def _open(service: ServiceDomain, tables: Tables, task: Task) -> WorldEnvironment[TrialTables]:
     records = TrialTables(tables)
-    says, agrees_to = task.world["says"], [ProposedCall(*change) for change in task.world["agrees_to"]]
+    says, agrees_to = task.world["says"], [_wanted(*change) for change in task.world["agrees_to"]]
     own = tuple(replace(tool, function=_Copied(tool.function)) for tool in service.tools.over(records))
     return WorldEnvironment(
         (*USER_TOOLS.over(ScriptedUser(says, agrees_to)), *own), records, _state if task.world["judges_db"] else _no_state
     )
+
+
+def _wanted(action: str, arguments: Mapping[str, Any]) -> ProposedCall:
+    return ProposedCall(action, arguments, tuple(name for name in SIDE_BY_SIDE if name in arguments))
 
 
 def _state(records: TrialTables) -> Any:
@@ -206,9 +213,7 @@ def _planned(
     asked = []
     for topic in says:
         asked.append(f"ask_{topic}")
-        yield PlannedCall(
-            asked[-1], ask_user.__name__, {"about": topic, "question": QUESTIONS[topic]}, f"Ask for the customer's {topic}."
-        )
+        yield PlannedCall(asked[-1], "ask_user", {"about": topic, "question": QUESTIONS[topic]}, f"Ask for the customer's {topic}.")
     change, reads = list(asked), list[str]()
     for number, action in enumerate(actions, start=1):
         name, goal = f"c{number}", f"Step {number}: {action.name}."

@@ -14,7 +14,7 @@ from loopbench.protocol import Plan, PlannedCall, Query, Tool
 from ..importing.json_files import check_limit
 from ..task import Suite, Task
 from . import mock, telecom
-from .conversation import conversations, service_of
+from .conversation import SERVICES, conversations, service_of
 from .domain import Database, Domain, NotFound, RefusedCall, Side
 from .rows import (
     Action,
@@ -306,10 +306,11 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     tasks to take from the start; all where left out.
 
     Task ids are tau2's. Raises OSError where a file cannot be read, and ValueError that names file, task and field for one that is
-    none, for a folder that lacks a file, and for tasks of another domain than `mock` and `telecom`.
+    none, for a folder that lacks a file, and for tasks of another domain than `mock`, `telecom`, `retail` and `airline`.
     """
     if data is None:
-        raise ValueError("tau2: no data; give the folder of a domain, mock or telecom, with --data FOLDER")
+        known = ", ".join((*DOMAINS, *(service.name for service in SERVICES)))
+        raise ValueError(f"tau2: no data; give the folder of a domain ({known}) with --data FOLDER")
     check_limit("tau2", limit)
     folder = Path(data)
     if (service := service_of(folder)) is not None:

@@ -133,7 +133,7 @@ def cancel_pending_order(db: TrialTables, order_id: str, reason: Literal["no lon
 
 
 def modify_pending_order_address(db: TrialTables, order_id: str, **address: Unpack[AddressFields]) -> Record:
-    """ProposedCall the address that a pending order is sent to.
+    """Change the address that a pending order is sent to.
 
     Args:
         order_id: The order's id, which begins with a '#'.
@@ -212,7 +212,7 @@ def modify_pending_order_payment(db: TrialTables, order_id: str, payment_method_
 
 
 def modify_user_address(db: TrialTables, user_id: str, **address: Unpack[AddressFields]) -> Record:
-    """ProposedCall a customer's own address; orders keep theirs.
+    """Change a customer's own address; orders keep theirs.
 
     Args:
         user_id: The customer's user id.
@@ -342,7 +342,7 @@ def _can_pay(db: TrialTables, user_id: str, payment_method_id: str, amount: floa
 
 
 def _add_to_gift_card(db: TrialTables, user_id: str, payment_method_id: str, amount: float) -> None:
-    """ProposedCall a gift card's balance; other payment methods have none."""
+    """Change a gift card's balance; other payment methods have none."""
     if _method(db, user_id, payment_method_id)["source"] == "gift_card":
         card = db.edit("users", user_id)["payment_methods"][payment_method_id]
         card["balance"] = round(card["balance"] + amount, 2)

@@ -91,14 +91,15 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> list[Fore
 
 def _of_one_loop(log: ForeignLog) -> ForeignLog:
     """Pool the arms of a file that differ in what it says of their model only: the user says it for all of them."""
-    if len({arm.loop for arm in log.arms}) != 1 or len(log.arms) == 1:
+    if len(log.arms) == 1 or not log.arms[0].loop or len({digest([arm.loop, arm.options]) for arm in log.arms}) > 1:
         return log
     arm, seen = log.arms[0], Counter[str]()
+    note = f"{names_in_a_line([one.model for one in log.arms])} are taken as the one model of --model"
     trials = []
     for trial in log.trials:
         trials.append(replace(trial, arm=arm.name, repeat=seen[trial.task]))
         seen[trial.task] += 1
-    return replace(log, arms=(arm,), trials=tuple(trials))
+    return replace(log, arms=(arm,), trials=tuple(trials), notes=(*log.notes, note))
 
 
 def _named(arm: ForeignArm, typed: str, model: str | None) -> ForeignArm:

@@ -55,12 +55,12 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     for name in _SCHEMAS:
         if name in made:
             made[name] = _bounded(made[name])
-    kind = made.get("type")
-    if kind == "string" and not made.keys() & {"enum", "const", "pattern", "format"}:
+    kinds = made["type"] if isinstance(made.get("type"), list) else [made.get("type")]
+    if "string" in kinds and not made.keys() & {"enum", "const", "pattern", "format"}:
         made["maxLength"] = made.get("maxLength", max(MAX_TEXT_CHARS, made.get("minLength", 0)))
-    if kind == "array":
+    if "array" in kinds:
         made["maxItems"] = made.get("maxItems", max(MAX_ITEMS, made.get("minItems", 0)))
-    if kind == "object" and "properties" in made:
+    if "object" in kinds and "properties" in made:
         made["additionalProperties"] = made.get("additionalProperties", False)
     return made
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from loopbench._extras import needed_by
 
@@ -19,6 +20,7 @@ from .weights import Weights
 
 SLOTS = 2
 """Requests that are answered at once; each has a context of its own."""
+LOOPBACK = "127.0.0.1"
 CONTEXT_TOKENS = 8192
 """Longest request and reply together, in tokens, unless the user says otherwise: that of SmolLM2."""
 QUIET = -1
@@ -40,7 +42,7 @@ def serve(name: str, weights: Weights, context_tokens: int | None = None) -> Loc
     """Return a server that has the weights in memory and answers. It takes seconds, and the same server comes again at once.
 
     `name`: the model, as errors call it. `context_tokens`: of one request and its reply. Raises ValueError, in one line: for the
-    package that is missing, and for a file that llama.cpp cannot load.
+    package that is missing, for a file that llama.cpp cannot load, and for a server that listens beyond the loopback address.
     """
     with needed_by(f"model {name}"):
         library = importlib.import_module("xllamacpp")
@@ -56,9 +58,10 @@ def serve(name: str, weights: Weights, context_tokens: int | None = None) -> Loc
 
 @cache
 def _started(library: Any, file: str, context_tokens: int) -> LocalServer:
-    """Start a server. Raises RuntimeError."""
+    """Start a server. Raises RuntimeError if it cannot load the file, and ValueError if it listens beyond the loopback address."""
     params = library.CommonParams()
     params.model.path = file
+    params.hostnames = [LOOPBACK]
     params.n_parallel = SLOTS
     params.n_ctx = SLOTS * context_tokens
     for threads in (params.cpuparams, params.cpuparams_batch):
@@ -67,4 +70,7 @@ def _started(library: Any, file: str, context_tokens: int) -> LocalServer:
     for setting, value in settings.items():
         setattr(params, setting, value)
     process = library.Server(params)
-    return LocalServer(f"{process.listening_address}/v1", process)
+    address = process.listening_address
+    if urlsplit(address).hostname != LOOPBACK:  # whoever reaches it could use the model; it ends here, as nothing holds it
+        raise ValueError(f"xllamacpp listens on {address}, and not on {LOOPBACK} alone, as told; install another version of it")
+    return LocalServer(f"{address}/v1", process)

