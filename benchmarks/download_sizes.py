@@ -27,6 +27,7 @@ ADDS = {
     "mlflow": "runs and searches in MLflow",
     "all": "all of the above",
     "huggingface": "data sets of Hugging Face as suites",
+    "local": "`--model local`; its weights, a package of their own, come on top ([how](models.md#a-model-in-the-box))",
     "postgresql": "a PostgreSQL store of MLflow",
     "ray": "`--engine ray`, trials on many machines",
 }
