@@ -227,7 +227,8 @@ def scale(bench: Bench) -> Table:
         [
             f"A trial of the large run takes {slower:.2f} times the time of one of the small run.",
             f"While trials run, memory grows by {kept:.0f} bytes for each that has ended.",
-            "The process that runs the trials does not even import MLflow.",
+            "On Linux, and without other threads (`--model local` starts some), "
+            "the process that runs the trials does not even import MLflow.",
         ],
     )
 

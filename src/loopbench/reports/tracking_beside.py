@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from .mlflow import Tracked
 
 NO_ANSWER = "the process that logs has ended without an answer"
+BEGIN = "begin"
+"""The first order."""
+FOR_COMMAND = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+"""Signals that the logging process leaves to the command."""
+SETTLES_S = 1.0
+"""Seconds within which threads that end at a fork have left the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class MlflowLog:
     """None where this process does the work."""
 
     def trials_ended(self, folder: Path) -> None:
-        """Let the logging process begin; it reads the run's records itself."""
+        """Let the logging process read the run's records; it writes nothing before `finish`."""
         if self.beside is not None:
             self.beside.tell(str(folder))
 
@@ -83,58 +90,109 @@ class MlflowLog:
 
 @contextmanager
 def run_log(config: CompareConfig) -> Iterator[MlflowLog]:
-    """Give the log of a run that is about to begin; a run that is not finished within the block is not logged.
+    """Give the log of a run that is about to begin; a run for which `finish` is not called is not logged.
 
-    The process of its own is a fork, which is safe on Linux and without other threads. Elsewhere this process logs.
+    An interruption of `finish` itself may leave an entry that is not complete; logging the run again completes it.
+    The process of its own is a fork, which is safe on Linux and without other threads. Elsewhere, and where the system grants no
+    further process, this process logs.
     """
-    if not logs(config) or sys.platform != "linux" or threading.active_count() > 1:
-        yield MlflowLog(config)
-        return
-    beside = _fork(config)
+    may_fork = logs(config) and sys.platform == "linux" and threading.active_count() == 1
+    beside = _started(config) if may_fork else None
     try:
         yield MlflowLog(config, beside)
     finally:
-        beside.end()
+        if beside is not None:
+            beside.end()
+
+
+def _started(config: CompareConfig) -> LoggingProcess | None:
+    """Return the process, which has been told to begin; None where it may not or cannot be had."""
+    try:
+        beside = _fork(config)
+    except OSError:  # no pipe, process or memory is left
+        return None
+    is_safe = False
+    try:
+        is_safe = _is_alone()
+        if is_safe:
+            beside.tell(BEGIN)
+    finally:
+        if not is_safe:
+            beside.end()
+    return beside if is_safe else None
+
+
+def _is_alone() -> bool:
+    """Say whether this process runs one thread, those included that Python does not know; False where that cannot be told.
+
+    To be called after a fork: it makes OpenBLAS, which NumPy and SciPy load, end its threads, and they take a moment to leave.
+    """
+    until = time.monotonic() + SETTLES_S
+    try:
+        while len(os.listdir("/proc/self/task")) > 1:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.001)
+    except OSError:
+        return False
+    return True
 
 
 def _fork(config: CompareConfig) -> LoggingProcess:
+    """Fork the process, which waits to be told to begin: it does nothing where a thread may have held a lock at the fork.
+
+    Raises OSError if the system grants no pipe or no process; all is as before, then.
+    """
     sys.stdout.flush()  # the child would write it, too
     sys.stderr.flush()
-    parent = os.getpid()
-    orders, answers = os.pipe(), os.pipe()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    child = os.fork()
-    if child == 0:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # they are for the command, with which this process ends
+    parent, pipes = os.getpid(), list[int]()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, FOR_COMMAND)
+        for _ in range(2):
+            pipes += os.pipe()
+        child = os.fork()
+        if child == 0:
+            _log(config, pipes, parent)
+    except OSError:
+        for end in pipes:
+            os.close(end)
+        raise
+    finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    orders_read, orders, answers, answers_write = pipes
+    os.close(orders_read)
+    os.close(answers_write)
+    return LoggingProcess(child, os.fdopen(orders, "wb"), os.fdopen(answers, "rb"))
+
+
+def _log(config: CompareConfig, pipes: Sequence[int], parent: int) -> NoReturn:
+    """Log the run whose folder and page the orders name, and leave this process, whatever happens."""
+    try:
+        for number in FOR_COMMAND:
+            signal.signal(number, signal.SIG_IGN)  # this process ends with the command
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_COMMAND)
         die_with(parent)
         go_on_here()
-        os.close(orders[1])
-        os.close(answers[0])
-        _log(config, orders[0], answers[1])
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    os.close(orders[0])
-    os.close(answers[1])
-    return LoggingProcess(child, os.fdopen(orders[1], "wb"), os.fdopen(answers[0], "rb"))
-
-
-def _log(config: CompareConfig, orders: int, answers: int) -> NoReturn:
-    """Log the run whose folder and page the orders name, and leave this process."""
-    gc.freeze()  # else a collection would copy every page that it looks at
-    try:
-        os.write(answers, _line(_in_words(_logged(config, os.fdopen(orders, "rb")))))
+        orders_read, orders_write, answers_read, answers = pipes
+        os.close(orders_write)
+        os.close(answers_read)
+        gc.freeze()  # else a collection would copy every page that it looks at
+        orders = os.fdopen(orders_read, "rb")
+        if orders.readline() == _line(BEGIN):
+            os.write(answers, _line(_in_words(_logged(config, orders))))
     finally:
         leave(0)
 
 
 def _logged(config: CompareConfig, orders: BinaryIO) -> Tracked | str:
-    """Log the run; return the reason in one line if that fails."""
+    """Log the run; return the reason in one line if that fails. Nothing is written to the store before the page is there."""
     try:
         mlflow = tracking()
         mlflow.get_ready(mlflow.uri_of(config, config.runs))
         found = results(Path(json.loads(orders.readline())))
-        tracked: Tracked | str = mlflow.track_as_configured(found, config, lambda _: json.loads(orders.readline()))
+        page = json.loads(orders.readline())
+        tracked: Tracked | str = mlflow.track_as_configured(found, config, lambda _: page)
     except Exception as error:  # MLflow cannot be imported, say: that may not cost a result
         return redact(" ".join(f"{type(error).__name__}: {error}".split()))
     return tracked

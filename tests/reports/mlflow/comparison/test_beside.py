@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -17,12 +22,19 @@ from loopbench.reports.mlflow.store import open_store, run_name
 from loopbench.reports.tracking_beside import NO_ANSWER, MlflowLog, run_log
 from loopbench.runs.config import CompareConfig
 
+# MLflow's own, at its first store
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+
 SCRIPT = """
-import json, os, signal, sys
+import ctypes, json, os, signal, sys
 from pathlib import Path
 from loopbench.experiments.compare.results import results
+from loopbench.reports import tracking_beside
 from loopbench.reports.tracking_beside import run_log
 from loopbench.runs.config import CompareConfig
+
+def fails(parent):
+    raise OSError("what the forked process raises may not get into the code of the command")
 
 found = results(Path(sys.argv[1]))
 
@@ -36,18 +48,35 @@ def said(uri, killed=False):
 lines = [said(sys.argv[2]), said("ftp://here"), said(sys.argv[2], killed=True)]
 with run_log(CompareConfig(runs=found.folder.parent)) as log:
     left = log.beside.pid  # of a run that was interrupted
-print(json.dumps([lines, os.path.exists(f"/proc/{left}"), "mlflow" in sys.modules]))
+with_parent, tracking_beside.die_with = tracking_beside.die_with, fails
+try:
+    broken = tracking_beside._fork(CompareConfig(runs=found.folder.parent))
+except OSError:
+    print("the forked process came back", flush=True)
+    os._exit(1)
+os.waitpid(broken.pid, 0)
+lines.append(broken.answer())
+broken.end()
+tracking_beside.die_with, tracking_beside.SETTLES_S = with_parent, 0
+libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
+assert libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None) == 0
+with run_log(CompareConfig(runs=found.folder.parent)) as log:
+    forked = log.beside is not None  # beside a thread that Python does not know
+print(json.dumps([lines, os.path.exists(f"/proc/{left}"), "mlflow" in sys.modules, forked]))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forking is safe on Linux only")
 def test_a_process_of_its_own_logs_a_run_and_leaves_nothing_behind(run, tmp_path):
     uri = f"sqlite:///{tmp_path}/beside.db"
-    ended = subprocess.run([sys.executable, "-c", SCRIPT, str(run.folder), uri], capture_output=True, text=True, check=True)
-    (logged, refused, killed), left, imported = json.loads(ended.stdout)
+    command = [sys.executable, "-c", SCRIPT, str(run.folder), uri]
+    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    ended = subprocess.run(command, env=one_thread, capture_output=True, text=True, check=True)
+    (logged, refused, killed, failed), left, imported, forked = json.loads(ended.stdout)
     assert logged == f"MLflow: {tracking.ui_command(uri)}"
     assert refused.startswith("warning: nothing was logged to MLflow: tracking address 'ftp://here': it must begin with")
-    assert killed == f"warning: nothing was logged to MLflow: {NO_ANSWER}"
+    assert killed == failed == f"warning: nothing was logged to MLflow: {NO_ANSWER}"
+    assert not forked
     assert not left
     assert not imported
     store = open_store(uri, "loopbench", run.folder.parent)
@@ -56,6 +85,76 @@ def test_a_process_of_its_own_logs_a_run_and_leaves_nothing_behind(run, tmp_path
     assert parent.info.status == "FINISHED"
     page = Path(store.client.download_artifacts(parent.info.run_id, REPORT, str(tmp_path)))
     assert page.read_text(encoding="utf-8") == "é the page" * 100_000
+
+
+class CutOff(io.BytesIO):
+    """The orders to a process whose command ends before the page is written: at the missing one, the store is looked at."""
+
+    def __init__(self, order: bytes, look: Callable[[], object]) -> None:
+        super().__init__(order)
+        self.look = look
+        self.seen: list[object] = []
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        if not line:
+            self.seen.append(self.look())
+        return line
+
+
+def test_nothing_is_written_before_the_page_is(run, tmp_path):
+    uri = f"sqlite:///{tmp_path}/cut.db"
+
+    def look() -> object:
+        return open_store(uri, "loopbench", run.folder.parent).parent(run_name(run.folder))
+
+    orders = CutOff(json.dumps(str(run.folder)).encode() + b"\n", look)
+    reason = tracking_beside._logged(CompareConfig(runs=run.folder.parent, tracking_uri=uri), orders)
+    assert isinstance(reason, str)
+    assert orders.seen == [None]
+    assert look() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forking is safe on Linux only")
+@pytest.mark.parametrize("refused", ["fork", "pipe"])
+def test_where_the_system_grants_no_process_the_command_logs(run, monkeypatch, refused):
+    granted: list[int] = []
+    closed: list[int] = []
+    pipe, close = os.pipe, os.close
+
+    def fails() -> NoReturn:
+        raise OSError("no more of them")
+
+    def given() -> tuple[int, int]:
+        if granted and refused == "pipe":
+            fails()
+        granted.extend(ends := pipe())
+        return ends
+
+    def closes(end: int) -> None:
+        closed.append(end)
+        close(end)
+
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(tracking_beside, "log_results", lambda found, config, page: f"{found.folder.name} {page}")
+    monkeypatch.setattr(os, "fork", fails)
+    monkeypatch.setattr(os, "pipe", given)
+    monkeypatch.setattr(os, "close", closes)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with run_log(CompareConfig(runs=run.folder.parent)) as log:
+        assert log.beside is None
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+        assert len(granted) == (2 if refused == "pipe" else 4)
+        assert closed == granted
+        assert log.finish(run, "page") == f"warning: nothing was logged to MLflow: {run.folder.name} page"
+
+
+def test_where_threads_cannot_be_counted_there_may_be_some(monkeypatch):
+    def fails(path: str) -> NoReturn:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "listdir", fails)
+    assert not tracking_beside._is_alone()
 
 
 def test_where_other_threads_run_the_process_itself_logs(run, monkeypatch):
