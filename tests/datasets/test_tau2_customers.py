@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from loopbench.datasets import tau2
 from loopbench.datasets.scripted_user import NOTHING_TO_SAY, ProposedCall, ScriptedUser, user_tools
 from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.tau2.customer_words import first_person, opening
 from loopbench.datasets.tau2.domain import NotFound
 from loopbench.datasets.tau2.records import TrialTables
 from loopbench.metrics.judgement import Judgement
@@ -49,7 +50,7 @@ def test_a_scenario_becomes_a_user_who_answers(shop: Suite) -> None:
         ("confirm_with_user", {"action": "exchange_delivered_order_items", "arguments": EXCHANGE | {"new_item_ids": ["10"]}}),
         ("confirm_with_user", {"action": "return_delivered_order_items", "arguments": EXCHANGE}),
     )
-    assert said == ["I am Ann.", "A brighter one.", True, False, False]
+    assert said == ["I am Ann.", "My lamp is dull.\nA brighter one.", True, False, False]
 
 
 def test_a_plan_asks_first_looks_up_once_and_has_each_change_agreed_to(shop: Suite) -> None:
@@ -139,6 +140,30 @@ def test_only_tools_that_make_changes_may_write(shop: Suite, airline: Suite) -> 
             before = trial.state()
             make(trial, (call.tool, call.arguments))
             assert (trial.state() != before) == (call.tool in writes)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("You are Ann in zip code 1. You do not remember your email.", "I am Ann in zip code 1. I do not remember my email."),
+        ("you're sick, and want the agent to help you yourself.", "I'm sick, and want the agent to help me myself."),
+        ("If you can't, it is yours.", "If I can't, it is mine."),
+        (".", ""),
+        ("", ""),
+    ],
+)
+def test_what_an_actor_is_told_becomes_the_customer_s_words(told: str, said: str) -> None:
+    assert first_person(told) == said
+
+
+def test_the_first_message_says_nothing_of_how_to_talk() -> None:
+    assert opening("You want the lamp. If the agent asks for confirmation, only the shade.") == "I want the lamp."
+    assert opening("Ask the agent for a lamp.") == "Ask the agent for a lamp."
+
+
+@given(st.text(max_size=60))
+def test_a_customer_says_words_or_nothing(told: str) -> None:
+    assert (first_person(told) == "") == (not any(char.isalnum() for char in told))
 
 
 # Tables that trials share

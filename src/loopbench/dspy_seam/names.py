@@ -29,7 +29,8 @@ def open_lm(name: str, base_url: str | None = None) -> Any:
     """
     provider, _, model = name.partition("/")
     if not provider or not model:
-        raise ValueError(f"model {name!r}: write provider/model, such as openai/gpt-4o-mini, or scripted")
+        known = "provider/model, such as openai/gpt-4o-mini; a comparison also takes scripted, local and local:FILE"
+        raise ValueError(f"model {name!r}: write {known}")
     if provider == "openai" and (model.startswith(RESPONSES) or model_info(provider, model).get("mode") == "responses"):
         return _open_responses(name, model.removeprefix(RESPONSES), base_url)
     url = _with_version(provider, _checked_address(base_url or _address_in_environment(provider)))

@@ -68,6 +68,8 @@ def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
     exchanged; where one is given twice, or is that of an earlier reply, this gives it away, and the model calls again.
     """
     paired = list(paired_results(messages))
+    if not paired:
+        return messages
     asked, given = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for one in paired:
         asked.update((one.reply, call) for call in one.calls)

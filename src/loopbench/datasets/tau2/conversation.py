@@ -1,8 +1,8 @@
 """tau2's domains `retail` and `airline`: tasks with a customer who answers, by a script instead of a simulator.
 
-What the customer says comes word for word from the task's scenario: the query is why they write, `ask_user` gives who they are and
-what they want, and `confirm_with_user` agrees to the changes among the task's gold actions and to no other. What a trial costs is
-what it changes: all trials share the tables of `db.json`.
+What the customer says is the task's scenario in the first person: the query is why they write, `ask_user` gives who they are and
+all that they want, and `confirm_with_user` agrees to the changes among the task's gold actions and to no other. A trial costs what
+it changes: all trials share the tables of `db.json`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..scripted_user import USER_TOOLS, ProposedCall, ScriptedUser, Topic, confi
 from ..task import Suite, Task
 from ..worlds import Toolset, WorldEnvironment
 from . import airline, airline_tables, retail, retail_tables
+from .customer_words import first_person, opening
 from .records import Tables, TrialTables
 from .rows import Action, Criteria, TaskRow, Unusable, chosen_rows, read_rows, read_splits, succeeds, unplannable
 
@@ -149,15 +150,19 @@ def _task(row: TaskRow, scenario: _Instructions, service: ServiceDomain, tables:
     criteria = _criteria(row)
     scored = criteria.scored()
     actions = _without_repeated_reads(criteria.actions or (), service)
-    identity = "\n".join(filter(None, (scenario.known_info, scenario.unknown_info)))
-    says = {topic: text for topic, text in (("identity", identity), ("wishes", scenario.task_instructions)) if text}
+    told = {
+        "identity": (scenario.known_info, scenario.unknown_info),
+        "wishes": (scenario.reason_for_call, scenario.task_instructions),
+    }
+    words = {topic: "\n".join(filter(None, (first_person(part or "") for part in parts))) for topic, parts in told.items()}
+    says = {topic: text for topic, text in words.items() if text}
     changes = [[action.name, action.arguments] for action in actions if action.name not in service.reads]
     labels = {"domain": service.name, "basis": "+".join(scored)} | ({"split": split} if split else {})
     if criteria.nl_assertions or "NL_ASSERTION" in criteria.reward_basis:
         labels["not_scored"] = "NL_ASSERTION"
     task = Task(
         row.id,
-        Query(f"{scenario.reason_for_call}\n\n{INSTRUCTION}".strip(), policy),
+        Query(f"{opening(scenario.reason_for_call)}\n\n{INSTRUCTION}".strip(), policy),
         (criteria.communicate_info or []) if "COMMUNICATE" in scored else [],
         "contains",
         labels=labels,

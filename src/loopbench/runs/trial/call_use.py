@@ -21,7 +21,7 @@ class CallUse:
         self.doubled = 0
         self.planned: Mapping[str, str] = {}
         """CALL digest → planned call, with a scripted model."""
-        self._waiting: dict[str, Counter[str]] = {}
+        self._waiting: dict[str, list[str]] = {}
         """Scope → CALL digests of calls that its last reply asked for, and that have not run yet."""
         self._again: set[str] = set()
         """Of all that is waiting, the calls whose results the asking prompts did not show any more."""
@@ -42,7 +42,7 @@ class CallUse:
             return
         digests = [call_digest(call.name, call.arguments) for call in calls]
         self._again.update(digest for digest in digests if digest in self._gave and self._is_missing(digest, exchange))
-        self._waiting[request.scope] = Counter(digests)
+        self._waiting[request.scope] = digests
 
     def _is_missing(self, digest: str, exchange: MeteredExchange) -> bool:
         """Whether a prompt that should show the result of a call does not."""
@@ -52,16 +52,16 @@ class CallUse:
     def _end_waiting(self, scope: str) -> None:
         """Count as lost what has not run until the model is asked again. A request without a scope runs beside no other."""
         for name in [scope] if scope else list(self._waiting):
-            left = self._waiting.pop(name, Counter[str]())
-            self.lost += left.total()
-            self.asked += left.total()
-            self._again -= left.keys()
+            left = self._waiting.pop(name, [])
+            self.lost += len(left)
+            self.asked += len(left)
+            self._again.difference_update(left)
 
     def ran(self, digest: str, gave: bool, fault: str | None) -> None:
         """Count a run of a call. `gave`: it gave a result."""
-        scope = next((scope for scope, waiting in self._waiting.items() if waiting[digest]), None)
+        scope = next((scope for scope, waiting in self._waiting.items() if digest in waiting), None)
         if scope is not None:
-            self._waiting[scope][digest] -= 1
+            self._waiting[scope].remove(digest)
             self.asked += 1
             is_double = digest in self._again
             self._again.discard(digest)

@@ -44,13 +44,16 @@ def recognizes(file: ForeignFile) -> bool:
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read the trials of a run, or of several below one folder. Raises ValueError that names the file."""
-    made = LogBuilder("terminal-bench")
+    made, unjudged = LogBuilder("terminal-bench"), 0
     for where, run, data in _in_folder(file.tree) if file.tree else _listed("", {}, file.json_object):
         with located(where):
             arm = _arm(run, file.path.stem if file.suffix else file.path.name)
             task = name_of(data.get("task_id"), "task_id")
             trial = _trial(data, arm.name, task, made.next_repeat(arm.name, task))
             made.add(arm, trial, digest(str(data.get("instruction", ""))))
+            unjudged += trial.counts_as_failure
+    if unjudged and not reading.errors_as_failures:
+        made.notes.append(f"{unjudged} trials could not be judged; the leaderboard counts them as not solved: --errors-as-failures")
     return made.log(by="terminal-bench")
 
 
