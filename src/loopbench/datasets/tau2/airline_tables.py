@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from ..importing.json_files import JsonRow, checked, json_file
-from .records import Tables
+from ..importing.json_files import JsonRow
 
 Cabin = Literal["basic_economy", "economy", "business"]
 
@@ -73,8 +71,3 @@ class AirlineTables(JsonRow):
     flights: dict[str, _Flight]
     users: dict[str, _User]
     reservations: dict[str, _Reservation]
-
-
-def load(folder: Path) -> Tables:
-    """Read the airline's tables. Raises ValueError and OSError."""
-    return checked(AirlineTables, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()

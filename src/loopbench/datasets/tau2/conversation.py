@@ -25,7 +25,7 @@ from ..worlds import Toolset, WorldEnvironment
 from . import airline, airline_tables, retail, retail_tables
 from .customer_words import first_person, opening
 from .records import Tables, TrialTables
-from .rows import Action, Criteria, TaskRow, Unusable, chosen_rows, read_rows, read_splits, succeeds, unplannable
+from .rows import Action, TaskRow, Unusable, chosen_rows, read_rows, read_splits, split_names, succeeds, unplannable
 
 INSTRUCTION = (
     "A customer has written this. Help them with the tools, by the policy: ask them with ask_user, and let them agree to each "
@@ -48,13 +48,14 @@ class ServiceDomain:
     tools: Toolset[TrialTables]
     reads: Collection[str]
     """Tools that change nothing."""
-    load: Callable[[Path], Tables]
-    """Reads the tables of a folder. Raises ValueError and OSError."""
+    tables: type[JsonRow]
+    """The shape of `db.json`."""
 
 
+RETAIL_READS, AIRLINE_READS = ({tool.__name__ for tool in domain.READS} for domain in (retail, airline))
 SERVICES = (
-    ServiceDomain("retail", "orders", retail.TOOLS, {tool.__name__ for tool in retail.READS}, retail_tables.load),
-    ServiceDomain("airline", "reservations", airline.TOOLS, {tool.__name__ for tool in airline.READS}, airline_tables.load),
+    ServiceDomain("retail", "orders", retail.TOOLS, RETAIL_READS, retail_tables.RetailTables),
+    ServiceDomain("airline", "reservations", airline.TOOLS, AIRLINE_READS, airline_tables.AirlineTables),
 )
 
 
@@ -73,26 +74,29 @@ class _Scripted(JsonRow):
     user_scenario: _Scenario
 
 
-def service_of(folder: Path) -> ServiceDomain | None:
-    """Return the domain of a folder's database; None if it is no domain with a customer. Raises ValueError and OSError."""
+def service_of(folder: Path) -> tuple[ServiceDomain, Tables] | None:
+    """Return the domain of a folder's database, and its tables; None if it is no domain with a customer.
+
+    Raises ValueError and OSError.
+    """
     path = folder / "db.json"
-    if not path.is_file():
-        return None
-    tables = json_file(path)
-    return next((service for service in SERVICES if isinstance(tables, dict) and service.table in tables), None)
+    value = json_file(path) if path.is_file() else None
+    service = next((one for one in SERVICES if isinstance(value, dict) and one.table in value), None)
+    return None if service is None else (service, checked(service.tables, value, str(path)).model_dump())
 
 
-def conversations(folder: Path, service: ServiceDomain, split: str | None, limit: int | None, version: str) -> Suite:
-    """Read the tasks of a domain's folder as published. Raises ValueError and OSError."""
+def conversations(folder: Path, found: tuple[ServiceDomain, Tables], split: str | None, limit: int | None, version: str) -> Suite:
+    """Read the tasks of a domain's folder as published; `found`: as `service_of` returns it. Raises ValueError and OSError."""
+    service, tables = found
     path = folder / "tasks.json"
     rows = list(read_rows(path))
-    tables, policy = service.load(folder), text_file(folder / "policy.md").strip()
+    policy = text_file(folder / "policy.md").strip()
     splits = read_splits(folder)
-    names = {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
+    names = split_names(splits)
     known = [tool.name for tool in service.tools.over(TrialTables(tables))]
     made = []
     for row in islice(chosen_rows(rows, splits, split), limit):
-        if unknown := sorted({action.name for action in _criteria(row).actions or ()} - {*known}):
+        if unknown := sorted({action.name for action in row.criteria.actions or ()} - {*known}):
             raise ValueError(
                 f"{path}: task {row.id!r} names {unknown[0]!r}, which the domain {service.name!r} lacks; it has {', '.join(known)}"
             )
@@ -142,12 +146,8 @@ def _no_state(records: TrialTables) -> None:
 # Tasks.
 
 
-def _criteria(row: TaskRow) -> Criteria:
-    return row.evaluation_criteria or Criteria()
-
-
 def _task(row: TaskRow, scenario: _Instructions, service: ServiceDomain, tables: Tables, policy: str, split: str) -> Task:
-    criteria = _criteria(row)
+    criteria = row.criteria
     scored = criteria.scored()
     actions = _without_repeated_reads(criteria.actions or (), service)
     told = {
@@ -182,7 +182,7 @@ def _check(row: TaskRow, scored: Sequence[str]) -> None:
         raise Unusable("it continues a conversation with a user (message_history)")
     if state is not None and (state.initialization_data or state.initialization_actions):
         raise Unusable("it starts from a state of its own (initial_state)")
-    if any(action.requestor == "user" for action in _criteria(row).actions or ()):
+    if any(action.requestor == "user" for action in row.criteria.actions or ()):
         raise Unusable("its user has tools")
     if not scored or not {*scored} <= {"DB", "COMMUNICATE"}:
         raise Unusable(f"its criteria ask for {' and '.join(scored) or 'nothing without a judge'}, not for DB or COMMUNICATE")

@@ -26,6 +26,7 @@ from .rows import (
     chosen_rows,
     read_rows,
     read_splits,
+    split_names,
     succeeds,
     unplannable,
 )
@@ -178,7 +179,7 @@ def _is_set_up(call: FunctionCall, function: Callable[..., Any] | None, tool: To
 
 
 def _task(row: TaskRow, domain: Domain, db: Database, policy: str, split: str) -> Task:
-    criteria = row.evaluation_criteria or Criteria()
+    criteria = row.criteria
     scored = criteria.scored()
     texts = (criteria.communicate_info or []) if "COMMUNICATE" in scored else []
     labels = {"basis": "+".join(scored)}
@@ -267,18 +268,14 @@ def _check_domain(rows: Sequence[TaskRow], domain: Domain, path: Path) -> None:
 def _unknown(row: TaskRow, domain: Domain) -> Iterator[str]:
     """Find what a task calls and the domain does not have; a user's calls count where the domain's user has tools."""
     sides: tuple[Side, ...] = ("assistant", "user") if domain.has_user_tools else ("assistant",)
-    actions = [action for action in _criteria(row).actions or () if action.requestor in sides]
+    actions = [action for action in row.criteria.actions or () if action.requestor in sides]
     yield from (action.name for action in actions if action.name not in domain.sides)
     for side in sides:
         checks, tools = domain.assertions[side], [name for name, whose in domain.sides.items() if whose == side]
-        calls = [call.func_name for call in _criteria(row).env_assertions or () if call.env_type == side]
+        calls = [call.func_name for call in row.criteria.env_assertions or () if call.env_type == side]
         yield from (name for name in calls if name not in checks)
         first = [call.func_name for call in _first_calls(row) if call.env_type == side]
         yield from (name for name in first if name not in {*tools, *checks, *domain.setup[side]})
-
-
-def _criteria(row: TaskRow) -> Criteria:
-    return row.evaluation_criteria or Criteria()
 
 
 def _first_calls(row: TaskRow) -> Sequence[FunctionCall]:
@@ -313,14 +310,14 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
         raise ValueError(f"tau2: no data; give the folder of a domain ({known}) with --data FOLDER")
     check_limit("tau2", limit)
     folder = Path(data)
-    if (service := service_of(folder)) is not None:
-        return conversations(folder, service, split, limit, VERSION)
+    if (found := service_of(folder)) is not None:
+        return conversations(folder, found, split, limit, VERSION)
     domain = _domain_of(folder)
     rows = list(read_rows(folder / "tasks.json"))
     _check_domain(rows, domain, folder / "tasks.json")
     db = domain.load(folder)
     splits = read_splits(folder)
-    names = {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
+    names = split_names(splits)
     policy = domain.policy(folder)
     chosen = chosen_rows(rows, splits, split)
     tasks = tuple(_task(row, domain, db, policy, names.get(row.id, "")) for row in islice(chosen, limit))

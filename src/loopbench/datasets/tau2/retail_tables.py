@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from pydantic import ConfigDict
 
-from ..importing.json_files import JsonRow, checked, json_file
-from .records import Tables
+from ..importing.json_files import JsonRow
 
 
 class _Item(JsonRow):
@@ -96,8 +94,3 @@ class RetailTables(JsonRow):
     products: dict[str, _Product]
     users: dict[str, _User]
     orders: dict[str, _Order]
-
-
-def load(folder: Path) -> Tables:
-    """Read the shop's tables. Raises ValueError and OSError."""
-    return checked(RetailTables, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()

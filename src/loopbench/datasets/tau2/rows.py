@@ -80,6 +80,11 @@ class TaskRow(JsonRow):
     initial_state: InitialState | None = None
     evaluation_criteria: Criteria | None = None
 
+    @property
+    def criteria(self) -> Criteria:
+        """What the task is scored by; nothing where the row does not say."""
+        return self.evaluation_criteria or Criteria()
+
 
 class _Splits(JsonRow):
     splits: dict[str, list[str]]
@@ -134,6 +139,11 @@ def read_splits(folder: Path) -> Mapping[str, Sequence[str]]:
     """Read task ids by split; empty if the folder does not say."""
     path = folder / "split_tasks.json"
     return checked(_Splits, {"splits": json_file(path)}, str(path)).splits if path.is_file() else {}
+
+
+def split_names(splits: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+    """Return the split of each task that stands in one: train, dev or test."""
+    return {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
 
 
 def chosen_rows(rows: Sequence[TaskRow], splits: Mapping[str, Sequence[str]], split: str | None) -> Sequence[TaskRow]:
