@@ -39,6 +39,8 @@ class PairedResult(NamedTuple):
 
 def paired_results(messages: Sequence[Message]) -> Iterator[PairedResult]:
     """Yield the results that messages give for the calls of replies with several; other results cannot be another call's."""
+    if not any([len(message.calls) > 1 for message in messages]):
+        return
     known: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from loopbench.metrics.record import RECORDING
@@ -52,7 +53,8 @@ class Recorder(Observer):
     """Observes everything that happens in one trial: counts it, and keeps it as the trace's events."""
 
     def __init__(self) -> None:
-        self.events: list[TraceEvent] = []
+        self.events: list[str] = []
+        """The trace's events so far, each as JSON: written as it happens, since what it holds may change, and the end has to be quick."""
         self.steps = 0
         self.calls = Counter[str]()
         self.tool_calls = 0
@@ -68,22 +70,24 @@ class Recorder(Observer):
         """The tools that calls are checked against."""
         self.context = ContextCount()
         self.call_use = CallUse()
-        self._digested: list[Any] = []
+        self._digested: list[tuple[bool, str]] = []
+        """What the digest covers, as JSON, and of each whether it may happen at once with its neighbours."""
         self._gave: set[str] = set()
         """Keys of the calls that have given a result."""
-        self._shown: dict[str, tuple[Message, ...]] = {}
+        self._shown: dict[tuple[str, str], tuple[Message, ...]] = {}
+        """Role and scope → messages of the last request."""
 
     # --- what the metered model and toolbox tell ---
 
     def exchange(self, exchange: MeteredExchange) -> None:
-        self.calls[exchange.request.role.value] += 1
-        event = self._asked(exchange)
+        asked = self._asked(exchange)
+        self.calls[asked["role"]] += 1
         if exchange.reply is not None:
             self.context.count(exchange.request, exchange.shown)
-            event = self._replied(event, exchange, exchange.reply)
-        elif exchange.error is not None:
-            event = self._failed(event, exchange.request, exchange.error)
-        self.events.append(event)
+            came = self._replied(exchange, exchange.reply)
+        else:
+            came = {} if exchange.error is None else self._failed(exchange.request, exchange.error)
+        self._keep(ModelExchange(**asked, **came))
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         run = ToolRun(TracedCall(call.name, call.arguments), seen.status, seen.data, seen.error_type, fault or "")
@@ -94,13 +98,13 @@ class Recorder(Observer):
         self.call_use.ran(call_digest(call.name, call.arguments), run.gave, fault)
         if seen.error_type is not None and not run.never_ran:
             self.errors[f"tool.{seen.error_type}"] += 1
-        self.events.append(run)
-        self._digested.append((_AT_ONCE, call.name, call.arguments, seen.status, seen.error_type, seen.data))
+        self._keep(run)
+        self._digested.append((True, _encoded((_AT_ONCE, call.name, call.arguments, seen.status, seen.error_type, seen.data), 1)))
 
     # --- what the loop tells ---
 
     def note(self, kind: str, **data: Any) -> None:
-        self.events.append(Note(kind, data))
+        self._keep(Note(kind, data))
 
     def chunk(self, chunk: Chunk) -> None:
         """Ignore chunks: streams are recorded by their whole replies."""
@@ -109,64 +113,69 @@ class Recorder(Observer):
 
     def digest(self) -> str:
         """Return the sha256 of moves and observations, without times and wording of prompts."""
-        return sha256(_encoded(_in_order(self._digested)))
+        return sha256(f"[{','.join(_in_order(self._digested))}]")
 
     def line(self, head: TraceHead) -> bytes:
         """Return the whole trace as one line of JSON, without secrets; what names the trial is kept as it is."""
-        return trace_line(Trace(head, tuple(self.events)))
+        return _line(head, self.events)
 
-    # --- the parts of an exchange ---
+    def _keep(self, event: TraceEvent) -> None:
+        self.events.append(_encoded(event.to_json(), EVENT_DEPTH))
 
-    def _asked(self, exchange: MeteredExchange) -> ModelExchange:
-        """Return the request; messages that the last request of this scope and role showed already are only counted."""
+    # --- the parts of an exchange: fields of a ModelExchange ---
+
+    def _asked(self, exchange: MeteredExchange) -> dict[str, Any]:
+        """Return what the request says; messages that the last one of this scope and role showed already are only counted."""
         request = exchange.request
         role = request.role.value
-        key = f"{role}/{request.scope}"
+        key = (role, request.scope)
         before = self._shown.get(key, ())
         same = len(before)
         if request.messages[:same] != before:
             same = next(n for n, old in enumerate(before) if request.messages[n : n + 1] != (old,))
         self._shown[key] = request.messages
-        return ModelExchange(
-            role,
-            same,
-            request.messages[same:],
-            request.scope,
-            tool_choice=request.tool_choice,
-            illegible=exchange.illegible,
-            fault=exchange.fault or "",
-            seconds=round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0,
-        )
+        return {
+            "role": role,
+            "same": same,
+            "messages": request.messages[same:],
+            "scope": request.scope,
+            "tool_choice": request.tool_choice,
+            "illegible": exchange.illegible,
+            "fault": exchange.fault or "",
+            "seconds": round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0,
+        }
 
-    def _replied(self, event: ModelExchange, exchange: MeteredExchange, reply: Reply) -> ModelExchange:
+    def _replied(self, exchange: MeteredExchange, reply: Reply) -> dict[str, Any]:
+        """Return what came; count it."""
         request = exchange.request
         self.provider_failure = None
         self.retries.update(reply.failed_attempts)
         usage = reply.usage or Usage()
         self.usage += usage
         self.steps += request.role in STEP_ROLES
-        event = replace(
-            event,
-            failed_attempts=tuple(reply.failed_attempts),
-            reply=reply.text,
-            native_calls=reply.calls,
-            tokens=(usage.input_tokens, usage.output_tokens),
-        )
+        came: dict[str, Any] = {
+            "failed_attempts": tuple(reply.failed_attempts),
+            "reply": reply.text,
+            "native_calls": reply.calls,
+            "tokens": (usage.input_tokens, usage.output_tokens),
+        }
         if request.codec is None:
             self._note_move(request, reply.text)
             self.call_use.count(exchange, None, ())
-            return event
+            return came
         try:
             move = request.codec.parse(reply)
         except WireError as error:
             self.errors["wire"] += 1
             self._note_move(request, "wire")
             self.call_use.count(exchange, None, ())
-            return replace(event, wire_error=str(error))
+            came["wire_error"] = str(error)
+            return came
         plain_move = move_to_json(move)
         self._note_move(request, plain_move)
         self.call_use.count(exchange, move, self._calls_that_can_run(move) if isinstance(move, Act) else ())
-        return replace(event, move=plain_move)
+        came["move"] = plain_move
+        return came
 
     def _calls_that_can_run(self, move: Act) -> list[ToolCall]:
         """Count the calls that cannot run as errors of the model, wherever a design notices them; return the others."""
@@ -184,7 +193,9 @@ class Recorder(Observer):
                 self.errors["call.invalid_arguments"] += 1
         return able
 
-    def _failed(self, event: ModelExchange, request: Request, error: ModelError) -> ModelExchange:
+    def _failed(self, request: Request, error: ModelError) -> dict[str, Any]:
+        """Return the failure that came in a reply's place; count it."""
+        came: dict[str, Any] = {}
         self.usage += Usage(estimate_input(request), 0, estimated=True) if isinstance(error, ContextOverflow) else Usage()
         kind = "context_overflow" if isinstance(error, ContextOverflow) else "provider"
         if isinstance(error, RecordingError):
@@ -192,35 +203,43 @@ class Recorder(Observer):
         elif isinstance(error, ProviderError):
             kind = f"provider.{error.kind}"
             self.retries.update(error.failed_attempts)
-            event = replace(event, failed_attempts=tuple(error.failed_attempts))
+            came["failed_attempts"] = tuple(error.failed_attempts)
             if not error.injected:
                 self.provider_failure = error
                 if error.hits_every_request:
                     self.provider_trouble = error
         self.errors[kind] += 1
         self._note_move(request, kind)
-        return replace(event, error=RequestError(kind, str(error)))
+        return came | {"error": RequestError(kind, str(error))}
 
     def _note_move(self, request: Request, what: Any) -> None:
-        self._digested.append((_AT_ONCE if request.scope else _IN_TURN, str(request.role), request.scope, what))
+        at_once = bool(request.scope)
+        text = _encoded((_AT_ONCE if at_once else _IN_TURN, request.role.value, request.scope, what), 1)
+        self._digested.append((at_once, text))
 
 
 def trace_line(trace: Trace) -> bytes:
     """Return a trace as one line of JSON, without secrets; what names the trial is kept as it is."""
-    rest = trace.to_json()
+    return _line(trace.head, [_encoded(event.to_json(), EVENT_DEPTH) for event in trace.events])
+
+
+def _line(head: TraceHead, events: Sequence[str]) -> bytes:
+    """Return a trace as `trace_line` does, its events written already."""
+    rest = head.to_json()
     names = {name: rest.pop(name) for name in TRIAL_NAMES}
-    return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
+    text = f'{_encoded(rest)[:-1]},"events":[{",".join(events)}]}}'
+    return f"{_encoded(names)[:-1]},{redact(text)[1:]}\n".encode("ascii")
 
 
 _AT_ONCE, _IN_TURN = "at once", "in turn"
 
 
-def _in_order(digested: list[Any]) -> list[Any]:
+def _in_order(digested: Iterable[tuple[bool, str]]) -> list[str]:
     """Return events with those that may happen at once, tool runs and replies of a scope, sorted, since they end in any order."""
-    ordered: list[Any] = []
-    for at_once, items in itertools.groupby(digested, key=lambda item: item[0] == _AT_ONCE):
-        group = list(items)
-        ordered.extend(sorted(group, key=_encoded) if at_once and len(group) > 1 else group)
+    ordered: list[str] = []
+    for at_once, items in itertools.groupby(digested, key=operator.itemgetter(0)):
+        group = [text for _, text in items]
+        ordered.extend(sorted(group) if at_once else group)
     return ordered
 
 
@@ -249,6 +268,8 @@ def _plain(value: Any) -> Any:
 
 
 _ENCODER = Encoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
+EVENT_DEPTH = 2
+"""Depth at which an event stands in a trace."""
 MAX_DEPTH = 12
 """Maximum depth at which values that JSON cannot hold are looked for; deeper values become text."""
 
