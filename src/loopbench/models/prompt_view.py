@@ -121,26 +121,28 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
     A call is known iff its receipt is legible, and of its result every part that the answer or a call that is not known refers to.
     """
     seen = sightings(text)
+    if not seen:
+        return PromptView(plan, text, tools, forms=ledger.forms)
     met: dict[str, Met] = {}
     stuck = False
     values: dict[str, Any] = {}
     refers = plan.answer is None or plan.is_referring
     given: tuple[object, ...] = ()
-    for planned in plan.calls if seen else ():
-        failed = 0
-        is_due = _may_be_made(planned, met, plan)
-        for form in _forms(planned, values, given, ledger) if is_due else ledger.forms.get(planned.id, ()):
-            sighted = seen.get(form.digest, ())
-            entry = _latest(sighted, form, ledger, ok=not planned.fails)
-            if entry is None:
+    for planned in plan.calls:
+        name, failed = planned.id, 0
+        forms = _forms(planned, values, given, ledger) if _may_be_made(planned, met, plan) else ledger.forms.get(name, ())
+        for form in forms:
+            sighted = seen.get(form.digest)
+            entry = None if sighted is None else _latest(sighted, form, ledger, ok=not planned.fails)
+            if sighted is None or entry is None:
                 continue
             if entry.ok is planned.fails:
                 failed += not planned.fails
                 continue
-            uses = plan.uses.get(planned.id, {}) if refers else _uses_by_value(plan, planned.id, entry, ledger)
-            met[planned.id] = _met(form, entry, sighted, uses, ledger)
-            values[planned.id] = entry.value
-            given += (planned.id, id(entry.value))
+            uses = plan.uses.get(name, {}) if refers else _uses_by_value(plan, name, entry, ledger)
+            met[name] = _met(form, entry, sighted, uses, ledger)
+            values[name] = entry.value
+            given += (name, id(entry.value))
             break
         else:
             stuck = stuck or failed > len(planned.alternatives)
@@ -152,19 +154,21 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
 
 def _may_be_made(planned: PlannedCall, met: Mapping[str, Met], plan: Plan) -> bool:
     """Whether the prompt shows all that a call is made from."""
-    return all([name in met and met[name].is_shown_to(planned.id) for name in plan.dependencies[planned.id]])
+    needs = plan.dependencies[planned.id]
+    return not needs or all([name in met and met[name].is_shown_to(planned.id) for name in needs])
 
 
 def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Met:
     paths = tuple(uses) if () in uses else (*uses, ())
     places: dict[Path, float] = {}
     nearest = 1.0
+    content = entry.content
     for one in seen:
-        if one.content != entry.content:
+        if one.content != content:
             continue
         nearest = one.distance()  # the last one counts
         for path, share in ledger.shown(entry, one, paths).items():
-            place = one.distance(share)
+            place = nearest if share == 1.0 else one.distance(share)
             if path not in places or place < places[path]:
                 places[path] = place
     return Met(form, entry, uses, places, nearest, uses.keys() <= places.keys())
