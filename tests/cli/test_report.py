@@ -42,7 +42,7 @@ def test_a_run_that_cannot_be_written_to_is_a_warning_and_a_typed_file_a_mistake
     (run / "report.html").unlink()
     (run / "report.html.part").mkdir()  # where the page is written first: no permission stops root
     found = loopbench("report", "latest")
-    assert (found.code, found.out.count("Arms")) == (0, 1)
+    assert (found.code, found.out.count("arithmetic 2: ")) == (0, 1)
     assert found.err.startswith(f"warning: the page was not written: runs/{run.name}/report.html.part: ")
     assert found.err.endswith("; --html FILE writes it elsewhere\n")
     typed = loopbench("report", "latest", "--html", "nowhere/page.html")
