@@ -160,7 +160,7 @@ def test_a_run_is_called_as_it_was_named(loopbench, here):
 
 def test_what_traces_take_is_told_above_the_tables(loopbench):
     compared(loopbench, "arithmetic")
-    lines = loopbench("report", "latest", "--no-html").out.splitlines()
+    lines = loopbench("report", "latest", "--no-html", "-v").out.splitlines()
     assert re.fullmatch(r"traces: \d+ B per kept trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[0])
     assert loopbench("report", "latest", "--no-html", "--json").json["traces"]["kept"] == 24
 
