@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,8 @@ async def sell(world: list[str], what: str) -> str:
 
 def harbour(script: ScriptedUser = PATIENT) -> UserEnvironment:
     world: list[str] = []
-    return with_user(
-        WorldEnvironment(Toolset(paint, sell).over(world), world, list), script, user_tools({"wishes": "what"}, asks=True)
-    )
+    tools: Toolset[list[str]] = Toolset(paint, sell)
+    return with_user(WorldEnvironment(tools.over(world), world, list), script, user_tools({"wishes": "what"}, asks=True))
 
 
 def tell(done: int, message: str = "Done.") -> tuple[str, dict[str, Any]]:
@@ -323,3 +323,17 @@ def test_trials_with_a_user_are_the_same_one_by_one_and_all_at_once(tmp_path: Pa
     assert records_digest(one_by_one) == records_digest(together)
     assert {record.status for record in together} == {"scored"}
     assert sum(record.accuracy for record in together) > 4
+
+
+def test_the_user_of_the_docs_waits_for_the_change_that_they_want() -> None:
+    page = Path(__file__).parents[2] / "docs" / "suites.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    place = names["open_environment"](None)
+    change = {"order": "7"}
+    said = make(
+        place, tell(1), ("confirm_with_user", {"action": "cancel_order", "arguments": change}), ("cancel_order", change), tell(1)
+    )
+    assert said == [STILL_WAITING, True, "ok", "And when do I get my money back?"]
+    assert place.state() == {"7": "cancelled"}
