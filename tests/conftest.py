@@ -64,7 +64,7 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 20, 20)  # allocations between two looks: a test ends long before its garbage fills the memory
 
 
-def _stay_in_memory(handle: Any) -> None:
+def _stay_in_memory(fd: Any) -> None:
     """Write nothing through to the disk: tests end processes, which lose nothing that they have written, and never the machine."""
 
 
