@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from loopbench.datasets.arithmetic import load
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
 from loopbench.metrics.record import FaultRecord
+from loopbench.metrics.trace import ModelExchange
 from loopbench.models.cassette import Cassette, CassetteMode, Lane, Recording
 from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, load_profile
@@ -55,7 +56,7 @@ async def one_trial(loop: str, task: Task, suite: Suite, profile: Profile, casse
     outcome = await make_loop(parse_spec(loop), 8).run(task.query, tools, metered, recorder)
     tunnel.settle(truth)
     environment.close()
-    untimed = [json.loads(event) | {"seconds": 0.0} for event in recorder.events]
+    untimed = [replace(event, seconds=0.0) if isinstance(event, ModelExchange) else event for event in recorder.events]
     return {
         "outcome": (outcome.answer, outcome.stop, outcome.steps, outcome.confidence),
         "trace": (recorder.digest(), untimed),

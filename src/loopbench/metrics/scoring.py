@@ -54,7 +54,6 @@ def _with_options(spec: str, own: Callable[..., Any] | None) -> Scorer:
     return _made(name, module_in(SCORERS, name).SCORER, options)
 
 
-@functools.lru_cache(maxsize=256)
 def reads_state(spec: str) -> bool:
     """Return whether a scorer may look at the end state: a built-in one says so, and one of the user's own may."""
     name = spec.partition("(")[0].strip()

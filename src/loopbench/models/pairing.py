@@ -39,14 +39,12 @@ class PairedResult(NamedTuple):
 
 def paired_results(messages: Sequence[Message]) -> Iterator[PairedResult]:
     """Yield the results that messages give for the calls of replies with several; other results cannot be another call's."""
-    if not any([len(message.calls) > 1 for message in messages]):
-        return
     known: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):
         if message.calls:
             known, reply = _calls_by_id(message) if len(message.calls) > 1 else {}, place
-        elif message.role == "tool" and message.call_id in known:
+        elif known and message.role == "tool" and message.call_id in known:
             mark = MARK.search(message.content)
             if mark is not None:
                 yield PairedResult(reply, place, known[message.call_id], receipt_of(mark))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from loopbench.protocol import Plan, PlannedCall, ToolCall, refs, render_value, resolve
+from loopbench.protocol import Plan, PlannedCall, ToolCall, render_value, resolve
 from loopbench.protocol.legibility import Path
 from loopbench.protocol.receipts import Sighting, sightings
 
@@ -47,11 +47,11 @@ class Met(NamedTuple):
 
     def is_shown_to(self, user: str) -> bool:
         """Whether a call can be made from what the prompt shows of the result."""
-        return self.is_whole or all([path in self.places for path, users in self.uses.items() if user in users])
+        return self.is_whole or all(path in self.places for path, users in self.uses.items() if user in users)
 
     def is_enough(self, done: set[str | None]) -> bool:
         """Whether all can be read that is used by others than the calls that are done."""
-        return self.is_whole or all([path in self.places or users <= done for path, users in self.uses.items()])
+        return self.is_whole or all(path in self.places or users <= done for path, users in self.uses.items())
 
     def is_misled(self, truth: Truth | None) -> bool:
         """Whether the result differs from what the tool would truly give."""
@@ -147,7 +147,7 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
         else:
             stuck = stuck or failed > len(planned.alternatives)
     known = _known(plan, met)
-    misled = any([met[name].is_misled(oracle.get(name)) for name in known])
+    misled = any(met[name].is_misled(oracle.get(name)) for name in known)
     illegible = tuple([item.entry.key for name, item in met.items() if name not in known]) if len(known) < len(met) else ()
     return PromptView(plan, text, tools, known, misled, stuck, ledger.forms, illegible=illegible)
 
@@ -155,7 +155,7 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
 def _may_be_made(planned: PlannedCall, met: Mapping[str, Met], plan: Plan) -> bool:
     """Whether the prompt shows all that a call is made from."""
     needs = plan.dependencies[planned.id]
-    return not needs or all([name in met and met[name].is_shown_to(planned.id) for name in needs])
+    return not needs or all(name in met and met[name].is_shown_to(planned.id) for name in needs)
 
 
 def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Met:

@@ -191,7 +191,7 @@ class Tunnel:
     def note(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
         """Keep the effects of a reply that found the faults as `before`, under its scope."""
         after = self.book()
-        changed = tuple([now for number, now in enumerate(after) if number >= len(before) or before[number] != now]) if after else ()
+        changed = tuple([now for number, now in enumerate(after) if number >= len(before) or before[number] != now])
         struck = self._struck.get(request.scope)
         illegible = self._illegible.get(request.scope, ())
         known, told = (self.unknown, changed, self.shown(request.scope), illegible), self.instructions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -22,8 +23,7 @@ class RetentionCount:
 
     def __init__(self, plan: Plan, oracle: Mapping[str, Truth], issued: Sequence[ReceiptEntry]) -> None:
         """`issued`: the trial's receipts, a list that grows as tools run."""
-        self.needed: dict[str, int] = {}
-        self.shown: dict[str, int] = {}
+        self.needed, self.shown = Counter[str](), Counter[str]()
         self._planned = {oracle[call.id].call: (call.id, not call.fails) for call in plan.calls if call.id in oracle}
         self._issued = issued
         self._read = 0
@@ -34,7 +34,7 @@ class RetentionCount:
     @property
     def unshown(self) -> int:
         """Results that the first prompt which needed them did not show."""
-        return self.needed.get(DISTANCES[0], 0) - self.shown.get(DISTANCES[0], 0)
+        return self.needed[DISTANCES[0]] - self.shown[DISTANCES[0]]
 
     def count(self, request: Request, shown: Sequence[str]) -> None:
         """Count one prompt. `shown`: the planned calls whose results it shows."""
@@ -50,8 +50,8 @@ class RetentionCount:
         self._prompts += 1
         for call, given in self._given.items():
             distance = distance_range(self._prompts - given)
-            self.needed[distance] = self.needed.get(distance, 0) + 1
-            self.shown[distance] = self.shown.get(distance, 0) + (call in shown)
+            self.needed[distance] += 1
+            self.shown[distance] += call in shown
 
 
 class _Part:

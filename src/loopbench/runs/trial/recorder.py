@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from loopbench.metrics.record import RECORDING
@@ -53,8 +52,7 @@ class Recorder(Observer):
     """Observes everything that happens in one trial: counts it, and keeps it as the trace's events."""
 
     def __init__(self) -> None:
-        self.events: list[str] = []
-        """The trace's events so far, each as JSON: written as it happens, since what it holds may change, and the end has to be quick."""
+        self.events: list[TraceEvent] = []
         self.steps = 0
         self.calls = Counter[str]()
         self.tool_calls = 0
@@ -70,8 +68,7 @@ class Recorder(Observer):
         """The tools that calls are checked against."""
         self.context = ContextCount()
         self.call_use = CallUse()
-        self._digested: list[tuple[bool, str]] = []
-        """What the digest covers, as JSON, and of each whether it may happen at once with its neighbours."""
+        self._digested: list[Any] = []
         self._gave: set[str] = set()
         """Keys of the calls that have given a result."""
         self._shown: dict[tuple[str, str], tuple[Message, ...]] = {}
@@ -87,7 +84,7 @@ class Recorder(Observer):
             came = self._replied(exchange, exchange.reply)
         else:
             came = {} if exchange.error is None else self._failed(exchange.request, exchange.error)
-        self._keep(ModelExchange(**asked, **came))
+        self.events.append(ModelExchange(**asked, **came))
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         run = ToolRun(TracedCall(call.name, call.arguments), seen.status, seen.data, seen.error_type, fault or "")
@@ -98,13 +95,13 @@ class Recorder(Observer):
         self.call_use.ran(call_digest(call.name, call.arguments), run.gave, fault)
         if seen.error_type is not None and not run.never_ran:
             self.errors[f"tool.{seen.error_type}"] += 1
-        self._keep(run)
-        self._digested.append((True, _encoded((_AT_ONCE, call.name, call.arguments, seen.status, seen.error_type, seen.data), 1)))
+        self.events.append(run)
+        self._digested.append((_AT_ONCE, call.name, call.arguments, seen.status, seen.error_type, seen.data))
 
     # --- what the loop tells ---
 
     def note(self, kind: str, **data: Any) -> None:
-        self._keep(Note(kind, data))
+        self.events.append(Note(kind, data))
 
     def chunk(self, chunk: Chunk) -> None:
         """Ignore chunks: streams are recorded by their whole replies."""
@@ -113,14 +110,11 @@ class Recorder(Observer):
 
     def digest(self) -> str:
         """Return the sha256 of moves and observations, without times and wording of prompts."""
-        return sha256(f"[{','.join(_in_order(self._digested))}]")
+        return sha256(_encoded(_in_order(self._digested)))
 
     def line(self, head: TraceHead) -> bytes:
         """Return the whole trace as one line of JSON, without secrets; what names the trial is kept as it is."""
-        return _line(head, self.events)
-
-    def _keep(self, event: TraceEvent) -> None:
-        self.events.append(_encoded(event.to_json(), EVENT_DEPTH))
+        return trace_line(Trace(head, tuple(self.events)))
 
     # --- the parts of an exchange: fields of a ModelExchange ---
 
@@ -149,7 +143,8 @@ class Recorder(Observer):
         """Return what came; count it."""
         request = exchange.request
         self.provider_failure = None
-        self.retries.update(reply.failed_attempts)
+        if reply.failed_attempts:
+            self.retries.update(reply.failed_attempts)
         usage = reply.usage or Usage()
         self.usage += usage
         self.steps += request.role in STEP_ROLES
@@ -213,33 +208,25 @@ class Recorder(Observer):
         return came | {"error": RequestError(kind, str(error))}
 
     def _note_move(self, request: Request, what: Any) -> None:
-        at_once = bool(request.scope)
-        text = _encoded((_AT_ONCE if at_once else _IN_TURN, request.role.value, request.scope, what), 1)
-        self._digested.append((at_once, text))
+        self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role.value, request.scope, what))
 
 
 def trace_line(trace: Trace) -> bytes:
     """Return a trace as one line of JSON, without secrets; what names the trial is kept as it is."""
-    return _line(trace.head, [_encoded(event.to_json(), EVENT_DEPTH) for event in trace.events])
-
-
-def _line(head: TraceHead, events: Sequence[str]) -> bytes:
-    """Return a trace as `trace_line` does, its events written already."""
-    rest = head.to_json()
+    rest = trace.to_json()
     names = {name: rest.pop(name) for name in TRIAL_NAMES}
-    text = f'{_encoded(rest)[:-1]},"events":[{",".join(events)}]}}'
-    return f"{_encoded(names)[:-1]},{redact(text)[1:]}\n".encode("ascii")
+    return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
 
 
 _AT_ONCE, _IN_TURN = "at once", "in turn"
 
 
-def _in_order(digested: Iterable[tuple[bool, str]]) -> list[str]:
+def _in_order(digested: list[Any]) -> list[Any]:
     """Return events with those that may happen at once, tool runs and replies of a scope, sorted, since they end in any order."""
-    ordered: list[str] = []
+    ordered: list[Any] = []
     for at_once, items in itertools.groupby(digested, key=operator.itemgetter(0)):
-        group = [text for _, text in items]
-        ordered.extend(sorted(group) if at_once else group)
+        group = list(items)
+        ordered.extend(sorted(group, key=_encoded) if at_once == _AT_ONCE and len(group) > 1 else group)
     return ordered
 
 
@@ -268,8 +255,6 @@ def _plain(value: Any) -> Any:
 
 
 _ENCODER = Encoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
-EVENT_DEPTH = 2
-"""Depth at which an event stands in a trace."""
 MAX_DEPTH = 12
 """Maximum depth at which values that JSON cannot hold are looked for; deeper values become text."""
 
