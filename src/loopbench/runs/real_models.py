@@ -23,7 +23,7 @@ def open_real_models(config: CompareConfig, begun: Mapping[str, Any] | None) -> 
     options = _options(config)
     models = {
         name: open_local(name, options) if is_local_model(name) else open_model(name, config.base_url, options)
-        for name in config.real_models
+        for name in config.opened_models
     }
     if not config.provider.probe:
         return dict(models)

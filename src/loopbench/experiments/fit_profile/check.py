@@ -43,6 +43,7 @@ MEASURES: Mapping[str, Callable[[Record], float]] = {
 """What a trial is compared in: calls of the model, the primary score, and errors of any kind."""
 _ANEW: Mapping[str, Any] = {
     "models": ["scripted"], "base_url": None, "provider": {}, "cassette": None, "cassette_mode": None, "skip_unplanned": True,
+    "user": None,
     "looks": None, "engine": "local", "address": None, "workers": None, "concurrency": None, "traces": "none", "real_time": False,
     "budget": {}, "trial_budget": {}, "mlflow": False, "tracking_uri": None,
 }  # fmt: skip
