@@ -26,9 +26,9 @@ from loopbench.datasets.scripted_user import (
     ScriptedUser,
     user_tools,
 )
-from loopbench.datasets.task import Suite
+from loopbench.datasets.task import HasUser, Suite
 from loopbench.datasets.tau2.customer_words import in_turn
-from loopbench.datasets.with_user import HasUser, UserEnvironment, with_user
+from loopbench.datasets.with_user import UserEnvironment, with_user
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.fake import FakeModel

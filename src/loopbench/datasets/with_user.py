@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from loopbench.protocol import Model, Tool
 
@@ -15,14 +15,6 @@ from .worlds import Toolset
 
 PATIENCE_S = 3600.0
 """Seconds for which a tool waits for a user whom a model plays: requests to a model have time limits of their own."""
-
-
-@runtime_checkable
-class HasUser(Protocol):
-    """An environment whose user a model can play."""
-
-    def played_by(self, model: Model) -> Environment:
-        """Return the environment with its user played by a model, in place of the script."""
 
 
 @dataclass(frozen=True, slots=True)

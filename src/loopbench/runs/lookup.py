@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from loopbench.datasets.generating import SPLITS, split_of
 from loopbench.datasets.importing.rows import Rows
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
-from loopbench.datasets.task import Suite, Task, is_by_construction
-from loopbench.datasets.with_user import HasUser
+from loopbench.datasets.task import HasUser, Suite, Task, is_by_construction
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol.names import nearest, parse_spec
 from loopbench.runs.config import CompareConfig

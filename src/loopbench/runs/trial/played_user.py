@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from loopbench.datasets.task import Environment
-from loopbench.datasets.with_user import HasUser
+from loopbench.datasets.task import Environment, HasUser
 from loopbench.models.metering import Budget, Meter, MeteredExchange
 from loopbench.models.waits import waits
 from loopbench.protocol import Observation, ProviderError, Reply, Request, ToolCall, Usage, WrappedModel
