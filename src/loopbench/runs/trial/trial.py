@@ -315,6 +315,7 @@ class _Run:
             retries=dict(sorted(recorder.retries.items())),
             errors=dict(sorted(recorder.errors.items())),
             faults=faults,
+            faults_unmet=self.tunnel.unmet() if self.tunnel is not None else 0,
             call_counts=self._call_counts(),
             injections=injections(self.tunnel, answer, abstained=abstained),
             false_success=not errored
