@@ -107,7 +107,7 @@ def written_by(codec: Codec, *moves: Move) -> Reply | None:
 def test_a_reply_that_no_codec_writes_is_not_allowed():
     grammar = BareCodec().grammar(TOOLS)
     assert is_allowed(Reply('{"final_answer": "42"}'), grammar, TOOLS)
-    for text in ("", "42", '{"final_answer": 42}', '{"final_answer": "42"} ', '{"thought": "why"}', '{"tool_name": "add"}'):
+    for text in ("", "42", '{"final_answer": "42"} ', '{"thought": "why"}', '{"final_answer": null}', '{"tool_name": "add"}'):
         assert not is_allowed(Reply(text), grammar, TOOLS)
 
 

@@ -20,6 +20,7 @@ from loopbench.experiments.trace_formats.own_trials import OwnTrial
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
+from ..continued import later_parts, whole_trajectory
 from ..documents import documents, has, task_of
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
@@ -46,9 +47,16 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read trajectories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
     check_meanings(reading, MEANINGS)
     gathered = _Trajectories(reading)
+    later = later_parts(file.tree) if file.tree is not None else frozenset[str]()
     for name, data in documents(file):
+        if name in later:
+            continue
         with located(name):
-            gathered.add(name, mapping(data, "the trajectory"))
+            first = mapping(data, "the trajectory")
+        document, remark = whole_trajectory(name, first, file.tree)
+        gathered.made.notes += [remark] if remark else []
+        with located(name):
+            gathered.add(name, document)
     return gathered.made.log()
 
 
