@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
@@ -15,10 +16,11 @@ from loopbench.datasets.task import Task
 from loopbench.frameworks.installing import framework_class, pinned_version
 from loopbench.metrics.measure import measures
 from loopbench.metrics.scoring import SCORERS, scorer_names
+from loopbench.models.local.weights import INSTALL, LIBRARY, find_weights
 from loopbench.models.profiles import built_in_profiles, load_profile
 from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.modules import module_in
-from loopbench.protocol.names import Spec
+from loopbench.protocol.names import LOCAL, LOCAL_FILE, Spec
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import FOREIGN, PACKAGES, builtin_names, find, make_suite
 
@@ -164,10 +166,21 @@ def _models() -> list[CatalogueEntry]:
         CatalogueEntry(
             "PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"
         ),
+        CatalogueEntry(LOCAL, f"a small real model in this process, SmolLM2-135M-Instruct; no network and no key{_lacking()}"),
+        CatalogueEntry(f"{LOCAL_FILE}FILE", "any other GGUF file in this process, such as local:~/models/qwen3-4b.gguf"),
         CatalogueEntry("openai/NAME --base-url URL", "any OpenAI-compatible server"),
         CatalogueEntry("anthropic/NAME --base-url URL", "any server that speaks Anthropic's Messages"),
         CatalogueEntry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
     ]
+
+
+def _lacking() -> str:
+    """Say what the model in the box still needs here; empty if nothing."""
+    try:
+        find_weights(LOCAL)
+    except ValueError:
+        return f"; not installed here: {INSTALL}"
+    return "" if find_spec(LIBRARY) else "; not installed here: pip install 'loopbench[local]'"
 
 
 def _optimizers() -> list[CatalogueEntry]:

@@ -218,6 +218,21 @@ def test_runs_of_langsmith(kit, lines):
     assert ran == [("find", {"name": "Ann"}, "room 7", "success")]
 
 
+@pytest.mark.parametrize("where", ["metadata", "llm_output", "usage_metadata"])
+def test_tokens_of_langsmith_stand_in_several_places(kit, where):
+    runs = langsmith_runs()
+    for model in (run for run in runs if run["run_type"] == "llm"):
+        del model["prompt_tokens"], model["completion_tokens"]
+        if where == "metadata":
+            model["extra"] = {"metadata": {"usage_metadata": {"input_tokens": 30, "output_tokens": 4}}}
+        elif where == "llm_output":
+            model["outputs"]["llm_output"] = {"token_usage": {"prompt_tokens": 30, "completion_tokens": 4}}
+        else:
+            model["outputs"]["usage_metadata"] = {"input_tokens": 30, "output_tokens": 4}
+    (record,) = kit.imported(kit.put(runs)).records
+    assert (record.input_tokens, record.output_tokens) == (60, 8)
+
+
 # --- harm ---
 
 WHOLE = {"memory": {"steps": MEMORY}, "mlflow": mlflow_trace(), "langsmith": langsmith_runs()}
