@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.validate.prediction import FOLDER
-from loopbench.experiments.validate.validity import VALIDITY
+from loopbench.experiments.validate.outcome import FOLDER, VALIDITY
 from loopbench.runs.folders import run_folder
 from loopbench.runs.manifest import Manifest
 from loopbench.runs.store.files import RunError, read_document

@@ -20,8 +20,9 @@ from other_policy import TEMPERS, Temper, in_the_tunnels_place
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
+from loopbench.experiments.validate.outcome import Validity
 from loopbench.experiments.validate.prediction import ValidationRequest, predict, register
-from loopbench.experiments.validate.validity import Validity, validity
+from loopbench.experiments.validate.validity import validity
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -60,6 +61,14 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector what is there before the first test: it would look through millions of objects again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)  # allocations between two looks: a test ends long before its garbage fills the memory
+
+
+def _stay_in_memory(fd: Any) -> None:
+    """Write nothing through to the disk: tests end processes, which lose nothing that they have written, and never the machine."""
+
+
+os.fsync = _stay_in_memory
 
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True)

@@ -74,7 +74,7 @@ RATCHETS: dict[str, int] = {
     "files of tests over 800 lines": 0,
     "functions over 60 lines": 0,
     "functions of more than 7 parameters": 0,
-    "imports inside functions": 19,
+    "imports inside functions": 18,
 }
 SEED_NAMES = frozenset({"ToolCall"})
 """Class names that a design's document fixes, and that its prompts show: `ToolCall` stands in the schema of `stateless`."""

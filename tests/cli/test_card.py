@@ -14,7 +14,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.models.native import NATIVE
 from loopbench.protocol import Message, Request, Role, ToolSpec
 
-AGENTS = Path(__file__).parents[1] / "programs" / "agents.py"
+AGENTS = Path(__file__).parents[1] / "programs" / "light_agents.py"
 TINY = ("-q", "--tasks", "6", "--profile", "clean", "--profile", "flaky-tools")
 
 

@@ -14,6 +14,7 @@ __all__ = ["here", "loopbench"]
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ROOT / "tests" / "programs" / "agents.py"
+LIGHT = AGENTS.with_name("light_agents.py")
 ONE = ("--fault", "unknown_tool")
 
 
@@ -27,7 +28,7 @@ def test_an_executable_meets_faults_of_every_outcome(loopbench):
     """A process for each: one fault for each thing that can happen to it."""
     expected = {"cut_json": "told", "tool_raises": "told", "empty": "silent", "dropped": "handled", "never_finishes": "unlimited"}
     named = [word for fault in expected for word in ("--fault", fault)]
-    done = loopbench("check", "program", "--json", *named, "--", "python", str(AGENTS))
+    done = loopbench("check", "program", "--json", *named, "--", "python", str(LIGHT))
     assert {one["fault"]: one["outcome"] for one in done.json["faults"]} == expected
 
 
@@ -51,7 +52,7 @@ def test_an_agent_may_be_named_in_many_ways(loopbench, agent, monkeypatch):
 
 def test_a_demanded_outcome_that_is_missing_fails_the_command(loopbench):
     demand = ("--require", "unknown_tool=told,empty=recovered", "--fault", "unknown_tool", "--fault", "empty")
-    done = loopbench("check", "program", f"{AGENTS}:plain_function", *demand)
+    done = loopbench("check", "program", f"{LIGHT}:plain_function", *demand)
     assert done.code == 1
     assert done.out.rstrip().endswith("empty: demanded recovered, found silent")
     kept = loopbench("check", "program", "finish", *demand)
@@ -62,7 +63,7 @@ def test_a_demanded_outcome_that_is_missing_fails_the_command(loopbench):
 def test_junit_and_page_hold_hostile_text_as_text(loopbench, tmp_path):
     (tmp_path / "hostile.py").write_text(
         f"import sys\n\nsys.path.insert(0, {str(ROOT)!r})\n\n\n"
-        "def solve(question, tools, **where):\n    from tests.programs.agents import plain_function\n"
+        "def solve(question, tools, **where):\n    from tests.programs.light_agents import plain_function\n"
         "    answer = plain_function(question, tools, **{k: where[k] for k in ('base_url', 'api_key', 'model')})\n"
         "    return answer if answer.isdigit() else '<script>alert(1)</script>]]>\\x00\\x1b[31m'\n"
     )

@@ -17,6 +17,7 @@ import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from loopbench.cli.catalogue import entries, outlines
 from loopbench.cli.help import COMMANDS as HEADINGS
 from loopbench.cli.help import OPTIONS, REST, heading_of
 from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app
@@ -223,11 +224,12 @@ HEAVY = ("aiohttp", "dspy", "jinja2", "mlflow", "numpy", "pandas", "rich", "scip
 """Modules that take 0.02 s of CPU or more to import."""
 STARTS: dict[str, tuple[int, set[str]]] = {
     # numbers with little to spare; `compare` comes first, because the others read its run
-    "compare --loop bare --tasks 1 --no-mlflow --quiet": (360, {"jinja2", "numpy", "rich", "scipy.special"}),
-    "list profiles": (160, {"aiohttp", "rich"}),
-    "show latest": (85, {"rich"}),
-    "why latest": (250, {"numpy", "rich", "scipy.special"}),
-    "report latest": (310, {"jinja2", "numpy", "rich", "scipy.special"}),
+    "compare --loop bare --tasks 1 --no-mlflow --quiet": (335, {"jinja2", "numpy", "rich", "scipy.special"}),
+    "list loops": (140, {"dspy", "rich"}),
+    "list profiles": (65, {"rich"}),
+    "show latest": (75, {"rich"}),
+    "why latest": (235, {"numpy", "rich", "scipy.special"}),
+    "report latest": (190, {"jinja2", "numpy", "rich", "scipy.special"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
 EACH_IN_A_FORK = f"""
@@ -258,6 +260,12 @@ def test_commands_import_few_modules_and_what_takes_long_only_where_they_need_it
         assert set(heavy) == known, command
         assert ours <= most, command
     assert len(ended.stdout.splitlines()) == len(STARTS)
+
+
+def test_the_short_list_of_loops_says_what_the_full_one_says() -> None:
+    said = [[(type(entry), entry.name, entry.summary) for entry in listed("loops")] for listed in (outlines, entries)]
+    assert said[0] == said[1]
+    assert len(said[0]) > 20
 
 
 @pytest.mark.parametrize("name", ["compare", "optimize", "ablate", "gate", "serve"])

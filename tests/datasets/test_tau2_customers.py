@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.datasets import tau2
-from loopbench.datasets.scripted_user import NOTHING_TO_SAY, ProposedCall, ScriptedUser, user_tools
+from loopbench.datasets.scripted_user import NOTHING_TO_SAY, ProposedCall, ScriptedTalk, ScriptedUser, user_tools
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.tau2.customer_words import first_person, opening
 from loopbench.datasets.tau2.domain import NotFound
@@ -110,7 +110,7 @@ def test_lists_that_do_not_belong_together_are_compared_as_they_are() -> None:
 
 
 def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
-    ask, _ = user_tools({"budget": "how much they want to spend"}).over(ScriptedUser({"budget": "At most 10."}))
+    ask, _ = user_tools({"budget": "how much they want to spend"}).over(ScriptedTalk(ScriptedUser({"budget": "At most 10."})))
     assert ask.parameters["properties"]["about"]["const"] == "budget"
     assert "budget, how much they want to spend" in ask.description
     assert ask.function(about="budget", question="How much?") == "At most 10."

@@ -14,7 +14,7 @@ import pytest
 
 from loopbench.checks.suite import CHECKS
 from loopbench.checks.suite.reference_agents import ORACLE, Passed, ReferenceAgent, baselines, bench, passed, trial
-from loopbench.cli.catalogue import median_plan
+from loopbench.cli.catalogue.suites import median_plan
 from loopbench.datasets.task import Suite
 from loopbench.protocol import run_sync
 from loopbench.runs.registry import generated_suites

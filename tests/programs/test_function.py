@@ -257,10 +257,11 @@ def test_every_law_of_loops_holds():
 def test_here_and_in_a_process_trials_are_the_same_at_any_concurrency(tmp_path, monkeypatch, profile):
     """The law of the seam: model, tools and faults do not depend on where a program runs, nor on how many run beside it."""
     monkeypatch.chdir(tmp_path)
-    loops: list[Any] = [agents.in_the_event_loop, agents.on_a_thread, f'program(command="{AGENTS}:plain_function")']
+    light = AGENTS.with_name("light_agents.py")
+    loops: list[Any] = [agents.in_the_event_loop, agents.on_a_thread, f'program(command="{light}:plain_function")']
     tasks = 6
-    if profile == "flaky-tools":  # a process per trial imports OpenAI's client in two seconds
-        loops.append(f'program(command="python {AGENTS}")')
+    if profile == "flaky-tools":  # a process per trial
+        loops.append(f'program(command="python {light}")')
         tasks = 2
     digests = []
     for concurrency in (1, 6):

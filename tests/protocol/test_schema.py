@@ -269,6 +269,34 @@ def test_defaults_stand_in_the_schema_and_the_function_uses_its_own() -> None:
     assert call(search).value == ["all", True, datetime.date(2024, 1, 2)]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [((bool, True), (bool, 1)), ((int | str, "a"), (str | int, "a")), ((tuple, (1,)), (tuple, (True,)))]
+)
+def test_arguments_that_are_equal_and_yet_not_the_same_keep_their_schemas(one: tuple[Any, Any], other: tuple[Any, Any]) -> None:
+    def schema(kind: Any, default: Any) -> str:
+        def tool(value: Any = default) -> Any:
+            return value
+
+        tool.__annotations__ = {"value": kind}
+        return canonical_json(Tool.from_function(tool).parameters)
+
+    assert one == other
+    assert schema(*one) != schema(*other)
+
+
+def test_tools_of_one_signature_share_nothing_that_can_change() -> None:
+    def make() -> Tool:
+        def search(query: str, limits: list[int] | None = None) -> Any:
+            return query
+
+        return Tool.from_function(search)
+
+    changed: Any = make().parameters
+    whole = canonical_json(changed)
+    changed["properties"]["query"]["type"] = "integer"
+    assert canonical_json(make().parameters) == whole
+
+
 @pytest.mark.parametrize("default", [float("nan"), float("inf"), len, object()])
 def test_a_default_that_json_cannot_say_is_left_out_of_the_schema_and_still_used(default: object) -> None:
     def tool(value: Any = default) -> bool:

@@ -21,7 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopbench
-from loopbench.experiments.ablate import ablation
+from loopbench.experiments.ablate.ablation import ablation_result
+from loopbench.experiments.ablate.prepare import AblationRequest
+from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.why.why import why
@@ -286,10 +288,10 @@ def test_what_an_imported_record_does_not_tell_is_not_known():
 
 def test_effects_are_those_of_an_ablation(tmp_path):
     config = CompareConfig(tasks=6, profiles=("flaky-format",), runs=tmp_path, mlflow=False)
-    experiment = ablation.prepare(ablation.AblationRequest("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
+    experiment = prepare_ablation(AblationRequest("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
     assert compare.run(experiment, Unwatched()) == ""
     run = loopbench.load(experiment.folder)
-    made = ablation.ablation_result(run.results)
+    made = ablation_result(run.results)
     assert made is not None
     assert run.effects["term"].tolist() == [effect.term for effect in made.effects.effects]
     assert run.effects["difference"].tolist() == [effect.difference.value for effect in made.effects.effects]

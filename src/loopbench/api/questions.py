@@ -12,7 +12,8 @@ from typing import Any
 
 from loopbench import session
 from loopbench.experiments import gate as gates
-from loopbench.experiments.ablate import ablation
+from loopbench.experiments.ablate.prepare import AblationRequest
+from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.gate import brief
 from loopbench.experiments.gate import outputs as gate_outputs
@@ -107,9 +108,9 @@ def ablate(
     named = loop_name(loop, "loop")
     texts = tuple(f"{option}={','.join(_value_text(option, value) for value in _values(option, factors))}" for option in factors)
     cells = {name: settings.pop(name) for name in CELLS if settings.get(name) is not None}
-    request = ablation.AblationRequest(named, texts, **cells)
+    request = AblationRequest(named, texts, **cells)
     config = _config({"loops": (named,), "suite": suite, "profiles": profiles, **settings})
-    return carry_out_run(lambda: ablation.prepare(request, config), config.model_dump(), progress)
+    return carry_out_run(lambda: prepare_ablation(request, config), config.model_dump(), progress)
 
 
 @question

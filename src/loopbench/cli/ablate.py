@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from loopbench.experiments.ablate.ablation import AblationRequest, prepare
+from loopbench.experiments.ablate.prepare import AblationRequest, prepare
 from loopbench.metrics.factors.factorial import EFFECT_METRICS
 from loopbench.runs.config import IfAbsent, load_config
 

@@ -13,7 +13,8 @@ from loopbench.frameworks.environments import environments, known_frameworks
 from loopbench.frameworks.installing import InstallError, Release, install, read_release
 from loopbench.text.plain_text import plain
 
-from .catalogue import CatalogueFramework, entries
+from .catalogue import entries
+from .catalogue.entry import CatalogueFramework
 from .console import out, say
 from .list_ import print_framework
 from .options import JsonOption, OptionGroup, with_options
@@ -62,7 +63,7 @@ def _install(release: Release, *, again: bool, quiet: bool) -> None:
 @with_options()
 def list_frameworks(output: JsonOption) -> None:
     """List the frameworks: the version that `install` gives, the one that is installed, and their options."""
-    found = [entry for entry in entries("loops") if isinstance(entry, CatalogueFramework)]
+    found = [entry for entry in entries("frameworks") if isinstance(entry, CatalogueFramework)]
     if output.as_json:
         print(json.dumps([entry.as_dict() for entry in found], ensure_ascii=True))
         return

@@ -15,7 +15,8 @@ from rich.text import Text
 from loopbench.protocol.names import nearest
 from loopbench.text.plain_text import plain, plain_line
 
-from .catalogue import CatalogueEntry, CatalogueFramework, CatalogueSuite, entries
+from .catalogue import entries, outlines
+from .catalogue.entry import CatalogueEntry, CatalogueFramework, CatalogueSuite
 from .console import WIDE, out, print_cells
 from .options import JsonOption, OptionGroup, with_options
 
@@ -46,11 +47,13 @@ class CatalogueChoice(OptionGroup):
 @with_options()
 def list_(choice: CatalogueChoice, output: JsonOption) -> None:
     """List what can be named on the command line, or show one with its options."""
-    found = _chosen(entries(choice.what.value), choice)
+    in_full = choice.verbose or choice.name is not None
+    listed = entries if in_full or output.as_json else outlines
+    found = _chosen(listed(choice.what.value), choice)
     if output.as_json:
         print(json.dumps([entry.as_dict() for entry in found], ensure_ascii=True))
     else:
-        _print(found, in_full=choice.verbose or choice.name is not None)
+        _print(found, in_full=in_full)
 
 
 def _chosen(found: list[CatalogueEntry], choice: CatalogueChoice) -> list[CatalogueEntry]:

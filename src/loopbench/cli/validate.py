@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from loopbench.experiments.validate.prediction import FOLDER, ValidationRequest, predict, register
-from loopbench.experiments.validate.validity import VALIDITY, Validity, validity
+from loopbench.experiments.validate.outcome import FOLDER, VALIDITY, Validity
+from loopbench.experiments.validate.prediction import ValidationRequest, predict, register
+from loopbench.experiments.validate.validity import validity
 from loopbench.reports.html.files import write_page
 from loopbench.reports.html.page import validity_html
 from loopbench.runs.folders import trials_folder

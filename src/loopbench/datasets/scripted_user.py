@@ -1,15 +1,15 @@
-"""A user who answers an agent by a script: what they know, what they want, and what they agree to.
+"""A user who talks with an agent by a script: what they know, what they want, what they agree to, and what else they ask, and when.
 
 A user whom a model plays may forget the request, grant what it should refuse, or solve the task itself, and an agent is then scored
-for that. This one says the same in every trial, so that what an agent loses is its own: it answers by topic, word for word, and
-agrees to a change if it is one of those in the script.
+for that. This one says the same in every trial, so that what an agent loses is its own: it answers by topic, word for word, agrees
+to a change if it is one of those in the script, and raises its further requests one at a time, in the script's order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from .worlds import Toolset
 
@@ -18,6 +18,8 @@ Topic = str
 TOPICS: Mapping[Topic, str] = {"identity": "who the user is", "wishes": "what they want"}
 """The topics of tau2's customers, and what each is."""
 NOTHING_TO_SAY = "I have nothing to say about that."
+NOTHING_MORE = "Thank you, that is all."
+STILL_WAITING = "I am still waiting for what I asked for."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,34 @@ class ProposedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class FurtherRequest:
+    """What a user asks of their own accord, once they are told that what they asked before is dealt with."""
+
+    says: str
+    """The request, in the user's words."""
+    after: Sequence[ProposedCall] = ()
+    """Changes that the user waits for: until they are made, the user does not ask. Empty: the agent's word is enough."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptedUser:
-    """What one user says."""
+    """The script of one user. Raises ValueError if the user waits for a change that they would not agree to."""
 
     says: Mapping[Topic, str]
     """Topic → what the user says about it."""
     agrees_to: Sequence[ProposedCall] = ()
     """The changes that the user wants."""
+    further: Sequence[FurtherRequest] = ()
+    """What the user asks later, in this order."""
 
-    def answer(self, about: Topic) -> str:
-        """Return what the user says about a topic."""
+    def __post_init__(self) -> None:
+        for number, request in enumerate(self.further, start=1):
+            for change in request.after:
+                if not self.agrees(change):
+                    raise ValueError(f"further request {number} waits for {change.action}, which the user does not agree to")
+
+    def answer(self, about: Topic, question: str = "") -> str:
+        """Return what the user says about a topic, whatever the question is."""
         return self.says.get(about) or NOTHING_TO_SAY
 
     def agrees(self, proposed: ProposedCall) -> bool:
@@ -65,7 +85,58 @@ class ScriptedUser:
         return any(wanted.allows(proposed) for wanted in self.agrees_to)
 
 
-def confirm_with_user(user: ScriptedUser, action: str, arguments: dict[str, Any]) -> bool:
+class User(Protocol):
+    """Whoever talks with the agent in one trial: by a script, or played by a model."""
+
+    def answer(self, about: Topic, question: str) -> str | Awaitable[str]:
+        """Return what the user says to a question about a topic."""
+
+    def agrees(self, proposed: ProposedCall) -> bool | Awaitable[bool]:
+        """Return whether the user wants this change."""
+
+    def hears(self, message: str, requests_done: int) -> str | Awaitable[str]:
+        """Return what the user says when they are told what was done. `requests_done`: of their requests, as the agent counts."""
+
+
+class ScriptedTalk:
+    """A scripted user in one trial: what was done for them so far, and what they have asked.
+
+    They say nothing but the sentences of the script and of this module. What they say depends on what is asked, on the changes that
+    were made, and on the requests that they have raised, never on how an agent words things.
+    """
+
+    def __init__(self, script: ScriptedUser) -> None:
+        self.script = script
+        self._made: list[ProposedCall] = []
+        self._raised = 0
+
+    def answer(self, about: Topic, question: str) -> str:
+        return self.script.answer(about)
+
+    def agrees(self, proposed: ProposedCall) -> bool:
+        return self.script.agrees(proposed)
+
+    def notices(self, made: ProposedCall) -> None:
+        """Take note of a change that was made."""
+        self._made.append(made)
+
+    def hears(self, message: str, requests_done: int) -> str:
+        """Return the next request if its time has come.
+
+        Who says again that as many requests are done is answered as before, so that a reply that was lost can be had again; who
+        claims more than the user has asked hears the next request all the same.
+        """
+        further = self.script.further
+        place = min(max(requests_done, 1) - 1, self._raised)
+        if place == len(further):
+            return NOTHING_MORE
+        if not all(any(awaited.allows(made) for made in self._made) for awaited in further[place].after):
+            return STILL_WAITING
+        self._raised = max(self._raised, place + 1)
+        return further[place].says
+
+
+def confirm_with_user(user: User, action: str, arguments: dict[str, Any]) -> Any:
     """Tell the user of a change before it is made, and ask for a yes or no.
 
     Args:
@@ -78,16 +149,30 @@ def confirm_with_user(user: ScriptedUser, action: str, arguments: dict[str, Any]
     return user.agrees(ProposedCall(action, arguments))
 
 
-def user_tools(topics: Mapping[Topic, str] = TOPICS) -> Toolset[ScriptedUser]:
+def tell_user(user: User, message: str, requests_done: int) -> Any:
+    """Tell the user that a request of theirs is dealt with, and hear whether they want anything else.
+
+    Args:
+        message: What was done, as the user reads it.
+        requests_done: How many of the user's requests are dealt with so far, 1 after the first.
+
+    Returns:
+        What the user says: a further request, or that there is none.
+    """
+    return user.hears(message, requests_done)
+
+
+def user_tools(topics: Mapping[Topic, str] = TOPICS, *, asks: bool = False) -> Toolset[User]:
     """Make `ask_user` and `confirm_with_user`, through which an agent talks with the user of its task.
 
-    `topics`: what `ask_user` may be about → what that is, in words for the model. Raises ValueError where there is none.
+    `topics`: what `ask_user` may be about → what that is, in words for the model. `asks`: whether users have further requests;
+    then there is `tell_user`, too. Raises ValueError where there is no topic.
     """
     if not topics:
         raise ValueError("topics: a user who has nothing to say cannot be asked")
 
-    def ask_user(user: ScriptedUser, about: str, question: str) -> str:
-        return user.answer(about)
+    def ask_user(user: User, about: str, question: str) -> Any:
+        return user.answer(about, question)
 
     ask_user.__annotations__["about"] = Literal[tuple(topics)]
     ask_user.__doc__ = f"""Ask the user a question, and wait for the answer.
@@ -99,8 +184,10 @@ def user_tools(topics: Mapping[Topic, str] = TOPICS) -> Toolset[ScriptedUser]:
     Returns:
         What the user says.
     """
-    return Toolset(ask_user, confirm_with_user, writes=())
+    return Toolset(ask_user, confirm_with_user, *([tell_user] if asks else []), writes=())
 
 
 USER_TOOLS = user_tools()
 """The tools of a user who is asked about TOPICS."""
+ASKING_USER_TOOLS = user_tools(asks=True)
+"""The same for users who have further requests."""

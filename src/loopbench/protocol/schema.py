@@ -6,8 +6,10 @@ The only module of this package that needs pydantic; `tools.py` loads it when th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import GenericAlias, SimpleNamespace
 from typing import Any, NotRequired, Required, Unpack, get_args, get_origin, get_type_hints
 
@@ -51,36 +53,14 @@ class Arguments:
         Raises TypeError if a type has no JSON schema or a default is pydantic's `Field(…)`, which no plain call fills in.
         """
         parameters, hints = _unpacked(_parameters(function), _type_hints(function))
-        fields: dict[str, Any] = {}
-        open_ended = False
-        for index, parameter in enumerate(parameters):
-            annotation = hints.get(parameter.name, Any)
-            if isinstance(parameter.default, FieldInfo):
-                raise TypeError(f"tool {tool!r}: say {parameter.name}: Annotated[…, Field(…)] = …, not = Field(…)")
-            if parameter.kind is _VAR_KEYWORD:
-                open_ended = True
-                if annotation is not Any:
-                    fields["__pydantic_extra__"] = GenericAlias(dict, (str, annotation))
-            elif parameter.kind is _VAR_POSITIONAL:
-                fields[f"p{index}"] = (GenericAlias(list, (annotation,)), Field(default=[], alias=parameter.name))
-            elif parameter.default is inspect.Parameter.empty:
-                fields[f"p{index}"] = (annotation, Field(alias=parameter.name))
-            elif parameter.default is _NOT_GIVEN:
-                fields[f"p{index}"] = (annotation, Field(default_factory=object, alias=parameter.name))
-            else:
-                fields[f"p{index}"] = (annotation, Field(default=parameter.default, alias=parameter.name))
-        config = ConfigDict(extra="allow" if open_ended else "forbid", arbitrary_types_allowed=False)
+        read = tuple((parameter, hints.get(parameter.name, Any)) for parameter in parameters)
         try:
-            model = create_model(tool, __config__=config, **fields)
-            schema = model.model_json_schema(schema_generator=_PlainSchema)
-        except PydanticUserError as error:
-            reason = str(error).splitlines()[0]
-            raise TypeError(f"tool {tool!r}: an argument's type has no JSON schema ({reason})") from error
-        schema.pop("title", None)
-        schema.setdefault("properties", {})
-        by_name = all(p.kind not in (_POSITIONAL_ONLY, _VAR_POSITIONAL) for p in parameters)
-        named = tuple((p.name, f"p{index}") for index, p in enumerate(parameters) if p.kind is not _VAR_KEYWORD)
-        return cls(tool, model, parameters, schema, by_name, named)
+            said = repr([(type(parameter.default), parameter, hint) for parameter, hint in read])
+            hash(read)
+        except Exception:  # a default that may change, or whose own methods raise
+            return _read(tool, read)
+        known = _read_once(tool, read, said)
+        return replace(known, parameters=parameters, json_schema=deepcopy(known.json_schema))
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Check and convert; return the positional and the keyword arguments of the call.
@@ -151,6 +131,49 @@ class Arguments:
         if others is not False:
             parts.append("any other name" + ("" if others is True else f": {_kind(others, defs)}"))
         return ", ".join(parts) or "no arguments"
+
+
+def _read(tool: str, read: Sequence[tuple[inspect.Parameter, Any]]) -> Arguments:
+    """Make the model of a tool's parameters, each with its type."""
+    fields: dict[str, Any] = {}
+    open_ended = False
+    for index, (parameter, annotation) in enumerate(read):
+        if isinstance(parameter.default, FieldInfo):
+            raise TypeError(f"tool {tool!r}: say {parameter.name}: Annotated[…, Field(…)] = …, not = Field(…)")
+        if parameter.kind is _VAR_KEYWORD:
+            open_ended = True
+            if annotation is not Any:
+                fields["__pydantic_extra__"] = GenericAlias(dict, (str, annotation))
+        elif parameter.kind is _VAR_POSITIONAL:
+            fields[f"p{index}"] = (GenericAlias(list, (annotation,)), Field(default=[], alias=parameter.name))
+        elif parameter.default is inspect.Parameter.empty:
+            fields[f"p{index}"] = (annotation, Field(alias=parameter.name))
+        elif parameter.default is _NOT_GIVEN:
+            fields[f"p{index}"] = (annotation, Field(default_factory=object, alias=parameter.name))
+        else:
+            fields[f"p{index}"] = (annotation, Field(default=parameter.default, alias=parameter.name))
+    config = ConfigDict(extra="allow" if open_ended else "forbid", arbitrary_types_allowed=False)
+    try:
+        model = create_model(tool, __config__=config, **fields)
+        schema = model.model_json_schema(schema_generator=_PlainSchema)
+    except PydanticUserError as error:
+        reason = str(error).splitlines()[0]
+        raise TypeError(f"tool {tool!r}: an argument's type has no JSON schema ({reason})") from error
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    parameters = tuple(parameter for parameter, _ in read)
+    by_name = all(p.kind not in (_POSITIONAL_ONLY, _VAR_POSITIONAL) for p in parameters)
+    named = tuple((p.name, f"p{index}") for index, p in enumerate(parameters) if p.kind is not _VAR_KEYWORD)
+    return Arguments(tool, model, parameters, schema, by_name, named)
+
+
+@lru_cache(maxsize=512)
+def _read_once(tool: str, read: tuple[tuple[inspect.Parameter, Any], ...], said: str) -> Arguments:
+    """Do as `_read` does, once for equal parameters: a suite may define its tools anew in each trial, and each takes a millisecond.
+
+    `said`: the parameters in words, which tell apart what is equal and yet not the same, such as True and 1.
+    """
+    return _read(tool, read)
 
 
 class _PlainSchema(GenerateJsonSchema):

@@ -24,6 +24,16 @@ class Option:
 
 def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     """Return the options of a loop's class or a suite's loader, with the line of documentation under each field."""
+    return dict(_options_of_class(target) if inspect.isclass(target) else _read(target))  # type: ignore[arg-type]  # classes hash
+
+
+@cache
+def _options_of_class(target: type[Any]) -> Mapping[str, Option]:
+    """Return a class's options: a run asks for those of each arm's design several times."""
+    return _read(target)
+
+
+def _read(target: Callable[..., Any]) -> dict[str, Option]:
     hints = _type_hints(target)
     docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)  # type: ignore[arg-type]  # classes hash
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}

@@ -5,6 +5,7 @@ Code is imported only for names in a configuration or on the command line, never
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import inspect
@@ -121,6 +122,13 @@ def _source_of(name: str, folders: tuple[str, ...]) -> str:
             if file.is_file():
                 return file.read_text(encoding="utf-8")
     return ""
+
+
+def summary_of(kind: str, name: str) -> str:
+    """Return the first line of a built-in thing's docstring, without importing it."""
+    package, _ = PACKAGES[kind]
+    text = ast.get_docstring(ast.parse(_source_of(name, tuple(importlib.import_module(package).__path__)))) or ""
+    return text.partition("\n")[0]
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:

@@ -12,7 +12,8 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from loopbench.experiments.ablate.ablation import AblationRequest, AblationResult, ablation_result, prepare
+from loopbench.experiments.ablate.ablation import AblationResult, ablation_result
+from loopbench.experiments.ablate.prepare import AblationRequest, prepare
 from loopbench.experiments.ablate.tables import conclusions, notes, tables, to_markdown
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.reopen import reopen

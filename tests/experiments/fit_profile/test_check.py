@@ -13,8 +13,9 @@ import pytest
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.fit_profile.check import MAX_TRIALS, MEASURES, check_fit, compare_records
+from loopbench.experiments.fit_profile.check import MAX_TRIALS, check_fit
 from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
+from loopbench.experiments.fit_profile.gaps import MEASURES, compare_records
 from loopbench.experiments.fit_profile.toml import check_lines, to_toml
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile

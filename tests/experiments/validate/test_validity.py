@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from loopbench.experiments.fit_profile.check import MeasureGap
-from loopbench.experiments.validate.validity import LoopValidity, PairOrder, Validity, rank_agreement
+from loopbench.experiments.fit_profile.gaps import MeasureGap
+from loopbench.experiments.validate.outcome import LoopValidity, PairOrder, Validity
+from loopbench.experiments.validate.validity import rank_agreement
 from loopbench.metrics.statistics import Interval
 
 SCORES = st.integers(3, 5).flatmap(

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.ablate.ablation import AblationRequest, ablation_result
-from loopbench.experiments.ablate.ablation import prepare as prepare_ablation
+from loopbench.experiments.ablate.ablation import ablation_result
+from loopbench.experiments.ablate.prepare import AblationRequest
+from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results, results

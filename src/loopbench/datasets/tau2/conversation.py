@@ -1,8 +1,9 @@
 """tau2's domains `retail` and `airline`: tasks with a customer who answers, by a script instead of a simulator.
 
 What the customer says is the task's scenario in the first person: the query is why they write, `ask_user` gives who they are and
-all that they want, and `confirm_with_user` agrees to the changes among the task's gold actions and to no other. A trial costs what
-it changes: all trials share the tables of `db.json`.
+what they want, and `confirm_with_user` agrees to the changes among the task's gold actions and to no other. Customers say all
+that they want at once, or with `wishes=in_turn` one request after the other, each when `tell_user` says that the one before is
+done. A trial costs what it changes: all trials share the tables of `db.json`.
 """
 
 from __future__ import annotations
@@ -13,23 +14,40 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from loopbench.protocol import Plan, PlannedCall, Query
 from loopbench.protocol.digest import digest
 
 from ..importing.json_files import JsonRow, checked, json_file, text_file
-from ..scripted_user import USER_TOOLS, ProposedCall, ScriptedUser, Topic, confirm_with_user
-from ..task import Suite, Task
+from ..scripted_user import (
+    ASKING_USER_TOOLS,
+    USER_TOOLS,
+    FurtherRequest,
+    ProposedCall,
+    ScriptedUser,
+    Topic,
+    confirm_with_user,
+    tell_user,
+)
+from ..task import Environment, Suite, Task
+from ..with_user import UserEnvironment, with_user
 from ..worlds import Toolset, WorldEnvironment
 from . import airline, airline_tables, retail, retail_tables
-from .customer_words import first_person, opening
+from .customer_words import first_person, in_turn, opening
 from .records import Tables, TrialTables
 from .rows import Action, TaskRow, Unusable, chosen_rows, read_rows, read_splits, split_names, succeeds, unplannable
 
-INSTRUCTION = (
+Wishes = Literal["at_once", "in_turn"]
+"""Whether a customer says at once all that they want, or asks for one thing after the other."""
+_HELP = (
     "A customer has written this. Help them with the tools, by the policy: ask them with ask_user, and let them agree to each "
-    "change with confirm_with_user before it is made. When it is done, answer with what was done."
+    "change with confirm_with_user before it is made. "
+)
+INSTRUCTION = f"{_HELP}When it is done, answer with what was done."
+INSTRUCTION_IN_TURN = (
+    f"{_HELP}When a request is dealt with, say so with tell_user: they may have another one. When there is none left, answer with "
+    "what was done."
 )
 DONE = "The customer's request is dealt with."
 QUESTIONS: Mapping[Topic, str] = {"identity": "Who are you?", "wishes": "What exactly do you want?"}
@@ -85,7 +103,18 @@ def service_of(folder: Path) -> tuple[ServiceDomain, Tables] | None:
     return None if service is None else (service, checked(service.tables, value, str(path)).model_dump())
 
 
-def conversations(folder: Path, found: tuple[ServiceDomain, Tables], split: str | None, limit: int | None, version: str) -> Suite:
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which tasks are read, and how their customers talk."""
+
+    split: str | None = None
+    """Only the tasks of this split; None: all."""
+    limit: int | None = None
+    """How many tasks, from the start; None: all."""
+    wishes: Wishes = "at_once"
+
+
+def conversations(folder: Path, found: tuple[ServiceDomain, Tables], chosen: Chosen, version: str) -> Suite:
     """Read the tasks of a domain's folder as published; `found`: as `service_of` returns it. Raises ValueError and OSError."""
     service, tables = found
     path = folder / "tasks.json"
@@ -95,15 +124,16 @@ def conversations(folder: Path, found: tuple[ServiceDomain, Tables], split: str 
     names = split_names(splits)
     known = [tool.name for tool in service.tools.over(TrialTables(tables))]
     made = []
-    for row in islice(chosen_rows(rows, splits, split), limit):
+    for row in islice(chosen_rows(rows, splits, chosen.split), chosen.limit):
         if unknown := sorted({action.name for action in row.criteria.actions or ()} - {*known}):
             raise ValueError(
                 f"{path}: task {row.id!r} names {unknown[0]!r}, which the domain {service.name!r} lacks; it has {', '.join(known)}"
             )
         scenario = checked(_Scripted, row.model_dump(), f"{path}, task {row.id!r}").user_scenario.instructions
-        made.append(_task(row, scenario, service, tables, policy, names.get(row.id, "")))
+        words = _words(scenario, chosen.wishes)
+        made.append(_task(row, words, policy, names.get(row.id, ""), (service, tables)))
     if not made:
-        raise ValueError(f"{path}: no task" + ("" if split is None else f" of split {split!r}"))
+        raise ValueError(f"{path}: no task" + ("" if chosen.split is None else f" of split {chosen.split!r}"))
     used = {call.tool for task in made if task.plan for call in task.plan.calls}
     spare = frozenset(known) - used
     return Suite("tau2", version, tuple(made), partial(_open, service, tables), shared=digest(tables), distractors=spare)
@@ -122,13 +152,15 @@ class _Copied:
         return copy.deepcopy(self.function(**arguments))
 
 
-def _open(service: ServiceDomain, tables: Tables, task: Task) -> WorldEnvironment[TrialTables]:
-    records = TrialTables(tables)
-    says, agrees_to = task.world["says"], [_wanted(*change) for change in task.world["agrees_to"]]
+def _open(service: ServiceDomain, tables: Tables, task: Task) -> UserEnvironment:
+    records, world = TrialTables(tables), task.world
     own = tuple(replace(tool, function=_Copied(tool.function)) for tool in service.tools.over(records))
-    return WorldEnvironment(
-        (*USER_TOOLS.over(ScriptedUser(says, agrees_to)), *own), records, _state if task.world["judges_db"] else _no_state
+    further = world.get("further")
+    script = ScriptedUser(
+        world["says"], [_wanted(*change) for change in world["agrees_to"]], tuple(map(FurtherRequest, further or ()))
     )
+    environment = WorldEnvironment(own, records, _state if world["judges_db"] else _no_state)
+    return with_user(environment, script, USER_TOOLS if further is None else ASKING_USER_TOOLS)
 
 
 def _wanted(action: str, arguments: Mapping[str, Any]) -> ProposedCall:
@@ -146,31 +178,59 @@ def _no_state(records: TrialTables) -> None:
 # Tasks.
 
 
-def _task(row: TaskRow, scenario: _Instructions, service: ServiceDomain, tables: Tables, policy: str, split: str) -> Task:
-    criteria = row.criteria
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What the customer of a task says."""
+
+    opening: str
+    says: Mapping[Topic, str]
+    further: Sequence[str] | None
+    """What they ask for later; None: all is said at once."""
+
+    @property
+    def query(self) -> str:
+        return f"{self.opening}\n\n{INSTRUCTION if self.further is None else INSTRUCTION_IN_TURN}".strip()
+
+
+def _words(scenario: _Instructions, wishes: Wishes) -> _Words:
+    """Return a scenario in the customer's words."""
+    first, further = [scenario.reason_for_call, scenario.task_instructions or ""], list[str]()
+    if wishes == "in_turn":
+        parts = [in_turn(text) for text in first]
+        first = [part[0] for part in parts]
+        further = [part for told in parts for part in told[1:]]
+    says = {
+        "identity": _in_lines(scenario.known_info or "", scenario.unknown_info or ""),
+        "wishes": _in_lines(*first),
+    }
+    later = list(filter(None, map(first_person, further)))
+    return _Words(opening(first[0]), {topic: text for topic, text in says.items() if text}, later if wishes == "in_turn" else None)
+
+
+def _in_lines(*told: str) -> str:
+    return "\n".join(filter(None, map(first_person, told)))
+
+
+def _task(row: TaskRow, words: _Words, policy: str, split: str, found: tuple[ServiceDomain, Tables]) -> Task:
+    service, criteria = found[0], row.criteria
     scored = criteria.scored()
     actions = _without_repeated_reads(criteria.actions or (), service)
-    told = {
-        "identity": (scenario.known_info, scenario.unknown_info),
-        "wishes": (scenario.reason_for_call, scenario.task_instructions),
-    }
-    words = {topic: "\n".join(filter(None, (first_person(part or "") for part in parts))) for topic, parts in told.items()}
-    says = {topic: text for topic, text in words.items() if text}
     changes = [[action.name, action.arguments] for action in actions if action.name not in service.reads]
     labels = {"domain": service.name, "basis": "+".join(scored)} | ({"split": split} if split else {})
     if criteria.nl_assertions or "NL_ASSERTION" in criteria.reward_basis:
         labels["not_scored"] = "NL_ASSERTION"
+    later = {} if words.further is None else {"further": list(words.further)}
     task = Task(
         row.id,
-        Query(f"{opening(scenario.reason_for_call)}\n\n{INSTRUCTION}".strip(), policy),
+        Query(words.query, policy),
         (criteria.communicate_info or []) if "COMMUNICATE" in scored else [],
         "contains",
         labels=labels,
-        world={"says": says, "agrees_to": changes, "judges_db": "DB" in scored},
+        world={"says": words.says, "agrees_to": changes, "judges_db": "DB" in scored} | later,
     )
     try:
         _check(row, scored)
-        return _with_plan(task, actions, service, tables)
+        return _with_plan(task, actions, *found)
     except Unusable as error:
         return replace(task, no_plan=str(error), quarantined=str(error))
 
@@ -201,36 +261,60 @@ def _without_repeated_reads(actions: Sequence[Action], service: ServiceDomain) -
 def _with_plan(task: Task, actions: Sequence[Action], service: ServiceDomain, tables: Tables) -> Task:
     """Return the task with its plan and the records that the gold actions change. Raises Unusable."""
     trial = _open(service, tables, task)
-    plan = Plan(tuple(_planned(task.world["says"], actions, trial, service)), " ".join((DONE, *task.expected)))
+    planned = _planned(task.world["says"], task.world.get("further"), actions, (trial, service))
+    plan = Plan(tuple(planned), " ".join((DONE, *task.expected)))
     task = replace(task, end_state=trial.state())
     problem = unplannable(plan) if actions else "it lists no actions"
     return replace(task, no_plan=problem) if problem else replace(task, plan=plan)
 
 
 def _planned(
-    says: Mapping[Topic, str], actions: Sequence[Action], trial: WorldEnvironment[TrialTables], service: ServiceDomain
+    says: Mapping[Topic, str], further: Sequence[str] | None, actions: Sequence[Action], at: tuple[Environment, ServiceDomain]
 ) -> Iterator[PlannedCall]:
     """Yield the questions, then the gold actions, each change after the customer's yes, and make them in this trial.
 
-    A change comes after all before it, what only looks something up after the last change. Raises Unusable.
+    A change comes after all before it, what only looks something up after the last change. Where requests come in turn, the plan
+    tells the customer of each, and shares the changes out evenly, in their order: a task does not say which change is of which
+    request. Raises Unusable.
     """
+    trial, service = at
     tools = {tool.name: tool for tool in trial.tools}
     asked = []
     for topic in says:
         asked.append(f"ask_{topic}")
         yield PlannedCall(asked[-1], "ask_user", {"about": topic, "question": QUESTIONS[topic]}, f"Ask for the customer's {topic}.")
-    change, reads = list(asked), list[str]()
-    for number, action in enumerate(actions, start=1):
-        name, goal = f"c{number}", f"Step {number}: {action.name}."
-        fails = not succeeds(tools[action.name], action.arguments)
-        if action.name in service.reads:
-            yield PlannedCall(name, action.name, action.arguments, goal, (), fails, tuple(change))
-            reads.append(name)
-            continue
-        proposal = {"action": action.name, "arguments": action.arguments}
-        yes = f"yes{number}"
-        yield PlannedCall(
-            yes, confirm_with_user.__name__, proposal, f"Step {number}: let the customer agree.", (), False, tuple(change + reads)
-        )
-        yield PlannedCall(name, action.name, action.arguments, goal, (), fails, (yes,))
-        change, reads = [name], []
+    told_after = _told_after(actions, 0 if further is None else len(further) + 1, service)
+    change, reads, told = list(asked), list[str](), 0
+    for number in range(len(actions) + 1):
+        if number:
+            action = actions[number - 1]
+            name, goal = f"c{number}", f"Step {number}: {action.name}."
+            fails = not succeeds(tools[action.name], action.arguments)
+            if action.name in service.reads:
+                yield PlannedCall(name, action.name, action.arguments, goal, (), fails, tuple(change))
+                reads.append(name)
+            else:
+                yield _yes(number, action, (*change, *reads))
+                yield PlannedCall(name, action.name, action.arguments, goal, (), fails, (f"yes{number}",))
+                change, reads = [name], []
+        for _ in range(told_after.count(number)):
+            told += 1
+            arguments = {"message": f"Request {told} is dealt with.", "requests_done": told}
+            goal = f"Tell the customer of request {told}."
+            yield PlannedCall(f"tell{told}", tell_user.__name__, arguments, goal, (), False, (*change, *reads))
+            change, reads = [f"tell{told}"], []
+
+
+def _yes(number: int, action: Action, after: tuple[str, ...]) -> PlannedCall:
+    """Return the call that lets the customer agree to a change."""
+    proposal = {"action": action.name, "arguments": action.arguments}
+    return PlannedCall(
+        f"yes{number}", confirm_with_user.__name__, proposal, f"Step {number}: let the customer agree.", (), False, after
+    )
+
+
+def _told_after(actions: Sequence[Action], requests: int, service: ServiceDomain) -> list[int]:
+    """Return for each request how many actions are made before the customer is told of it; the last one after all."""
+    changes = [0, *(number for number, action in enumerate(actions, start=1) if action.name not in service.reads)]
+    shares = [changes[-(-(len(changes) - 1) * request // requests)] for request in range(1, requests)]
+    return [*shares, len(actions)] if requests else []

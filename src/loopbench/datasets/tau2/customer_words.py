@@ -42,3 +42,21 @@ def opening(reason: str) -> str:
     sentences = _SENTENCE.split(reason.strip())
     kept = [sentence for sentence in sentences if not _ABOUT_THE_TALK.search(sentence)]
     return first_person(" ".join(kept or sentences))
+
+
+_FURTHER = re.compile(
+    r"(?:(?:and|but) )?(?:you(?:'d| would)? )?"
+    r"(?:also|then|next|once|after (?:that|this|all)|afterwards|at the end|finally|lastly|secondly|additionally|in addition)\b",
+    re.IGNORECASE,
+)
+"""How a sentence begins that asks for something more."""
+
+
+def in_turn(text: str) -> list[str]:
+    """Split what an actor is told at each sentence that asks for something more; the parts have all the words, in their order."""
+    parts: list[list[str]] = []
+    for sentence in _SENTENCE.split(text.strip()):
+        if not parts or _FURTHER.match(sentence):
+            parts.append([])
+        parts[-1].append(sentence)
+    return [" ".join(part) for part in parts]

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool
 
 from ..importing.json_files import check_limit
 from ..task import Suite, Task
 from . import mock, telecom
-from .conversation import SERVICES, conversations, service_of
+from .conversation import SERVICES, Chosen, Wishes, conversations, service_of
 from .domain import Database, Domain, NotFound, RefusedCall, Side
 from .rows import (
     Action,
@@ -296,11 +296,12 @@ def _domain_of(folder: Path) -> Domain:
     return mock.DOMAIN
 
 
-def load(data: Path | None = None, split: str | None = None, limit: int | None = None) -> Suite:
+def load(data: Path | None = None, split: str | None = None, limit: int | None = None, wishes: Wishes = "at_once") -> Suite:
     """Read the suite `tau2` from a domain's folder as published; the data is not part of this package.
 
     `data`: the folder, `--data FOLDER`. `split`: only the tasks that `split_tasks.json` lists under this name. `limit`: how many
-    tasks to take from the start; all where left out.
+    tasks to take from the start; all where left out. `wishes`: in `retail` and `airline`, whether customers say `at_once` all that
+    they want, or ask for one thing after the other, `in_turn`.
 
     Task ids are tau2's. Raises OSError where a file cannot be read, and ValueError that names file, task and field for one that is
     none, for a folder that lacks a file, and for tasks of another domain than `mock`, `telecom`, `retail` and `airline`.
@@ -309,10 +310,16 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
         known = ", ".join((*DOMAINS, *(service.name for service in SERVICES)))
         raise ValueError(f"tau2: no data; give the folder of a domain ({known}) with --data FOLDER")
     check_limit("tau2", limit)
+    if wishes not in get_args(Wishes):
+        raise ValueError(f"tau2: wishes is {wishes!r}, and must be one of {', '.join(get_args(Wishes))}")
     folder = Path(data)
     if (found := service_of(folder)) is not None:
-        return conversations(folder, found, split, limit, VERSION)
+        return conversations(folder, found, Chosen(split, limit, wishes), VERSION)
     domain = _domain_of(folder)
+    if wishes != "at_once":
+        raise ValueError(
+            f"tau2: wishes is {wishes!r}, but the tasks of {domain.name} have no customer; those of retail and airline do"
+        )
     rows = list(read_rows(folder / "tasks.json"))
     _check_domain(rows, domain, folder / "tasks.json")
     db = domain.load(folder)

@@ -6,20 +6,15 @@ profile that reproduces its run is called off no more often than alpha.
 
 from __future__ import annotations
 
-import math
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.families import judge_family
-from loopbench.metrics.paired import SCORES, PairedFlip
 from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import Interval
-from loopbench.metrics.summary import task_values
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
@@ -29,60 +24,20 @@ from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import each_record
 
 from .fit import FittedProfile
+from .gaps import MeasureGap, compare_records
 from .toml import to_toml
 
 MAX_TRIALS = 400
 """Trials of each loop that are run again; of a larger run the first tasks."""
 MAX_TOLD = 3
 """Differences that the warning names; it counts the rest."""
-MEASURES: Mapping[str, Callable[[Record], float]] = {
-    "calls": lambda record: record.lm_calls,
-    "accuracy": lambda record: record.accuracy,
-    "errors": lambda record: sum(record.errors.values()),
-}
-"""What a trial is compared in: calls of the model, the primary score, and errors of any kind."""
 _ANEW: Mapping[str, Any] = {
     "models": ["scripted"], "base_url": None, "provider": {}, "cassette": None, "cassette_mode": None, "skip_unplanned": True,
+    "user": None,
     "looks": None, "engine": "local", "address": None, "workers": None, "concurrency": None, "traces": "none", "real_time": False,
     "budget": {}, "trial_budget": {}, "mlflow": False, "tracking_uri": None,
 }  # fmt: skip
 """Settings of the run that concern its model, its machine or its cost, and not what its loops did."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureGap:
-    """How far one measure of one loop is off under the fitted profile."""
-
-    loop: str
-    measure: str
-    run: float
-    """Mean over the tasks of both."""
-    again: float
-    """The same under the profile."""
-    difference: Interval
-    """Run minus profile, at the level that the family leaves it: it holds 0 unless the measure is off."""
-    is_off: bool
-
-    @property
-    def between(self) -> str:
-        """The difference with its interval."""
-        value, low, high = (round(end, 2) + 0.0 for end in (self.difference.value, self.difference.low, self.difference.high))
-        return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
-
-    @property
-    def text(self) -> str:
-        return f"{self.measure} {self.run:.2f} in the run, {self.again:.2f} under the profile (difference {self.between})"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "loop": self.loop,
-            "measure": self.measure,
-            "run": self.run,
-            "profile": self.again,
-            "difference": self.difference.as_dict(),
-            "off": self.is_off,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,51 +192,3 @@ def _check_unchanged(folder: Path, manifest: Manifest, experiment: Experiment, a
         was = arms[arm.arm]
         if (was.code, was.configuration, was.program) != (arm.code, arm.configuration, arm.program):
             raise RunError(f"{folder}: loop {arm.loop} has changed since the run")
-
-
-class _Pair(NamedTuple):
-    """One measure of one loop, task by task in both runs."""
-
-    loop: str
-    measure: str
-    run: list[float]
-    again: list[float]
-    clusters: list[str]
-
-    @property
-    def flip(self) -> PairedFlip:
-        gaps = [a - b for a, b in zip(self.run, self.again, strict=True)]
-        return PairedFlip(gaps, self.clusters, reach=SCORES if self.measure == "accuracy" else None)
-
-
-def compare_records(
-    names: Mapping[str, str],
-    before: Sequence[Record],
-    again: Sequence[Record],
-    alpha: float,
-    measures: Mapping[str, Callable[[Record], float]] = MEASURES,
-) -> tuple[MeasureGap, ...]:
-    """Compare arms over the tasks scored in both runs; `names`: an arm of the run → that under the profile.
-
-    Raises ValueError if no task was scored in both.
-    """
-    pairs = []
-    for arm, name in names.items():
-        for measure, value in measures.items():
-            first = task_values([record for record in before if record.arm == arm], value).means
-            second = task_values([record for record in again if record.arm == name], value)
-            tasks = [task for task in second.means if task in first]
-            if tasks:
-                sides = [first[task] for task in tasks], [second.means[task] for task in tasks]
-                pairs.append(_Pair(name.rpartition("/")[0], measure, *sides, [second.clusters[task] for task in tasks]))
-    if not pairs:
-        raise ValueError("no task was scored in both; the scripted model needs plans for them")
-    decided = judge_family([(pair.flip, 0.0) for pair in pairs], alpha)
-    return tuple(
-        MeasureGap(pair.loop, pair.measure, _mean(pair.run), _mean(pair.again), found.difference, found.p_holm < alpha)
-        for pair, found in zip(pairs, decided, strict=True)
-    )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

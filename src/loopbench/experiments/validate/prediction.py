@@ -20,9 +20,8 @@ from loopbench.runs.store.files import RunError, read_document, write_document
 from loopbench.runs.store.records import each_record
 
 from .halves import clusters_of, halves
+from .outcome import FOLDER
 
-FOLDER = "validity"
-"""Below the run directory."""
 PREDICTION = "prediction.json"
 MIN_LOOPS = 3
 TRIALS = 200

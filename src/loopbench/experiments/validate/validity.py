@@ -4,160 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from loopbench.experiments.fit_profile.check import MeasureGap, compare_records
+from loopbench.experiments.fit_profile.gaps import compare_records
 from loopbench.metrics.bootstrap import bca, unit_sums
 from loopbench.metrics.families import judge_family
 from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import ALPHA, Floats, Interval
 from loopbench.metrics.summary import summarize, task_values
-from loopbench.runs.store.files import RunError, read_document
+from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import each_record
 
-from .prediction import FOLDER, Predicted
+from .outcome import DIGITS, LoopValidity, PairOrder, Validity
+from .prediction import Predicted
 
-VALIDITY = "validity.json"
-"""Beside the prediction."""
 MEASURES: Mapping[str, Callable[[Record], float]] = {
     "accuracy": lambda record: record.accuracy,
     "steps": lambda record: record.steps,
     "errors": lambda record: sum(record.errors.values()),
 }
 """What a trial is compared in: the primary score, replies to deciding requests, and errors of any kind."""
-MAX_NAMED = 3
-"""Misplaced pairs that the verdict names."""
-_DIGITS = 12
-"""Decimals beyond which two means are equal."""
-
-
-@dataclass(frozen=True, slots=True)
-class PairOrder:
-    """Two loops that the run tells apart on the held-out tasks."""
-
-    better: str
-    worse: str
-    real: Interval
-    """Accuracy of the better minus that of the worse one."""
-    predicted: float
-    """The same in the tunnel."""
-
-    @property
-    def is_misplaced(self) -> bool:
-        """Whether the tunnel has them equal, or in the other order."""
-        return round(self.predicted, _DIGITS) <= 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        own = {"better": self.better, "worse": self.worse, "predicted": self.predicted, "misplaced": self.is_misplaced}
-        return own | {"real": self.real.as_dict()}
-
-
-@dataclass(frozen=True, slots=True)
-class LoopValidity:
-    """One loop's accuracy in the run and in the tunnel, over the held-out tasks of both."""
-
-    arm: str
-    real: Interval
-    predicted: Interval
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"arm": self.arm, "real": self.real.as_dict(), "predicted": self.predicted.as_dict()}
-
-
-@dataclass(frozen=True, slots=True)
-class Validity:
-    """How far a prediction is right."""
-
-    digest: str
-    """Of the prediction."""
-    fitted_tasks: int
-    held_out_tasks: int
-    """That were scored in the run and in the tunnel."""
-    loops: tuple[LoopValidity, ...]
-    gaps: tuple[MeasureGap, ...]
-    """Run minus tunnel, of each loop and measure; all of them are one family."""
-    tau: Interval | None
-    """Kendall's tau-b between the loops' accuracies; None where all of one side are equal."""
-    pairs: tuple[PairOrder, ...]
-    """Those that the run tells apart."""
-    pairs_in_all: int
-    unknown_errors: Mapping[str, int]
-    """Kind of error that the run has and the tunnel never had → its number in the held-out trials."""
-    alpha: float = ALPHA
-
-    @property
-    def misplaced(self) -> tuple[PairOrder, ...]:
-        return tuple(pair for pair in self.pairs if pair.is_misplaced)
-
-    @property
-    def off(self) -> tuple[MeasureGap, ...]:
-        """Differences beyond their intervals."""
-        return tuple(gap for gap in self.gaps if gap.is_off)
-
-    @property
-    def verdict(self) -> str:
-        """One sentence that begins with the worst there is to say."""
-        told = f"The run tells {len(self.pairs)} of {self.pairs_in_all} pairs of loops apart"
-        if self.misplaced:
-            wrong = "; ".join(f"{pair.better} is better than {pair.worse}" for pair in self.misplaced[:MAX_NAMED])
-            return (
-                f"Poor: the tunnel misplaces loops. {told}, and {len(self.misplaced)} of them are in another order there ({wrong})."
-            )
-        off = ", ".join(gap.loop for gap in self.off if gap.measure == "accuracy")
-        level = f"the accuracy of {off} is off" if off else "no accuracy is beyond its interval"
-        if not self.pairs or self.tau is None or self.tau.low <= 0:
-            return f"Weak: nothing speaks against the order of the loops, and little for it. {told}, and {level}."
-        if off:
-            return f"Order right, level wrong: {level}. {told}, and the tunnel has them in the same order."
-        return f"Good: {level}. {told}, and the tunnel has them in the same order."
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "verdict": self.verdict,
-            "prediction": self.digest,
-            "fitted_tasks": self.fitted_tasks,
-            "held_out_tasks": self.held_out_tasks,
-            "loops": [loop.as_dict() for loop in self.loops],
-            "differences": [gap.as_dict() for gap in self.gaps],
-            "tau": None if self.tau is None else self.tau.as_dict(),
-            "pairs": [pair.as_dict() for pair in self.pairs],
-            "pairs_in_all": self.pairs_in_all,
-            "unknown_errors": dict(self.unknown_errors),
-            "alpha": self.alpha,
-        }
-
-
-class ValiditySummary(NamedTuple):
-    """What the report of a run shows of its validation."""
-
-    verdict: str
-    loops: tuple[LoopValidity, ...]
-
-
-def _interval(row: Mapping[str, Any]) -> Interval:
-    return Interval(float(row["value"]), float(row["low"]), float(row["high"]), int(row["n"]))
-
-
-def read_summary(folder: Path) -> ValiditySummary | None:
-    """Read what the last validation of a run found; None if there was none. Raises RunError for a damaged file."""
-    path = folder / FOLDER / VALIDITY
-    if not path.exists():
-        return None
-    try:
-        found = read_document(path)
-        loops = tuple(LoopValidity(str(row["arm"]), _interval(row["real"]), _interval(row["predicted"])) for row in found["loops"])
-        return ValiditySummary(str(found["verdict"]), loops)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path}: not what `loopbench validate` has written ({error}); run it again") from None
 
 
 def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> Validity:
@@ -222,7 +92,7 @@ def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alp
     places = np.array(list(combinations(range(len(real)), 2)))
 
     def signs(counts: Floats, sums: Floats) -> Floats:
-        totals = np.round(counts @ sums, _DIGITS)
+        totals = np.round(counts @ sums, DIGITS)
         return np.asarray(np.sign(totals[:, places[:, 0]] - totals[:, places[:, 1]]), dtype=np.float64)
 
     def statistic(counts: Floats) -> Floats:

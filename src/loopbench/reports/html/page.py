@@ -21,7 +21,7 @@ from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.optimize.result import OptimizationResult
-from loopbench.experiments.validate.validity import Validity
+from loopbench.experiments.validate.outcome import Validity
 from loopbench.metrics.ranking import ranked
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError

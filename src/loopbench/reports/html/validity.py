@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from loopbench.experiments.validate.validity import LoopValidity, Validity, read_summary
+from loopbench.experiments.validate.outcome import LoopValidity, Validity, read_summary
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import interval

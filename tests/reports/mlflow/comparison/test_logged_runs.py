@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from loopbench.experiments.ablate import ablation
+from loopbench.experiments.ablate.prepare import AblationRequest
+from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.import_runs import ImportRequest, import_files
@@ -170,7 +171,7 @@ def test_what_others_produced_can_be_logged(uri, client, tmp_path):
 
 def test_an_ablation_shows_its_effects(tmp_path):
     config = CompareConfig(suite="arithmetic", tasks=6, runs=tmp_path, mlflow=False)
-    experiment = ablation.prepare(ablation.AblationRequest("bare", ("max_steps=2,12",)), config)
+    experiment = prepare_ablation(AblationRequest("bare", ("max_steps=2,12",)), config)
     assert compare.run(experiment, Unwatched()) == ""
     found = results(experiment.folder)
     assert "max_steps: 2 → 12" in dict(files(found, report_html))["charts/effects.svg"]

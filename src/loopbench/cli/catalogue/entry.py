@@ -1,0 +1,89 @@
+"""A line of a list, and how it is made of a built-in thing."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from loopbench._extras import MissingExtra
+from loopbench.protocol.installed import plugins_of
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import FOREIGN, PACKAGES, find
+
+NEEDED = "(needed)"
+"""The default of an option that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionLine:
+    """One option as it is typed."""
+
+    name: str
+    default: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """One thing that can be named."""
+
+    name: str
+    summary: str
+    options: tuple[OptionLine, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueSuite(CatalogueEntry):
+    """A suite, with the facts that are known without options."""
+
+    needs: str = ""
+    """What must be given for the suite to have tasks, such as `--data`, so that the other facts are unknown; empty if nothing."""
+    version: str = ""
+    tasks: int = 0
+    digest: str = ""
+    """First 12 hex digits of the suite's digest."""
+    splits: Mapping[str, int] = field(default_factory=dict)
+    """Split → tasks, in the order train, dev, test, others; empty if the tasks name none."""
+    median_plan: float = 0.0
+    """Number of calls of the median plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueFramework(CatalogueEntry):
+    """An agent framework, which runs in an environment of its own."""
+
+    version: str = ""
+    """The version that `loopbench frameworks install` gives."""
+    installed: str | None = None
+    """The version in the environment that it made; None if there is none."""
+
+
+def built_in(kind: str, name: str) -> CatalogueEntry:
+    """Return the entry of a built-in loop, framework, program or suite; one that lacks a package says what to install."""
+    try:
+        target = find("loop" if kind in FOREIGN else kind, name)
+    except MissingExtra as error:
+        return CatalogueEntry(name, str(error).removeprefix(f"{kind} {name} "))
+    text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
+    options = tuple(OptionLine(option.name, shown(option.default), option.doc) for option in options_of(target).values())
+    return CatalogueEntry(name, text.splitlines()[0] if text else "", options)
+
+
+def plugins(kind: str) -> list[CatalogueEntry]:
+    """Return what other packages declare; their code is not imported."""
+    return [CatalogueEntry(name, "(plug-in)") for name in sorted(point.name for point in plugins_of(f"loopbench.{kind}s"))]
+
+
+def shown(default: Any) -> str:
+    """Return an option's default in one short line."""
+    if default is inspect.Parameter.empty:
+        return NEEDED
+    text = "none" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
+    first, *more = text.splitlines() or [""]
+    return f"{first[:40]}…" if more or len(first) > 40 else first

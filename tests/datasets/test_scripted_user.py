@@ -1,0 +1,321 @@
+"""A scripted user who asks of their own accord, and one whom a model plays."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.checks.suite import task_problems
+from loopbench.datasets import tau2
+from loopbench.datasets.modelled_user import ModelledUser, instructions
+from loopbench.datasets.scripted_user import (
+    ASKING_USER_TOOLS,
+    NOTHING_MORE,
+    NOTHING_TO_SAY,
+    STILL_WAITING,
+    FurtherRequest,
+    ProposedCall,
+    ScriptedTalk,
+    ScriptedUser,
+    user_tools,
+)
+from loopbench.datasets.task import HasUser, Suite
+from loopbench.datasets.tau2.customer_words import in_turn
+from loopbench.datasets.with_user import UserEnvironment, with_user
+from loopbench.datasets.worlds import Toolset, WorldEnvironment
+from loopbench.metrics.record import Record, records_digest
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import ProviderError, run_sync
+from loopbench.runs.config import config_from
+from loopbench.runs.schedule import Trial, make_arms
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
+from tests.datasets.tau2_shops import SHOP, action, loaded, make, row
+
+TAU2 = Path("/tmp/tau2")
+"""Where tau2's own files may stand; they are not part of this project."""
+PAINT, SELL = ProposedCall("paint", {"what": "boat"}), ProposedCall("sell", {"what": "boat"})
+PATIENT = ScriptedUser(
+    {"wishes": "I want it painted."}, [PAINT, SELL], [FurtherRequest("Now sell it.", after=[PAINT]), FurtherRequest("Is it gone?")]
+)
+
+
+def paint(world: list[str], what: str) -> str:
+    """Paint a thing."""
+    world.append(f"{what} painted")
+    return "ok"
+
+
+async def sell(world: list[str], what: str) -> str:
+    """Sell a thing."""
+    if "boat painted" not in world:
+        raise ValueError("nobody wants it")
+    world.append(f"{what} sold")
+    return "ok"
+
+
+def harbour(script: ScriptedUser = PATIENT) -> UserEnvironment:
+    world: list[str] = []
+    tools: Toolset[list[str]] = Toolset(paint, sell)
+    return with_user(WorldEnvironment(tools.over(world), world, list), script, user_tools({"wishes": "what"}, asks=True))
+
+
+def tell(done: int, message: str = "Done.") -> tuple[str, dict[str, Any]]:
+    return "tell_user", {"message": message, "requests_done": done}
+
+
+# What is said, and when
+
+
+def test_a_user_asks_the_next_thing_once_the_first_is_done() -> None:
+    place = harbour()
+    assert make(place, tell(1), ("paint", {"what": "oar"}), tell(1), ("sell", {"what": "boat"}), tell(1)) == [
+        STILL_WAITING,
+        "ok",
+        STILL_WAITING,
+        "nobody wants it",
+        STILL_WAITING,
+    ]
+    assert make(place, ("paint", {"what": "boat"}), tell(1), tell(1), tell(2), tell(2), tell(3), tell(2)) == [
+        "ok",
+        *["Now sell it."] * 2,
+        *["Is it gone?"] * 2,
+        NOTHING_MORE,
+        "Is it gone?",
+    ]
+    assert place.state() == ["oar painted", "boat painted"]
+
+
+def test_a_change_by_an_async_tool_counts_when_it_has_succeeded() -> None:
+    place = harbour(ScriptedUser({}, [SELL], [FurtherRequest("Thanks!", after=[SELL])]))
+    seen = make(place, ("sell", {"what": "boat"}), tell(1), ("paint", {"what": "boat"}), ("sell", {"what": "boat"}), tell(1))
+    assert seen == ["nobody wants it", STILL_WAITING, "ok", "ok", "Thanks!"]
+
+
+def test_who_claims_too_much_hears_every_request_all_the_same() -> None:
+    place = harbour(ScriptedUser({}, (), [FurtherRequest("Two."), FurtherRequest("Three.")]))
+    assert make(place, tell(9), tell(9), tell(9), tell(-1)) == ["Two.", "Three.", NOTHING_MORE, "Two."]
+
+
+def test_who_waits_for_a_change_that_they_refuse_is_no_user() -> None:
+    with pytest.raises(ValueError, match="further request 2 waits for sell, which the user does not agree to"):
+        ScriptedUser({}, [PAINT], [FurtherRequest("a", [PAINT]), FurtherRequest("b", [SELL])])
+
+
+CHANGES = st.builds(ProposedCall, st.sampled_from(["paint", "sell"]), st.fixed_dictionaries({"what": st.sampled_from("ab")}))
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> ScriptedUser:
+    wanted = draw(st.lists(CHANGES, max_size=3))
+    waits = st.lists(st.sampled_from(wanted), max_size=2) if wanted else st.just([])
+    further = draw(st.lists(st.builds(FurtherRequest, st.text("xyz", min_size=1), waits), max_size=4))
+    return ScriptedUser(draw(st.dictionaries(st.sampled_from("pqr"), st.text(max_size=5))), wanted, further)
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("tell"), st.integers(-1, 6)),
+        st.tuples(st.just("made"), CHANGES),
+        st.tuples(st.just("ask"), st.text("pqrs", max_size=1)),
+        st.tuples(st.just("agree"), CHANGES),
+    ),
+    max_size=12,
+)
+
+
+def played(script: ScriptedUser, events: Sequence[tuple[str, Any]], words: str) -> list[Any]:
+    """What a user says to each event; `words`: what an agent says."""
+    talk, said = ScriptedTalk(script), list[Any]()
+    for kind, what in events:
+        if kind == "made":
+            talk.notices(what)
+        else:
+            said.append(
+                talk.hears(words, what) if kind == "tell" else talk.agrees(what) if kind == "agree" else talk.answer(what, words)
+            )
+    return said
+
+
+@given(scripts(), EVENTS)
+def test_a_user_never_says_what_they_do_not_know(script: ScriptedUser, events: list[tuple[str, Any]]) -> None:
+    known = {*script.says.values(), *(one.says for one in script.further), NOTHING_TO_SAY, NOTHING_MORE, STILL_WAITING, True, False}
+    assert known >= set(played(script, events, "?"))
+
+
+@given(scripts(), EVENTS, st.text(max_size=4))
+def test_a_user_goes_by_what_is_asked_and_done_and_not_by_its_wording(script: ScriptedUser, events: Any, words: str) -> None:
+    assert played(script, events, words) == played(script, events, "?")
+
+
+@given(scripts(), EVENTS)
+def test_requests_come_in_order_and_each_after_what_it_waits_for(script: ScriptedUser, events: list[tuple[str, Any]]) -> None:
+    talk, made, raised = ScriptedTalk(script), list[ProposedCall](), 0
+    for kind, what in events:
+        if kind == "made":
+            talk.notices(what)
+            made.append(what)
+        elif kind == "tell":
+            said, again = talk.hears("", what), talk.hears("", what) if what <= raised else None
+            assert again in (None, said)  # a reply that was lost can be had again
+            place = min(max(what, 1) - 1, raised)
+            fulfilled = place < len(script.further) and all(
+                any(one.allows(done) for done in made) for one in script.further[place].after
+            )
+            assert said == (
+                script.further[place].says if fulfilled else NOTHING_MORE if place == len(script.further) else STILL_WAITING
+            )
+            raised = max(raised, place + 1) if fulfilled else raised
+
+
+# tau2's customers
+
+
+def further_row(reason: str, *actions: Any) -> dict[str, Any]:
+    made = row("t", *actions)
+    made["user_scenario"]["instructions"] |= {"reason_for_call": reason, "task_instructions": "You are calm. Finally, you say bye."}
+    return made
+
+
+def asking(folder: Path, *rows: Any) -> Suite:
+    loaded(folder, SHOP, *rows)
+    return tau2.load(data=folder, wishes="in_turn")
+
+
+CANCEL = action("cancel_pending_order", order_id="#1", reason="no longer needed")
+LOOK = action("get_order_details", order_id="#2")
+THIRD = action("cancel_pending_order", order_id="#3", reason="no longer needed")
+
+
+def test_a_customer_who_asks_in_turn_begins_with_the_first_request(tmp_path: Path) -> None:
+    (task,) = asking(tmp_path, further_row("You cancel order 1. Also, you cancel order 3.", CANCEL, LOOK, THIRD)).tasks
+    assert task.query.text.startswith("I cancel order 1.\n\n")
+    assert "order 3" not in task.query.text
+    assert task.world["says"]["wishes"] == "I cancel order 1.\nI am calm."
+    assert task.world["further"] == ["Also, I cancel order 3.", "Finally, I say bye."]
+    assert task.plan is not None
+    assert [call.id for call in task.plan.calls] == [
+        *("ask_identity", "ask_wishes", "yes1", "c1", "tell1", "c2", "yes3", "c3", "tell2", "tell3"),
+    ]
+    assert task.plan.dependencies["tell1"] == {"c1"}
+    assert task.plan.dependencies["yes3"] == {"tell1", "c2"}
+    assert task_problems(asking(tmp_path, further_row("A.", CANCEL))) == []
+
+
+@given(st.lists(st.sampled_from(["You want it.", "Also, a pen!", "then go", "Is it so?", "", "And finally, no."])))
+def test_to_ask_in_turn_loses_no_word_and_keeps_the_order(sentences: list[str]) -> None:
+    text = " ".join(sentences)
+    assert " ".join(in_turn(text)).split() == text.split()
+    assert all(part.split()[0] in ("Also,", "then", "And") for part in in_turn(text)[1:])
+
+
+def test_customers_in_turn_belong_to_two_domains_and_have_a_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="wishes is 'later', and must be one of at_once, in_turn"):
+        tau2.load(data=tmp_path, wishes="later")  # type: ignore[arg-type]
+    (tmp_path / "db.json").write_text('{"tasks": {}, "users": {}}')
+    (tmp_path / "tasks.json").write_text("[]")
+    with pytest.raises(ValueError, match="the tasks of mock have no customer; those of retail and airline do"):
+        tau2.load(data=tmp_path, wishes="in_turn")
+
+
+@pytest.mark.parametrize("domain", ["retail", "airline"])
+def test_in_tau2_s_own_files_plans_hear_all_requests_and_solve_their_tasks(domain: str) -> None:
+    if not (TAU2 / domain / "tasks.json").is_file():
+        pytest.skip("tau2's files are not here")
+    suite = tau2.load(data=TAU2 / domain, wishes="in_turn")
+    planned = [task for task in suite.tasks if task.plan is not None]
+    assert sum(bool(task.world["further"]) for task in planned) > 5
+    for task in planned:
+        trial, plan = suite.open(task), task.plan
+        assert plan is not None
+        told = [call for call in plan.calls if call.tool == "tell_user"]
+        said = make(trial, *((call.tool, call.arguments) for call in plan.calls))
+        heard = [text for call, text in zip(plan.calls, said, strict=True) if call in told]
+        assert heard == [*task.world["further"], NOTHING_MORE]
+        assert trial.state() == task.end_state
+
+
+# A user whom a model plays
+
+
+def test_a_model_that_plays_the_user_is_told_the_script_and_hears_the_talk() -> None:
+    actor = FakeModel("Paint it, please.", "Yes, do.", "no way", "Sell it now.")
+    place = harbour().played_by(actor)
+    assert isinstance(place, HasUser)
+    assert [tool.name for tool in place.tools] == [tool.name for tool in harbour().tools]
+    seen = make(
+        place,
+        ("ask_user", {"about": "wishes", "question": "What do you want?"}),
+        ("confirm_with_user", {"action": "paint", "arguments": {"what": "boat"}}),
+        ("confirm_with_user", {"action": "sell", "arguments": {"what": "oar"}}),
+        tell(1, "It is red now."),
+    )
+    assert seen == ["Paint it, please.", True, False, "Sell it now."]
+    last = actor.requests[-1].messages
+    assert last[0].content == instructions(PATIENT)
+    assert [message.role for message in last] == ["system", *["user", "assistant"] * 3, "user"]
+    assert (last[1].content, last[2].content, last[-1].content) == ("What do you want?", "Paint it, please.", "It is red now.")
+
+
+@given(scripts())
+def test_instructions_have_the_whole_script_and_nothing_of_the_world(script: ScriptedUser) -> None:
+    told = instructions(script)
+    for text in (*script.says.values(), *(request.says for request in script.further)):
+        assert text in told
+    assert told.count("\n- ") >= len(script.agrees_to)
+    assert ("Say no to all changes" in told) is (not script.agrees_to)
+
+
+def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_behind() -> None:
+    actor = FakeModel("one", ProviderError("busy", "server"), "three")
+    user = ModelledUser(PATIENT, actor)
+
+    async def at_once() -> list[Any]:
+        return await asyncio.gather(*(user.answer("wishes", f"{n}?") for n in "123"), return_exceptions=True)
+
+    first, failed, third = run_sync(at_once())
+    assert (first, str(failed), third) == ("one", "busy", "three")
+    assert [message.content for message in actor.requests[-1].messages[1:]] == ["1?", "one", "3?"]
+
+
+def test_a_user_of_two_topics_who_asks_has_three_tools() -> None:
+    tools = ASKING_USER_TOOLS.over(ScriptedTalk(ScriptedUser({})))
+    assert [(tool.name, tool.read_only) for tool in tools] == [("ask_user", True), ("confirm_with_user", True), ("tell_user", True)]
+    assert tools[2].function(message="", requests_done=1) == NOTHING_MORE
+
+
+def test_trials_with_a_user_are_the_same_one_by_one_and_all_at_once(tmp_path: Path) -> None:
+    suite = asking(tmp_path, *({**further_row("A. Also, B.", CANCEL, LOOK, THIRD), "id": str(n)} for n in range(4)))
+    arms = make_arms(config_from({"loops": ["finish", "bare"], "profiles": ["flaky-tools"]}, "test"), suite)
+    trials = [Trial(arm, task, 0, 3) for arm in arms for task in suite.tasks]
+
+    async def all_at_once() -> list[Record]:
+        setting = TrialContext(suite)
+        return [done.record for done in await asyncio.gather(*(run_trial(trial, setting) for trial in trials))]
+
+    one_by_one = [run_sync(run_trial(trial, TrialContext(suite))).record for trial in trials]
+    together = run_sync(all_at_once())
+    assert records_digest(one_by_one) == records_digest(together)
+    assert {record.status for record in together} == {"scored"}
+    assert sum(record.accuracy for record in together) > 4
+
+
+def test_the_user_of_the_docs_waits_for_the_change_that_they_want() -> None:
+    page = Path(__file__).parents[2] / "docs" / "suites.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    place = names["open_environment"](None)
+    change = {"order": "7"}
+    said = make(
+        place, tell(1), ("confirm_with_user", {"action": "cancel_order", "arguments": change}), ("cancel_order", change), tell(1)
+    )
+    assert said == [STILL_WAITING, True, "ok", "And when do I get my money back?"]
+    assert place.state() == {"7": "cancelled"}

@@ -1,0 +1,74 @@
+"""The agent of `agents.py` for processes: it asks without OpenAI's client, whose import takes longer than a trial."""
+
+import json
+import os
+import sys
+import urllib.request
+
+TRIES = 3
+
+
+def asked(url, body=None, key=""):
+    head = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data, head)) as answer:
+        return json.load(answer)
+
+
+def asked_again(url, body, key):
+    """Ask as often as OpenAI's client does, without its waits."""
+    for left in reversed(range(TRIES)):
+        try:
+            return asked(url, body, key)
+        except OSError as error:
+            status = getattr(error, "code", 500)  # a connection that broke has none
+            if not left or (status < 500 and status not in (408, 409, 429)):
+                raise
+    raise AssertionError
+
+
+def conversation(question, tools, ask, call):
+    messages = [{"role": "user", "content": question}]
+    while True:
+        reply = {name: value for name, value in ask(messages, tools).items() if value is not None}
+        messages.append(reply)
+        if not reply.get("tool_calls"):
+            return reply.get("content")
+        for made in reply["tool_calls"]:
+            try:
+                result = call(made["function"]["name"], json.loads(made["function"]["arguments"]))
+            except Exception as error:
+                result = f"Error: {error}"
+            messages.append({"role": "tool", "tool_call_id": made["id"], "content": result})
+
+
+def plain_function(question, tools, *, base_url, api_key, model):
+    def ask(messages, tools):
+        body = {"model": model, "messages": messages, "tools": tools}
+        return asked_again(f"{base_url}/chat/completions", body, api_key)["choices"][0]["message"]
+
+    return conversation(question, tools.schemas, ask, tools.call)
+
+
+class Tools:
+    """The tools at an address, for a process that imports nothing of ours."""
+
+    def __init__(self, url):
+        self.url = url
+        self.schemas = asked(url)
+
+    def call(self, name, arguments):
+        seen = asked(f"{self.url}/{name}", arguments)
+        if seen["status"] != "success":
+            raise ValueError(seen["data"])
+        return seen["data"]
+
+
+def main():
+    known = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY", "model": "OPENAI_MODEL"}
+    where = {name: os.environ[variable] for name, variable in known.items()}
+    print(plain_function(sys.stdin.read(), Tools(os.environ["LOOPBENCH_TOOLS_URL"]), **where))
+
+
+if __name__ == "__main__":
+    main()
