@@ -14,13 +14,13 @@ from typing import Any
 
 from loopbench.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, is_atif, read_trajectory, steps_of
 from loopbench.experiments.trace_formats.atif_own import own_of, without_own
+from loopbench.experiments.trace_formats.continued import later_parts, whole_trajectory
 from loopbench.experiments.trace_formats.conversation import ModelTurn, events_of, untold_of
 from loopbench.experiments.trace_formats.differences import difference
 from loopbench.experiments.trace_formats.own_trials import OwnTrial
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from ..continued import later_parts, whole_trajectory
 from ..documents import documents, has, task_of
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions

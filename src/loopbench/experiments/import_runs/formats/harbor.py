@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any
 
 from loopbench.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, read_trajectory
+from loopbench.experiments.trace_formats.continued import whole_trajectory
 from loopbench.experiments.trace_formats.conversation import ConversationItem, events_of, untold_of
 from loopbench.protocol import StopReason
 
-from ..continued import whole_trajectory
 from ..folder_tree import FileTree
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loopbench.experiments.trace_formats.atif import CONTINUED, continuation_of, joined, read_trajectory
+from loopbench.experiments.import_runs.folder_tree import FileTree
+from loopbench.experiments.import_runs.foreign_file import parse_json
+from loopbench.experiments.import_runs.values import located, mapping
 
-from .folder_tree import FileTree
-from .foreign_file import parse_json
-from .values import located, mapping
+from .atif import CONTINUED, continuation_of, joined, read_trajectory
 
 
 def whole_trajectory(name: str, first: Mapping[str, Any], tree: FileTree | None) -> tuple[Mapping[str, Any], str]:
