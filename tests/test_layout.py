@@ -82,6 +82,7 @@ DOORS = ("datasets", "experiments", "loops", "metrics")
 MEGABYTE = 1_000_000
 
 
+@cache
 def dotted(path: Path) -> str:
     """The module's name below src."""
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
@@ -100,6 +101,7 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
+@cache
 def imports(path: Path) -> list[str]:
     return list(imported(parsed(path), dotted(path), path.name == "__init__.py"))
 
