@@ -114,13 +114,8 @@ def floor(name: str) -> str:
 
 def tracked() -> list[Path]:
     """Files that git keeps, or would keep at the next `git add`."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("not a git checkout")
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
