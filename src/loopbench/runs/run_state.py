@@ -131,9 +131,9 @@ class SpentTally:
         self._ends = array("d")
 
     def add(self, record: Record) -> None:
-        self.calls += record.lm_calls
-        self.tokens += record.tokens
-        self.dollars += record.cost_usd or 0.0
+        self.calls += record.lm_calls + record.user_counts.get("calls", 0)
+        self.tokens += record.tokens + (record.user_tokens or 0)
+        self.dollars += (record.cost_usd or 0.0) + (record.user_cost_usd or 0.0)
         self._starts.append(record.started_at)
         self._ends.append(record.started_at + record.wall_s)
 
