@@ -27,6 +27,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+_LIBC = ctypes.CDLL(None)
+_SET_NAME = 15
+"""`PR_SET_NAME` of Linux."""
 _SUBREAPER = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux: orphans below this process become its children."""
 _LARGEST_BYTES = 1 << 17
@@ -35,6 +38,8 @@ _MOST_HANDLES = 16
 _BEYOND = 100
 """File descriptors from here on are in nobody's way."""
 WORKER = "loopbench.runs.engine.worker_process"
+WORKER_NAME = "prepared worker"
+"""By which the kernel knows a worker that is a fork, whose command line is that of the prepared process."""
 _PYTHON = sys.executable
 _LATER = ("scipy.special", "loopbench.runs.engine.worker", "loopbench.loops.bare", "loopbench.datasets.arithmetic")
 """What most commands of the tests import only once they need it."""
@@ -90,12 +95,11 @@ def worker_or_other(arguments: Sequence[str], **options: Any) -> subprocess.Pope
 @contextlib.contextmanager
 def _adopting() -> Iterator[None]:
     """Within the block, orphans become children of this process."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(_SUBREAPER, 1, 0, 0, 0) == 0
+    assert _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0) == 0
     try:
         yield
     finally:
-        libc.prctl(_SUBREAPER, 0, 0, 0, 0)
+        _LIBC.prctl(_SUBREAPER, 0, 0, 0, 0)
 
 
 @functools.cache
@@ -164,6 +168,8 @@ def main() -> None:
         time.sleep(0.001)
     if request["session"]:
         os.setsid()
+    if request["module"] == WORKER:
+        _LIBC.prctl(_SET_NAME, WORKER_NAME.encode(), 0, 0, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what began the tests in the background may have it ignored
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.chdir(request["folder"])
