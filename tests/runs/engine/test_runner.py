@@ -20,8 +20,9 @@ from loopbench.experiments.compare.reopen import SessionSettings, reopen
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record, records_digest
+from loopbench.models.metering import Meter
 from loopbench.models.profiles import load_profile
-from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
+from loopbench.protocol import BudgetExceeded, Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
 from loopbench.protocol.names import Spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import SLICE, Unwatched, run_trials
@@ -197,6 +198,16 @@ def test_replies_to_the_first_trials_are_not_kept_waiting_until_all_have_begun(t
     (tmp_path / "run").mkdir()
     asyncio.run(go())
     assert seen[0] <= 2 * SLICE
+
+
+def test_a_run_that_another_process_stops_lets_no_request_through_though_its_own_meter_has_no_budget():
+    class Stopped(Meter):
+        exhausted = "stopped elsewhere"  # as that of a worker process says
+
+    meter = Meter(parent=Stopped())
+    with pytest.raises(BudgetExceeded, match="stopped elsewhere"):
+        meter.admit()
+    assert (meter.refused, meter.calls) == ("stopped elsewhere", 0)
 
 
 def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(tiny, written, tmp_path, monkeypatch):
