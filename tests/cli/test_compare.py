@@ -157,7 +157,7 @@ def test_everything_that_can_be_named_is_listed(loopbench, what):
         "suites": {"arithmetic", "gsm8k"},
         "profiles": {"bad-network", "clean", "flaky-format", "flaky-tools", "forgetful", "stubborn", "provider-trouble"},
         "metrics": {"accuracy", "steps", "exact", "numeric"},
-        "models": {"scripted"},
+        "models": {"scripted", "local", "local:FILE"},
     }[what]
     assert expected <= {entry["name"] for entry in entries}
     assert all(entry["summary"] for entry in entries)
