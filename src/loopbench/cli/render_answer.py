@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import SIGNS, AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
+from loopbench.experiments.compare.answer import SIGNS, WORSE, AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.statistics import Interval
@@ -16,7 +16,7 @@ from loopbench.metrics.views import Unit
 from loopbench.text.numbers import hundredths, interval, interval_of
 from loopbench.text.plain_text import plain_line
 
-from .columns import fitting, side_by_side
+from .columns import fitting, folded, side_by_side
 from .console import WIDE
 
 MAX_LINES = 11
@@ -54,7 +54,7 @@ FORMS = (
     CellForm(_hundredths, None),
     CellForm(lambda value: hundredths(value.value), None),
 )
-"""The widest form comes first."""
+"""The widest form comes first; the last one is without intervals."""
 
 
 def answer_lines(found: Results, width: int) -> Iterator[Text]:
@@ -64,10 +64,14 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
     """
     said = answer(found.comparison)
     title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
-    sentences = [line for sentence in _sentences(found, said) for line in _wrapped(sentence, width)]
+    room = MAX_LINES - 1 - len(title)
+    sentences = [_wrapped(sentence, width) for sentence in _sentences(found, said)]
+    if len(said.rows) > room - sum(map(len, sentences)) and said.sentences and said.sentences[-1].startswith(WORSE):
+        sentences.pop()  # the matrix shows it, too
     yield from title
-    yield from _matrix(said, width, max(MIN_ROWS, MAX_LINES - 1 - len(title) - len(sentences)))
-    yield from sentences
+    yield from _matrix(said, width, max(MIN_ROWS, room - sum(map(len, sentences))))
+    for lines in sentences:
+        yield from lines
 
 
 def _sentences(found: Results, said: ComparisonAnswer) -> Iterator[tuple[str, str]]:
@@ -94,10 +98,14 @@ def _wrapped(sentence: tuple[str, str], width: int) -> list[Text]:
 def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for."""
     shown = said.rows if len(said.rows) <= room or width >= WIDE else said.rows[: room - 1]
-    rows, _ = fitting((_cells(said, shown, form) for form in FORMS), width)
-    yield from side_by_side(rows, width)
+    forms = [_cells(said, shown, form) for form in FORMS]
+    _, fits = fitting(forms[:-1], width)
+    if fits or 2 * len(shown) > room:
+        yield from side_by_side(fitting(forms, width)[0], width)
+    else:
+        yield from list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
     if hidden := len(said.rows) - len(shown):
-        yield Text(f"and {hidden} more loops, which are less accurate on average", style="dim")
+        yield Text(f"and {hidden} more loops, none of them more accurate on average", style="dim")
 
 
 def _cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm) -> list[list[Text]]:

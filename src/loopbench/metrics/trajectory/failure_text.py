@@ -119,7 +119,8 @@ _ENDINGS = {
 def _what_the_loop_did(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Whether the model was told, and asked again; and how much more often in the other course."""
     told = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
-    ending = _ENDINGS.get(trial.head.stop or "", "the loop did not ask again")
+    gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
+    ending = _ENDINGS.get(trial.head.stop or "", gave_up)
     ended = "" if was_asked_again(trial, same[-1]) else f"; {ending}"
     return f"{told}{ended}{_other_tries(trial, same)}"
 
