@@ -119,7 +119,8 @@ def test_one_task(compared):
     ("words", "says"),
     [
         (("nope",), "no arm 'nope'; there are "),
-        (("bare/nope",), "no arm 'bare/nope'; there are "),
+        (("react_extrct",), "no arm 'react_extrct'; did you mean 'react_extract'? there are "),
+        (("bare/nope",), "no arm 'bare/nope'; did you mean 'bare'? there are "),
         (("nope", "bare"), "no arm 'nope'; there are bare/flaky-format, "),
         (("bare/flaky-format", "react_extract/forgetful"), "are not two arms with the same tasks and profile"),
         (("bare", "bare"), "are not two arms with the same tasks and profile"),
