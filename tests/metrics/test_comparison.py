@@ -253,6 +253,14 @@ def test_errored_trials_are_warned_of():
     )
 
 
+def test_a_mean_of_a_part_of_the_tasks_says_so():
+    known = [record("a", task) for task in range(3)]
+    unknown = [record("a", task, unknown=frozenset({"tokens"})) for task in range(3, 5)]
+    told = compare([*known, *unknown], [arm("a")]).warnings
+    assert "a: tokens is known for 3 of its 5 tasks; its mean is of those." in told
+    assert compare(known, [arm("a")]).warnings == compare(unknown, [arm("a")]).warnings == ()
+
+
 def test_faults_that_did_not_land_make_the_run_invalid():
     faults = tuple(FaultRecord("tool.slow", f"decide:c{place}", landed=place < 9) for place in range(10))
     comparison = compare([record("a", 0, faults=faults)], [arm("a")])

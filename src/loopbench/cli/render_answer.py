@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
 from loopbench.experiments.compare.answer import SIGNS, WORSE, AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
+from loopbench.experiments.compare.exposure import exposures
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.statistics import Interval
@@ -62,16 +63,23 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
 
     Into a file or a pipe, `WIDE` columns, the cells of the matrix stand between tabs, without padding.
     """
-    said = answer(found.comparison)
+    said, exposed = answer(found.comparison), exposures(found.comparison)
     title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
     room = MAX_LINES - 1 - len(title)
-    sentences = [_wrapped(sentence, width) for sentence in _sentences(found, said)]
-    if len(said.rows) > room - sum(map(len, sentences)) and said.sentences and said.sentences[-1].startswith(WORSE):
-        sentences.pop()  # the matrix shows it, too
+    sentences = _lines(found, said, width)
+    if exposed and said.sentences and width < WIDE and MIN_ROWS + len(sentences) > room:
+        said = replace(said, sentences=(*said.sentences[: -len(exposed)], *(one.brief for one in exposed)))
+        sentences = _lines(found, said, width)
+    if width < WIDE and len(said.rows) + len(sentences) > room:
+        said = replace(said, sentences=tuple(each for each in said.sentences if not each.startswith(WORSE)))  # the matrix shows it
+        sentences = _lines(found, said, width)
     yield from title
-    yield from _matrix(said, width, max(MIN_ROWS, room - sum(map(len, sentences))))
-    for lines in sentences:
-        yield from lines
+    yield from _matrix(said, width, max(MIN_ROWS, room - len(sentences)))
+    yield from sentences
+
+
+def _lines(found: Results, said: ComparisonAnswer, width: int) -> list[Text]:
+    return [line for sentence in _sentences(found, said) for line in _wrapped(sentence, width)]
 
 
 def _sentences(found: Results, said: ComparisonAnswer) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from loopbench.metrics.trajectory.failure_text import legible
 from loopbench.metrics.trajectory.trajectory import course, shortened
 from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain
-from loopbench.text.trace_text import JudgedTrace, blocks
+from loopbench.text.trace_text import JudgedTrace, blocks, ending
 
 from .console import out, print_line, print_prose
 
@@ -44,9 +44,10 @@ def steps(found: JudgedTrace, record: Record) -> None:
         fault = "" if event is None or isinstance(event, Note) else event.fault
         struck = f" ({fault})" if fault else ""
         print_prose(legible(f"{number:2}. {step.text} → {shortened(step.observed)}{struck}"), hanging="    ")
-    again = ", judged again" if found.judged_again else ""
-    scores = ", ".join(f"{name} {value:g}" for name, value in record.scores.items())
-    print_line(f"{scores or record.status}{again}", _STYLES["end"])
+    end = ending(found.trace.head, judged_again=found.judged_again)
+    print_line(f"── {end.label} ", _STYLES["end"])
+    for line in end.text.split("\n"):
+        print_prose(line, indent="   ")
     if record.status == "scored" and record.accuracy < 1:
         loss = explain(read_trial(found.trace, record))
         print_prose(f"{loss.cause}, step {loss.step}: {loss.detail}")
