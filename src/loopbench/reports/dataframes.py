@@ -18,13 +18,15 @@ from loopbench._extras import needed_by
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.arm_loop import arm_loop
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
+from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary, FaultCounts, count_faults, task_values
 from loopbench.metrics.views import Views
-from loopbench.protocol import render_value
+from loopbench.protocol import Loop, render_value
 from loopbench.runs.config import shown_short
 from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.runs.store.files import RunError
@@ -123,6 +125,14 @@ class Loaded:
         Raises RunError for one arm without the other, an unknown arm or task, and for traces that cannot be read.
         """
         return shown_why(self.results, a, b, task=task)
+
+    def loop(self, name: str) -> Loop:
+        """Return the loop of an arm, set as it was compared: with the suite's limit of steps, and the options that were typed.
+
+        `name`: an arm or a loop, as `why` takes it; whole, where its code is your own, which is imported. Its arms under several
+        models and profiles are one loop. Raises RunError for an unknown name, and for a loop that cannot be made again as it was.
+        """
+        return arm_loop(self.results, required_arms(self.results, name)[0], name)
 
     def trace(self, trial: str) -> dict[str, Any]:
         """Return all events of one trial. `trial`: ARM/TASK/REPEAT, as in the column of that name, or a unique part of it.

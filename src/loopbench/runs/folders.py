@@ -68,8 +68,8 @@ def _run_there(folder: Path) -> _RunThere:
     """Read what looking a run up takes. Raises OSError."""
     written = (folder / MANIFEST).stat().st_mtime
     try:
-        manifest = read_manifest_json(folder)
-        began, config = datetime.fromisoformat(manifest["created"]).timestamp(), manifest.get("config")
+        read = read_manifest_json(folder)
+        began, config = datetime.fromisoformat(read["created"]).timestamp(), read.get("config")
     except (KeyError, TypeError, ValueError, OverflowError):  # a damaged manifest, which says so once the run is opened
         return _RunThere(written, written, None)
     return _RunThere(began, written, config.get("name") if isinstance(config, dict) else None)
