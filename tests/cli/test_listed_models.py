@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopbench.cli.catalogue import models
+from loopbench.models.local.weights import INSTALL
 
 
 def summary_of(name: str) -> str:
@@ -16,7 +17,7 @@ def test_weights_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch) -> N
         raise ValueError(name)
 
     monkeypatch.setattr(models, "find_weights", missing)
-    assert summary_of("local").endswith(f"not installed here: {models.INSTALL}")
+    assert summary_of("local").endswith(f"not installed here: {INSTALL}")
 
 
 @pytest.mark.parametrize("found", [None, object()])
