@@ -129,3 +129,21 @@ def test_the_suite_of_make_real_is_sound():
         assert len({task.query.text for task in suite.tasks}) == len(suite.tasks) == lookups.SIZE
         answers = [json.dumps(task.expected) for task in suite.tasks]
         assert max(map(answers.count, answers)) <= 2
+
+
+def test_the_optimized_loops_of_a_folder_are_named_as_compare_takes_them(tmp_path, monkeypatch, capsys):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        demonstrated = importlib.import_module("demonstrated")
+    latest = tmp_path / "20260101-000000-run"
+    latest.mkdir()
+    (latest / "manifest.json").write_text("{}")
+    monkeypatch.setattr("sys.argv", ["demonstrated.py", str(tmp_path)])
+    with pytest.raises(SystemExit, match="no design was optimized"):
+        demonstrated.main()
+    files = [latest / "designs" / name / "optimized.json" for name in ("1-bare", "2-react_extract")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("{}")
+    demonstrated.main()
+    assert capsys.readouterr().out == f"--loop bare@{files[0]} --loop react_extract@{files[1]}\n"
