@@ -100,6 +100,7 @@ test-node: $(READY_DEV)
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/waits.py
+	$(BIN)/python benchmarks/stages.py
 	$(BIN)/python benchmarks/overhead.py
 
 # Real frameworks for the tests, each in an environment of its own; without a package index their tests are skipped.

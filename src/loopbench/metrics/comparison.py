@@ -368,7 +368,7 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
             warnings.append(f"{name}: {summary.errored_share:.1%} of its trials are errored and left out{why}.")
         if summary.faults.short:
             faults = summary.faults
-            warnings.append(f"{name}: only {faults.landed} of {faults.scheduled} scheduled faults landed; the run is invalid.")
+            warnings.append(f"{name}: only {faults.landed} of {faults.due} scheduled faults landed; the run is invalid.")
         for measure in ("tokens", "cost_usd"):
             known = summary.means[measure]
             if known is not None and known.n < summary.tasks:
