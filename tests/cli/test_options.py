@@ -216,7 +216,7 @@ def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None
     modules, rest = ended.stderr.splitlines()[-2:]
     assert modules == "['loopbench.cli.codes', 'loopbench.cli.help', 'loopbench.cli.main', 'loopbench.cli.process']"
     count, _, heavy = rest.partition(" ")
-    assert int(count) <= 33
+    assert int(count) <= 32
     assert heavy == "set()"
 
 
