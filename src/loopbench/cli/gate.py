@@ -30,6 +30,7 @@ from loopbench.experiments.gate import (
 )
 from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.baseline import changes, contents
+from loopbench.experiments.gate.outputs import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, SHARES
@@ -144,7 +145,7 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
         say(f"run directory: {folder}")
     _print_whatever_reads(judged, output)
     undecided = CODES[outputs.on_undecided]
-    codes = {"identical": DONE, "pass": DONE, "regression": FAILED, "undecided": undecided, "invalid": INVALID}
+    codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "undecided": undecided, "invalid": INVALID}
     raise typer.Exit(codes[judged.outcome])
 
 

@@ -23,7 +23,7 @@ from .baseline import bless, read_baseline, write_baseline
 from .brief import text
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
 from .outcome import GateResult
-from .outputs import headline
+from .outputs import PASSES, headline
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -100,7 +100,7 @@ class LoopGate:
 
     def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
         self.say(headline(judged))
-        if judged.outcome in ("identical", "pass") or (judged.outcome == "undecided" and on_undecided == "pass"):
+        if judged.outcome in PASSES or (judged.outcome == "undecided" and on_undecided == "pass"):
             return
         if judged.outcome == "undecided" and on_undecided == "skip":
             pytest.skip(headline(judged))

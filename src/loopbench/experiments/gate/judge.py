@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
@@ -16,10 +16,12 @@ from loopbench.runs.manifest import Manifest
 
 from .baseline import Baseline, has_all, troubles
 from .changed_tasks import changes
+from .other_changes import differences, unjudged_amounts
 from .outcome import GateArm, GateResult
 from .sides import Sides
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
+SCRIPTED = "scripted"
 _HINT = "where that is meant, bless a new run"
 _DIGEST_CHARS, _SHORT = 64, 12
 
@@ -51,14 +53,16 @@ def judge(
     paired = (run.manifest.seed, run.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
-    arms = () if reasons else _judged_arms(sides, margins, alpha, paired=paired)
+    arms = () if reasons else _judged_arms(sides, margins, alpha, _Pairing(paired, paired and _is_fixed(run, baseline, sides)))
+    other = [pair for side in sides for pair in side.pairs if pair.same_result and not pair.same] if paired else []
     return GateResult(
         outcome="invalid" if reasons else overall([line for arm in arms for line in arm.lines]),
         reasons=reasons,
         arms=arms,
         tasks=changes(run.folder, sides, paired=paired),
-        same_result=sum(pair.same_result and not pair.same for side in sides for pair in side.pairs) if paired else 0,
-        notes=tuple(_notes(run, baseline, matched)),
+        same_result=len(other),
+        differs_in=differences(run.folder, other),
+        notes=(*_notes(run, baseline, matched), *(() if reasons else unjudged_amounts(sides, margins))),
         run=run.folder,
         baseline=path,
         alpha=alpha,
@@ -160,11 +164,37 @@ def missing_arms(matched: Mapping[str, str | None]) -> Iterator[str]:
 # --- the outcome ---
 
 
-def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: float, *, paired: bool) -> tuple[GateArm, ...]:
-    same = {side.arm: paired and side.identical(margins) for side in sides}
+class _Pairing(NamedTuple):
+    """What the run and the baseline have in common."""
+
+    paired: bool
+    """Every trial has its counterpart."""
+    fixed: bool
+    """And no reply of a model is a matter of chance, given what it is asked."""
+
+
+def _is_fixed(run: Results, baseline: Baseline, sides: Iterable[Sides]) -> bool:
+    """Whether the models' replies follow from seed and prompt: those of the scripted model, or of a recording that is replayed."""
+    if run.manifest.settings.cassette is not None and run.manifest.settings.cassette_mode == "replay":
+        return True
+    models = {arm.arm: arm.model for arm in run.manifest.arms}
+    return all(models[side.arm] == baseline.arms[side.baseline_arm].model == SCRIPTED for side in sides)
+
+
+def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: float, pairing: _Pairing) -> tuple[GateArm, ...]:
+    same = {side.arm: pairing.paired and side.identical(margins) for side in sides}
     lines = judge_lines(
         [
-            Held(side.arm, metric, side.old_values(metric), side.new_values(metric), margin, same[side.arm], side.cost_usd)
+            Held(
+                side.arm,
+                metric,
+                side.old_values(metric),
+                side.new_values(metric),
+                margin,
+                same[side.arm],
+                side.cost_usd,
+                pairing.fixed and side.unchanged(metric),
+            )
             for side in sides
             for metric, margin in margins.items()
             if not METRICS[metric].of_some or _is_known(side, metric)
