@@ -34,6 +34,8 @@ MARGIN = 0.02
 """A share, such as accuracy, may fall by so much, or one that is a harm rise: 2 points."""
 MORE = 0.10
 """Any other metric may grow by so much: 10 %."""
+MOST = 10.0
+"""Larger margins of such a metric are taken for a mistake: percents, or an amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,9 @@ def check_margin(metric: str, margin: float) -> None:
         raise ValueError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
     if not 0 <= margin < (1 if metric in SHARES else math.inf):
         raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric in SHARES)}, got {margin!r}")
+    if margin > MOST and metric not in SHARES:
+        grown = f"{margin:g} would let it grow to ×{1 + margin:g}"
+        raise ValueError(f"metric {metric}: a margin is a share, such as 0.1 for 10 %; {grown}")
 
 
 class _Change(NamedTuple):

@@ -194,13 +194,11 @@ def test_a_single_loop_under_the_same_conditions_is_the_counterpart(fresh):
     assert "finish(parse_retries=0)/clean is held against finish/clean of the baseline." in judged.notes
 
 
-def test_an_arm_that_the_run_lacks_makes_it_invalid(baseline, fresh):
-    judged = judge(fresh(loops=("bare", "react_extract"), repeats=2), baseline)
-    assert judged.outcome == "invalid"
-    assert judged.reasons == tuple(
-        f"the run has no arm for finish/{profile} of the baseline" for profile in ("clean", "flaky-tools")
-    )
-    assert judged.lines == ()
+def test_an_arm_that_the_run_lacks_is_refused_with_what_the_run_has(baseline, fresh):
+    lacking = fresh(loops=("bare", "react_extract"), repeats=2)
+    refused(lacking, baseline, "the run has no arm for finish/clean of the baseline; it has bare/clean, ")
+    other = fresh(profiles=("clean", "flaky-format"), repeats=2)
+    refused(other, baseline, "another profile than in the baseline: clean, flaky-format, not flaky-tools")
 
 
 def test_an_arm_that_the_baseline_lacks_is_no_matter(wind, fresh):

@@ -47,9 +47,9 @@ def judge(
     check_request(baseline, margins, alpha)
     refuse_other(run.folder, run.manifest, baseline)
     _refuse_other_tasks(run, baseline)
-    matched = match_arms(run.manifest, baseline)
-    sides = [Sides.of(run, arm, baseline, old) for old, arm in matched.items() if arm is not None]
-    reasons = (*troubles(run), *missing_arms(matched), *(reason for side in sides for reason in side.troubles()))
+    matched = found_arms(run.folder, run.manifest, baseline)
+    sides = [Sides.of(run, arm, baseline, old) for old, arm in matched.items()]
+    reasons = (*troubles(run), *(reason for side in sides for reason in side.troubles()))
     paired = (run.manifest.seed, run.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
@@ -100,7 +100,7 @@ def check_request(baseline: Baseline, metrics: Mapping[str, float], alpha: float
 
 
 def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
-    """Raise Incomparable that names the first difference in the questions; the manifest shows it before the run."""
+    """Raise Incomparable that names the first difference in the questions, or an arm that is missing; no trial has to have run."""
     suite, old = manifest.suite, baseline.suite
     settings: list[tuple[str, Any, Any]] = [
         ("suite", old.name, suite.name),
@@ -115,6 +115,27 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
     for setting, then, now in settings:
         if then != now:
             raise Incomparable(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}; {_HINT}")
+    found_arms(folder, manifest, baseline)
+
+
+def found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str, str]:
+    """Return arm of the baseline → arm of the run. Raises Incomparable for one that the run lacks, and says what it has instead."""
+    matched = match_arms(manifest, baseline)
+    found = {old: arm for old, arm in matched.items() if arm is not None}
+    for lost in (baseline.arms[old] for old in matched if old not in found):
+        for setting, then, now in (
+            ("profile", lost.profile, {arm.profile for arm in manifest.arms}),
+            ("model", lost.model, {arm.model for arm in manifest.arms}),
+        ):
+            if then not in now:
+                raise Incomparable(
+                    f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}; {_HINT}"
+                )
+    if len(found) < len(matched):
+        lacking = next(old for old in matched if old not in found)
+        has = ", ".join(arm.arm for arm in manifest.arms)
+        raise Incomparable(f"{folder}: the run has no arm for {lacking} of the baseline; it has {has}; {_HINT}")
+    return found
 
 
 def _refuse_other_tasks(run: Results, baseline: Baseline) -> None:
@@ -154,11 +175,6 @@ def _brief(value: Any) -> str:
     """Shorten a digest."""
     text = str(value)
     return f"{text[:_SHORT]}…" if len(text) == _DIGEST_CHARS else text
-
-
-def missing_arms(matched: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield a sentence for each arm of the baseline that the run lacks."""
-    yield from (f"the run has no arm for {old} of the baseline" for old, arm in matched.items() if arm is None)
 
 
 # --- the outcome ---
@@ -214,7 +230,7 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
     )
 
 
-def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str | None]) -> Iterator[str]:
+def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str]) -> Iterator[str]:
     """Yield the caveats, a sentence each."""
     manifest = run.manifest
     for setting, then, now in (
@@ -224,7 +240,7 @@ def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str | None]) 
         if then != now:
             yield f"Another {setting} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
     for old, arm in matched.items():
-        if arm is not None and arm != old:
+        if arm != old:
             yield f"{arm} is held against {old} of the baseline."
     if extra := [arm.info.arm for arm in run.comparison.arms if arm.info.arm not in matched.values()]:
         yield f"Not in the baseline, and not judged: {', '.join(extra)}."
