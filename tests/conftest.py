@@ -40,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--row", action="append", default=[], metavar="ID", help=says)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return for `-n auto` one more than there are processors: some tests wait for processes, or for the end of a time limit."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that start a process of the command as thorough, and leave out what `--row` did not ask for.

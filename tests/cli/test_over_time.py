@@ -93,7 +93,11 @@ def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, here):
     [
         ([], "nothing is added: give --loop"),
         (["--repeats", "0"], "--repeats 0: the run has 1 already"),
-        (["--tasks", "500"], "--tasks 500: the run has all 6 tasks of suite arithmetic already"),
+        (
+            ["--tasks", "500"],
+            "--tasks 500: the run has all 6 tasks of suite arithmetic already; "
+            "for more, compare anew with --suite 'arithmetic(size=500)'",
+        ),
         (["--loop", "bare"], "--loop: 'bare' is given twice"),
         (["--loop", "bear"], "did you mean 'bare'"),
         (["--profile", "flaky"], "unknown profile 'flaky'"),
