@@ -137,8 +137,8 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     if options.run is not None and given:
         raise ValueError(f"{given[0]} is for a new run; leave it out, or the run {str(options.run)!r}")
     if not options.baseline.exists():
-        again = f"loopbench bless latest --output {shlex.quote(str(options.baseline))}"
-        raise ValueError(f"{options.baseline}: no such file; write it from a run that you are content with: {again}")
+        hint = f"loopbench bless latest --output {shlex.quote(str(options.baseline))}"
+        raise ValueError(f"{options.baseline}: no such file; write it from a run that you are content with: {hint}")
     known, margins = read_baseline(options.baseline), _margins(options.margin, options.metric)
     check_request(known, margins, options.alpha)
     targets = outputs.targets()  # before a run that may cost money

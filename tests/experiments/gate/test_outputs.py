@@ -249,7 +249,7 @@ def test_annotations():
     first, task = github_annotations(JUDGED)
     assert first.startswith("::error title=loopbench gate%3A regression::finish/clean in accuracy -0.150 [-0.210, -0.090], margin")
     assert "-0.02%0ATasks: 1 worse" in first
-    assert task.startswith("::warning title=finish/clean/t1::finish/clean/t1 worse: 1.00 finished 2 -> 0.50")
+    assert task.startswith("::warning title=finish/clean%3A 1 task worse by parse::finish/clean/t1 worse: 1.00 finished 2 -> 0.50")
     assert [line.split(" ")[0] for line in github_annotations(undecided())] == ["::warning", "::warning"]
     assert [line.split(" ")[0] for line in github_annotations(undecided(), "fail")] == ["::error", "::warning"]
     assert [line.split(" ")[0] for line in github_annotations(undecided(), "pass")] == ["::notice"]
@@ -273,7 +273,24 @@ def test_many_tasks_are_cut_for_people():
     many = replace(JUDGED, tasks=(CHANGE,) * (MAX_TASKS + 5))
     assert task_lines(many)[-1] == "- and 5 more; --json has all"
     assert len(many.to_json()["tasks"]) == MAX_TASKS + 5
-    assert len(github_annotations(many)) == 10
+    assert len(github_annotations(many)) == 2
+
+
+def test_lost_tasks_are_told_by_their_causes():
+    """One cause that loses many tasks is one warning, and does not hide another one."""
+    by_parse = [replace(CHANGE, task=f"t{number}") for number in range(MAX_TASKS + 5)]
+    other = replace(CHANGE, task="u", cause="termination")
+    judged = replace(JUDGED, tasks=(*by_parse, other))
+    _, first, second = github_annotations(judged)
+    assert f"title=finish/clean%3A {MAX_TASKS + 5} tasks worse by parse::" in first
+    assert first.endswith(f"likewise: {', '.join(f't{number}' for number in range(1, MAX_TASKS + 1))}, and 4 more")
+    assert "title=finish/clean%3A 1 task worse by termination::finish/clean/u worse" in second
+    root = ElementTree.fromstring(to_junit(judged))
+    failure, output = root.find(".//failure"), root.find(".//system-out")
+    assert failure is not None
+    assert output is not None
+    assert str(failure.text).count("loopbench show") == 2
+    assert str(output.text).count("loopbench show") == MAX_TASKS + 6
 
 
 def test_what_is_undecided_says_what_helps():

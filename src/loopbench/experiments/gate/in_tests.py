@@ -155,11 +155,13 @@ class _Settings:
 
 def _named(loop: str | type | None, program: str | None) -> str:
     """Return a loop's name as a comparison takes it. Raises ValueError for none and for two."""
-    if (loop is None) == (program is None):
-        given = "none" if loop is None else "both"
-        raise ValueError(f'name a loop, such as loop_gate("finish"), or program="my_agent.py:solve"; {given} of them is given')
-    if program is not None:
+    wanted = 'name a loop, such as loop_gate("finish"), or program="my_agent.py:solve"'
+    if loop is None:
+        if program is None:
+            raise ValueError(f"{wanted}; none of them is given")
         return program_spec(program)
+    if program is not None:
+        raise ValueError(f"{wanted}; both of them are given")
     return loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
 
 

@@ -191,7 +191,8 @@ class _Pairing(NamedTuple):
 
 def _is_fixed(run: Results, baseline: Baseline, sides: Iterable[Sides]) -> bool:
     """Whether the models' replies follow from seed and prompt: those of the scripted model, or of a recording that is replayed."""
-    if run.manifest.settings.cassette is not None and run.manifest.settings.cassette_mode == "replay":
+    settings = run.manifest.settings
+    if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
         return True
     models = {arm.arm: arm.model for arm in run.manifest.arms}
     return all(models[side.arm] == baseline.arms[side.baseline_arm].model == SCRIPTED for side in sides)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine, agreeing_tasks
 from loopbench.metrics.summary import METRICS
 from loopbench.text import junit
-from loopbench.text.counts import counts, listed
+from loopbench.text.counts import counted, counts, listed
 from loopbench.text.numbers import hundredths
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
@@ -27,7 +27,7 @@ OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
 """Maximum number of changed tasks in the text outputs; `--json` has all."""
 MAX_ANNOTATED = 9
-"""Maximum number of annotated tasks: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
+"""Maximum number of annotated causes: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
 PASSES = ("identical", "pass", "unchanged")
 """Outcomes of a run that nothing is held against."""
 MAX_NAMED = 4
@@ -98,8 +98,8 @@ def to_markdown(result: GateResult) -> str:
 def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided") -> str:
     """Return JUnit XML: a test suite per arm and a test case per metric, so that as many tests fail as metrics got worse.
 
-    The failure and the suite's output list the changed tasks. An undecided metric is skipped, or a failure on request; an
-    invalid one is an error.
+    The failure lists the causes of lost tasks, and the suite's output the changed tasks. An undecided metric is skipped, or a
+    failure on request; an invalid one is an error.
     """
     root = junit.suites("loopbench gate")
     if result.reasons:
@@ -113,11 +113,13 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided") -> str
 def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, on_undecided: OnUndecided) -> None:
     kinds = [_junit_kind(line, on_undecided) for line in arm.lines]
     suite = junit.add_suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
-    tasks = "\n".join(_task_text(change) for change in result.tasks if change.arm == arm.arm)
+    changed = [change for change in result.tasks if change.arm == arm.arm]
+    tasks = "\n".join(map(_task_text, changed))
+    causes = "\n".join(f"{literal(_cause_title(found))}\n{_cause_text(found)}" for found in _lost(changed))
     for line, kind in zip(arm.lines, kinds, strict=True):
         case = junit.add_case(suite, arm.arm, line.metric)
         if kind is not None:
-            junit.add_result(case, kind, f"{line.outcome}: {effect_in_words(line)}, margin {margin_in_words(line)}", tasks)
+            junit.add_result(case, kind, f"{line.outcome}: {effect_in_words(line)}, margin {margin_in_words(line)}", causes)
     junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), tasks]))
 
 
@@ -127,17 +129,41 @@ def _junit_kind(line: GateLine, on_undecided: OnUndecided) -> str | None:
     return "failure" if line.outcome == "regression" else None
 
 
+# --- lost tasks by their causes ---
+
+
+def _lost(changes: Iterable[TaskChange]) -> list[list[TaskChange]]:
+    """Return the tasks that got worse, those of one arm and cause together, the largest group first."""
+    groups: dict[tuple[str, str | None], list[TaskChange]] = {}
+    for change in changes:
+        if change.became == "worse":
+            groups.setdefault((change.arm, change.cause), []).append(change)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
+def _cause_title(group: Sequence[TaskChange]) -> str:
+    return f"{group[0].arm}: {counted(len(group), 'task')} worse by {group[0].cause or 'a cause that no trace shows'}"
+
+
+def _cause_text(group: Sequence[TaskChange]) -> str:
+    """Return the first task with its command, and the names of some others."""
+    first, *others = group
+    names = [literal(change.task) for change in others[:MAX_TASKS]]
+    more = [f"and {len(others) - len(names)} more"] * (len(others) > len(names))
+    return "\n".join([_task_text(first), *([f"likewise: {', '.join([*names, *more])}"] if others else [])])
+
+
 # --- GitHub ---
 
 
 def github_annotations(result: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
-    """Return GitHub workflow commands: the outcome, then the tasks that got worse."""
+    """Return GitHub workflow commands: the outcome, then the causes of lost tasks, each with its first task."""
     kind = "notice" if result.outcome in PASSES else "warning" if result.outcome == "undecided" else "error"
     if result.outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
-    worse = [change for change in result.tasks if change.became == "worse"] if kind != "notice" else []
+    groups = _lost(result.tasks)[:MAX_ANNOTATED] if kind != "notice" else []
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([_explanation(result), *paragraphs(result)]))
-    return [first, *(_command("warning", f"{change.arm}/{change.task}", _task_text(change)) for change in worse[:MAX_ANNOTATED])]
+    return [first, *(_command("warning", _cause_title(found), _cause_text(found)) for found in groups)]
 
 
 def _command(kind: str, title: str, message: str) -> str:
