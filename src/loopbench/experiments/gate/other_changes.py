@@ -14,7 +14,7 @@ from .sides import Sides, TrialPair
 
 AMOUNTS: Mapping[str, str] = {"steps": "steps", "lm_calls": "LM calls", "tokens": "tokens"}
 """Metrics that a trial may differ in while its score and stop stay, and what they are called."""
-COURSE = "calls, results or answers"
+COURSE = "moves"
 DETAILS = "details such as errors and faults met"
 BILLS = ("tokens", "cost_usd")
 """What is told where it changed much, and no margin judges it."""
