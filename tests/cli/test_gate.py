@@ -69,6 +69,7 @@ def test_bless_writes_the_file_and_says_what_it_holds(loopbench, compare, here):
         "  arithmetic 2: 6 tasks × 1, seed 0",
         "  arm bare/clean: accuracy 1.000",
         "  arm finish/clean: accuracy 1.000",
+        "gate it with: loopbench gate --baseline gates/b.json",
     ]
     assert list(read_baseline(here / "gates/b.json").arms) == ["bare/clean", "finish/clean"]
 
@@ -120,7 +121,7 @@ def test_a_loop_made_worse_is_a_regression(loopbench, blessed):
     assert command is not None
     shown = loopbench(*shlex.split(command[1]))
     assert shown.code == 0
-    assert "unreadable" in shown.out
+    assert "could not be read" in shown.out
 
 
 def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):

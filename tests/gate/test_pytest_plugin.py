@@ -179,7 +179,7 @@ def test_a_class_is_a_loop_too(pytester):
         (", on_undecided='maybe'", "*on_undecided is fail, skip, pass, got 'maybe'*"),
         (", alpha=2", "*alpha*"),
         (", profil='clean'", "unknown keyword 'profil'; did you mean 'profile'*"),
-        (", program='a.py:solve'", "*name a loop*or program=*both of them are given*"),
+        (", program='a.py:solve'", "name a loop*or program=*both of them are given*"),
         (", profiles=('clean',)", "profile and profiles are both given"),
     ],
 )

@@ -34,7 +34,7 @@ MARGIN = 0.02
 """A share, such as accuracy, may fall by so much, or one that is a harm rise: 2 points."""
 MORE = 0.10
 """Any other metric may grow by so much: 10 %."""
-MOST = 10.0
+MAX_MORE = 10.0
 """Larger margins of such a metric are taken for a mistake: percents, or an amount."""
 
 
@@ -197,7 +197,7 @@ def check_margin(metric: str, margin: float) -> None:
         raise ValueError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
     if not 0 <= margin < (1 if metric in SHARES else math.inf):
         raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric in SHARES)}, got {margin!r}")
-    if margin > MOST and metric not in SHARES:
+    if margin > MAX_MORE and metric not in SHARES:
         grown = f"{margin:g} would let it grow to ×{1 + margin:g}"
         raise ValueError(f"metric {metric}: a margin is a share, such as 0.1 for 10 %; {grown}")
 
