@@ -23,7 +23,7 @@ _HOMES = {
     "loopbench.loops.stateless": ("Stateless",),
     "loopbench.models.fake": ("FakeModel",),
     "loopbench.models.profiles": ("Profile", "load_profile"),
-    "loopbench.models.real": ("open_model",),
+    "loopbench.models.local.opening": ("open_model",),
     "loopbench.models.scripted": ("Script", "Scripted"),
     "loopbench.protocol": (
         "Loop",

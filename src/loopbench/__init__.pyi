@@ -24,9 +24,9 @@ from loopbench.loops.react_extract import ReactExtract as ReactExtract
 from loopbench.loops.react_extract import ReactExtractProgram as ReactExtractProgram
 from loopbench.loops.stateless import Stateless as Stateless
 from loopbench.models.fake import FakeModel as FakeModel
+from loopbench.models.local.opening import open_model as open_model
 from loopbench.models.profiles import Profile as Profile
 from loopbench.models.profiles import load_profile as load_profile
-from loopbench.models.real import open_model as open_model
 from loopbench.models.scripted import Script as Script
 from loopbench.models.scripted import Scripted as Scripted
 from loopbench.protocol import Loop as Loop

@@ -17,6 +17,7 @@ import pytest
 
 import loopbench as package
 from loopbench.cli.main import main
+from tests.prepared import Command
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,12 @@ class BareMachine:
 
     def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
         """Start a command; `more`: variables of its environment."""
+        environment = self.environment(**more)
+        if "PYTHONHASHSEED" not in more:
+            return Command(arguments, self.folder, environment)
         command = [sys.executable, "-m", "loopbench", *arguments]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, cwd=self.folder, env=self.environment(**more), **pipes)
+        return subprocess.Popen(command, cwd=self.folder, env=environment, **pipes)
 
     def ended(self, child: subprocess.Popen[str]) -> Ended:
         """Wait for the end of a command."""

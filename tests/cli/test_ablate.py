@@ -47,7 +47,8 @@ def test_json_is_one_object_and_report_gives_it_again(loopbench, here: Path):
 def test_report_shows_the_effects_again_with_tables_and_the_arms_on_demand(loopbench):
     first = loopbench("ablate", *RETRIES, *BRIEF).out
     assert "Main effects" not in first
-    whole = loopbench("report", "latest", "--no-html").out
+    assert loopbench("report", "latest", "--no-html").out == first
+    whole = loopbench("report", "latest", "--no-html", "-v").out
     assert whole.endswith(f"\n{first}")
     assert "\nMain effects on accuracy" in whole
     more = loopbench("report", "latest", "--no-html", "--all-metrics").out

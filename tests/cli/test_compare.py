@@ -12,11 +12,16 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loopbench.cli.console import WIDE
+from loopbench.cli.render_arms import arm_lines
+from loopbench.experiments.compare.results import results
+from loopbench.metrics.comparison import ArmResult
 from tests.sealing import unseal
 
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
@@ -88,9 +93,14 @@ def test_report_says_the_same_as_compare_in_every_form(machine, loopbench):
     assert [row["arm"] for row in rows] == ["bare/flaky-tools", "bare/clean"]
     assert loopbench("report", "latest", "--markdown").out.startswith(f"## {run.name}\n\n### Arms\n\n| arm | scored |")
     table = loopbench("report", "latest")
-    assert "\nbare/flaky-tools\t6\t" in table.out
+    arms = loopbench("report", "latest", "--json").json["arms"]
+    told = [line.split("\t") for line in table.out.splitlines()[1:3]]
+    assert [(line[0], line[1].split()[0]) for line in told] == [(arm["arm"], f"{arm['lm_calls']['value']:.1f}") for arm in arms]
+    tables = loopbench("report", "latest", "-v")
+    assert "\nbare/flaky-tools\t6\t" in tables.out
     answer = table.out[table.out.index("\n\narithmetic 2: 6 tasks × 1, seed 0") + 2 :]
     assert loopbench("resume", "latest", "-q").out == answer
+    assert tables.out.endswith(f"\n{answer}")
     assert (table.err, table.code) == (f"page: runs/{run.name}/report.html\n", 0)
 
 
@@ -195,7 +205,7 @@ def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_
 
     def tables(columns: int) -> str:
         monkeypatch.setenv("COLUMNS", str(columns))
-        printed = str(loopbench("report", "latest").out)
+        printed = str(loopbench("report", "latest", "-v").out)
         return printed[printed.index("Arms") : printed.index("Other metrics")]
 
     def numbers(text: str) -> Counter[str]:
@@ -207,6 +217,37 @@ def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_
     assert "\n  accuracy: " not in wide + pieces
     assert len(numbers(wide)) > 8
     assert numbers(wide) == numbers(pieces) == numbers(narrow)
+
+
+def test_a_report_fits_a_screen_and_leaves_out_columns_before_it_breaks_a_line(loopbench, monkeypatch):
+    loopbench("compare", "--no-mlflow", "--loop", "bare", "--loop", "finish", "--profile", "flaky-tools", "--tasks", "6", "-q")
+    for columns, heads in (
+        (140, ("LM calls", "tokens a trial", "recovery rate", "steps")),
+        (80, ("LM calls", "tokens a trial")),
+        (40, ()),
+    ):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = loopbench("report", "latest", "--no-html").out.splitlines()
+        assert lines[0].startswith("arm")
+        assert all(head in lines[0] for head in heads)
+        table = lines[: next(number for number, line in enumerate(lines) if line.startswith("All tables: "))]
+        assert max(map(len, table)) <= columns
+        assert len(lines) <= 24 or columns < 80
+
+
+def test_trials_without_a_score_are_told_beside_the_arm(loopbench, machine):
+    loopbench("compare", *QUICK, "--profile", "clean", "-q")
+    found = results(machine.only_run())
+    (arm,) = found.comparison.arms
+    fewer = replace(arm, summary=replace(arm.summary, scored=5))
+
+    def table(shown: ArmResult) -> list[list[str]]:
+        return [
+            line.plain.split("\t") for line in arm_lines(replace(found, comparison=replace(found.comparison, arms=(shown,))), WIDE)
+        ]
+
+    assert "scored" not in table(arm)[0]
+    assert [line[1] for line in table(fewer)] == ["scored", "5 of 6"]
 
 
 @pytest.mark.parametrize("runs", ["afile", "afile/below"])

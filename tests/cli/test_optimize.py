@@ -18,6 +18,7 @@ import pytest
 import loopbench as package
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.prepare import prepare
+from tests.prepared import Command
 from tests.sealing import reseal
 
 SOURCE = Path(package.__file__).parents[1]
@@ -30,9 +31,7 @@ LONG = [*MORE, "--optimizer", "COPRO(breadth=10, depth=3)", "--budget", "20000ca
 
 def process(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """Of a bare machine."""
-    env = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONHASHSEED": "random", "PYTHONPATH": str(SOURCE)}
-    command = [sys.executable, "-m", "loopbench", *arguments]
-    return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return Command(arguments, folder, {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": str(SOURCE)})
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,10 @@ def test_an_optimization_ends_with_a_ranking_and_programs(ran):
 
 @pytest.mark.thorough
 def test_its_report_is_printed_again(ran, loopbench):
-    whole = loopbench("report", str(ran.folder)).out
+    brief = loopbench("report", str(ran.folder)).out
+    assert "Ranking before and after" not in brief
+    assert brief.splitlines()[-2:] == ran.out.splitlines()[-2:]
+    whole = loopbench("report", str(ran.folder), "-v").out
     assert "Ranking before and after" in whole
     assert {line.replace("runs/", f"{ran.folder.parent}/") for line in ran.out.splitlines()} <= {*whole.splitlines()}
     assert whole.splitlines()[-2:] == ran.out.splitlines()[-2:]

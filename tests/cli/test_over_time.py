@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import loopbench as package
+from tests.prepared import Command
 from tests.sealing import reseal
 
 SOURCE = Path(package.__file__).parents[1]
@@ -45,8 +46,7 @@ def only_run(folder: Path) -> Path:
 def process(folder: Path, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
     """Of a bare machine: a new home, no caches; modules of the user's own are found in `folder`."""
     given = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": f"{folder}{os.pathsep}{SOURCE}"}
-    taken: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
-    return subprocess.Popen([sys.executable, "-m", "loopbench", *arguments], cwd=folder, env=given, **taken)
+    return Command(arguments, folder, given, **pipes)
 
 
 @contextlib.contextmanager
@@ -325,9 +325,7 @@ def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monk
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number, request):
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a child inherits what nohup, which may have begun the tests, ignores
-    request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
+def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number):
     with running(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "200") as child:
         child.send_signal(number)
         _, said = child.communicate(timeout=60)

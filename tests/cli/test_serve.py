@@ -9,9 +9,9 @@ import os
 import shlex
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,14 +19,13 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from loopbench.cli.main import main
+from tests.prepared import Command
 
 
 @contextlib.contextmanager
 def served(*arguments: str) -> Iterator[Any]:
     """A running server: (process, base URL, example)."""
-    command = [sys.executable, "-m", "loopbench", "serve", "--port", "0", "--tasks", "3", *arguments]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    child = subprocess.Popen(command, env={"PATH": os.defpath}, **pipes)
+    child = Command(["serve", "--port", "0", "--tasks", "3", *arguments], Path.cwd(), {"PATH": os.defpath})
     try:
         assert child.stdout is not None
         base, example = child.stdout.readline().strip(), child.stdout.readline().strip()

@@ -132,7 +132,7 @@ def test_a_run_that_is_decided_stops_and_says_so(loopbench):
     assert loopbench("report", "latest", "--json", "--no-html").json["looks"] == looks
     again = loopbench("resume", "latest", "--json", *QUIET)
     assert again.json["digest"] == ended.json["digest"]
-    printed = loopbench("report", "latest", "--no-html").out
+    printed = loopbench("report", "latest", "--no-html", "-v").out
     assert f"stopped after {looks['tasks']} of them" in printed
     assert f"Look {looks['reached']} of 4, after {looks['tasks']} tasks: tests and intervals are at level" in printed
 

@@ -116,6 +116,16 @@ def test_tables_verdict_and_picture_are_what_the_command_gives(tmp_path):
     assert picture(found.comparison) == PICTURE.read_text(encoding="utf-8")
 
 
+def test_the_loop_in_a_product_runs_as_it_stands(tmp_path, capsys):
+    (example,) = (
+        found for found in re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL) if "FakeModel" in found
+    )
+    script = tmp_path / "product.py"
+    script.write_text(example, encoding="utf-8")
+    runpy.run_path(str(script))
+    assert capsys.readouterr().out == "28 days\n"
+
+
 def test_readme_is_read_in_a_minute():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= MAX_README_LINES
 

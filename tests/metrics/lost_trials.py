@@ -232,7 +232,7 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         ).ends(None, "error_valve"),
         record(landed("decision.unknown_tool", "decide:c2")),
         "tool argument",
-        "the call add_v2(a=12, b=2) could not be run 3 times; then the error valve ended the run",
+        "the call add_v2(a=12, b=2) could not be run 3 times (decision.unknown_tool); then the error valve ended the run",
     ),
     "arguments that do not fit": (
         begun().call("add", a=12).ran("missing argument 'b'", ok=False, error_type="InvalidArguments").ends(None, "max_steps"),
@@ -264,7 +264,7 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         begun().call("add", **ADD).ran("%PDF", fault="tool.garbage").ends(None, "forced"),
         record(landed("tool.garbage", "decide:c2")),
         "fault not recovered",
-        "add(a=12, b=2) failed once (%PDF); then the limit was reached",
+        "add(a=12, b=2) failed once (tool.garbage: %PDF); then the limit was reached",
     ),
     "a provider that fails": (
         begun().ask(error={"kind": "provider.server", "message": "500"}, fault="provider.server").ends(None, "provider_error"),

@@ -165,7 +165,7 @@ def test_branches_that_failed_once_are_blamed_though_others_went_on():
     ]
     lost = {"query": "", "events": events, "answer": None, "stop": "forced"}
     loss = cause_of(read(lost), record(landed("wire.malformed", "select:c1")))
-    assert (loss.cause, loss.detail) == ("parse", "reply 1 could not be read")
+    assert (loss.cause, loss.detail) == ("parse", "reply 1 could not be read (wire.malformed)")
 
 
 # --- hostile traces ---

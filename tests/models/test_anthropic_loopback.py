@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from loopbench.models.real import RealModel, RealOptions, open_model
+from loopbench.models.local.opening import open_model
+from loopbench.models.real import RealModel, RealOptions
 from loopbench.models.server import Server
 from loopbench.protocol import (
     ContextOverflow,

@@ -25,8 +25,9 @@ from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import results
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import ModelExchange
+from loopbench.models.local.opening import open_model
 from loopbench.models.probe import MAX_TOKENS, probe
-from loopbench.models.real import RealModel, RealOptions, open_model
+from loopbench.models.real import RealModel, RealOptions
 from loopbench.protocol import (
     Chunk,
     ContextOverflow,

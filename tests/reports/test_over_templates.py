@@ -52,7 +52,7 @@ def printed(print_it: Callable[[], None]) -> str:
 
 
 SURFACES: dict[str, Callable[[Results], str]] = {
-    "terminal": lambda found: printed(lambda: render.results(found, verbose=True)),
+    "terminal": lambda found: printed(lambda: render.details(found, all_metrics=False)),
     "Markdown": lambda found: tables.to_markdown(found.title, found.comparison),
     "page": report_html,
     "several runs": lambda found: several_runs.to_markdown(several_runs.collect([found])),

@@ -12,11 +12,10 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
-from loopbench.models.local.model import open_local
+from loopbench.models.local.opening import open_model
 from loopbench.models.prices import read_prices
 from loopbench.models.probe import ProbeReport, ProbeResult, probe
-from loopbench.models.real import RealModel, RealOptions, open_model
-from loopbench.protocol.names import is_local_model
+from loopbench.models.real import RealModel, RealOptions
 
 from .console import out, say
 from .environment import load_env
@@ -46,7 +45,7 @@ def check_model(options: ModelOptions, output: JsonOption) -> None:
     load_env()
     table = {} if prices is None else read_prices(prices)
     settings = RealOptions(call_timeout_s=options.call_timeout, prices=table)
-    model = open_local(name, settings) if is_local_model(name) else open_model(name, options.base_url, settings)
+    model = open_model(name, options.base_url, settings)
     found = asyncio.run(_probe(model))
     if output.as_json:
         print(json.dumps(_as_dict(name, found)))

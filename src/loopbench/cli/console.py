@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -23,6 +24,20 @@ def out() -> Console:
 def print_line(line: str, style: str = "") -> None:
     """Print one line to stdout, however long, with what is not safe for a terminal as codes."""
     out().print(Text(plain(line), style=style), soft_wrap=True)
+
+
+def print_prose(sentence: str, style: str = "", *, indent: str = "") -> None:
+    """Print a sentence to stdout, wrapped between words on a terminal, and as one line into a file or a pipe."""
+    width = out().width
+    lines = (
+        [plain(indent + sentence)]
+        if width >= WIDE
+        else textwrap.wrap(
+            plain(sentence), width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    )
+    for line in lines:
+        print_line(line, style)
 
 
 def print_cells(cells: Sequence[str], console: Console) -> None:

@@ -91,7 +91,7 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth
         rest = sum(list(made.left_out.values())[MAX_REASONS:])
         say(f"left out: {rest} of {made.trials} trials, {len(made.left_out) - MAX_REASONS} other reasons")
     say(f"run directory: {made.folder}")
-    print_results(found, as_json=output.as_json, verbose=depth.verbose)
+    print_results(found, as_json=output.as_json, depth=depth.depth)
     raise typer.Exit(INVALID if found.comparison.invalid or _too_many(made, options.max_left_out) else DONE)
 
 

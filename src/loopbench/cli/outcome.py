@@ -13,20 +13,26 @@ from loopbench.reports.html.page import optimization_html, report_html
 
 from . import render, render_effects
 from .console import say
+from .options import Depth
 
 
-def print_results(found: Results, *, as_json: bool, verbose: bool, all_metrics: bool = False) -> None:
-    """Print a run's results to stdout: its answer, or for an ablation its effects; if `verbose`, all tables before that."""
+def print_results(found: Results, *, as_json: bool, depth: Depth = "answer") -> None:
+    """Print a run's results to stdout: its answer, or for an ablation its effects, after as much as `depth` says."""
     ablation = ablation_result(found)
     if as_json:
         print(json.dumps(found.to_json() | (ablation.to_json() if ablation else {}), ensure_ascii=True, allow_nan=False))
         return
-    if verbose and found.traces.kept:
+    with_tables = depth in ("tables", "all metrics")
+    if with_tables and found.traces.kept:
         render.aside(str(found.traces))
-    if ablation is None or all_metrics:
-        render.results(found, verbose=verbose, all_metrics=all_metrics)
+    if ablation is None or depth == "all metrics":
+        if with_tables:
+            render.details(found, all_metrics=depth == "all metrics")
+        elif depth == "arms":
+            render.arms(found)
+        render.results(found)
     if ablation is not None:
-        render_effects.ablation(ablation, verbose=verbose)
+        render_effects.ablation(ablation, verbose=with_tables)
 
 
 def write_report(found: Results, html: Path | None = None) -> str:

@@ -19,14 +19,13 @@ from loopbench.text.plain_text import plain
 from .columns import print_lines
 from .console import out, print_line
 from .render_answer import answer_lines
+from .render_arms import arm_lines
 from .tables import print_table
 
 
-def results(found: Results, *, verbose: bool, all_metrics: bool = False) -> None:
-    """Print a run's answer, after its tables and what to keep in mind if `verbose`."""
+def results(found: Results) -> None:
+    """Print a run's answer."""
     console = out()
-    if verbose:
-        details(found, console, all_metrics=all_metrics)
     for sentence in _of_models(found):
         print_line(sentence)
     print_lines(answer_lines(found, console.width), console)
@@ -39,8 +38,18 @@ def _of_models(found: Results) -> list[str]:
     return sentences(found.harness)
 
 
-def details(found: Results, console: Console, *, all_metrics: bool) -> None:
+def arms(found: Results) -> None:
+    """Print what each arm took, and where more of it is."""
+    console = out()
+    folder = shlex.quote(str(found.folder))
+    print_lines(arm_lines(found, console.width), console)
+    print_line(f"All tables: loopbench report {folder} -v; causes of losses: loopbench why {folder}", "dim")
+    console.print()
+
+
+def details(found: Results, *, all_metrics: bool) -> None:
     """Print the tables of a run, and what to keep in mind."""
+    console = out()
     for made in tables(found.comparison, found.views, secondary=all_metrics):
         print_table(made, console)
     if all_metrics:

@@ -16,12 +16,12 @@ from loopbench.text.counts import counts
 from loopbench.text.numbers import interval
 from loopbench.text.table import Table
 
-from .console import out, print_line
+from .console import out, print_line, print_prose
 from .tables import print_table
 
 MIN_PAIRS = 3
 """If there are more pairs, each is shown in short, with one example in all."""
-MAX_CAUSES = 5
+MAX_CAUSES = 3
 """Causes of which the sums show an example."""
 MAX_TASKS = 6
 """Number of tasks that a line names."""
@@ -40,9 +40,10 @@ def sums(found: Results, reasons: Why) -> None:
     for arm in lost:
         total.update(arm.causes)
     for cause, many in total.most_common(MAX_CAUSES):
-        arm, example = next((arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause)
+        examples = [(arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause]
+        arm, example = max(examples, key=lambda found: found[1].solved_by)  # what others solved tells most about this loop
         print_line(f"\n{cause} lost {_count(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
-        print_line(f"  step {example.loss.step}: {example.loss.detail}")
+        print_prose(f"step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
         print_line(f"  {_command(found, arm.arm, example.task, example.repeat)}", "dim")
     if reasons.untraced:
         print_line(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
@@ -74,7 +75,7 @@ def why(found: Results, reasons: Why, *, show_all: bool, with_tasks: bool) -> No
 def lost(found: Results, arm: str, trial: LostTrial) -> None:
     """Print why one trial was lost."""
     print_line(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
-    print_line(f"  step {trial.loss.step}: {trial.loss.detail}")
+    print_prose(f"step {trial.loss.step}: {trial.loss.detail}{_others(trial)}", indent="  ")
     print_line(f"  {_command(found, arm, trial.task, trial.repeat)}", "dim")
 
 
@@ -116,7 +117,7 @@ def _causes(found: Results, head: str, causes: Mapping[Cause, int], examples: Se
         if example.cause != last and not in_short:
             print_line(f"  {example.cause}")
         last = example.cause
-        print_line(f"    {example.task}, repeat {example.repeat}, step {example.step}: {example.detail}")
+        print_prose(f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}", indent="    ")
         print_line(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
 
 
@@ -166,6 +167,11 @@ def _group(group: GroupFindings, *, show_all: bool) -> None:
 def _named(tasks: Sequence[str], *, show_all: bool) -> str:
     shown = tasks if show_all else tasks[:MAX_TASKS]
     return ", ".join(shown) + (", …" if len(shown) < len(tasks) else "")
+
+
+def _others(trial: LostTrial) -> str:
+    """Say how many other arms solved a trial that was lost."""
+    return f" ({_count(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
 
 
 def _count(many: int, what: str) -> str:

@@ -24,7 +24,7 @@ from loopbench.runs.folders import TEST, is_optimization, run_folder, run_name
 from . import render
 from .codes import DONE, INVALID
 from .optimize_report import exit_code, print_optimization
-from .options import JsonOption, OptionGroup, RunsOption, with_options
+from .options import Depth, JsonOption, RunsOption, VerboseOption, with_options
 from .outcome import print_results, write, write_optimization, write_report
 
 
@@ -33,9 +33,9 @@ class RunsChoice(RunsOption):
     """Run directory, its name in the runs folder, or `latest`; several runs are reported side by side."""
 
 
-class ReportOptions(OptionGroup):
+class ReportOptions(VerboseOption):
     all_metrics: bool = False
-    """Also print comparisons of steps, calls and tokens."""
+    """Print all tables and notes, and comparisons of steps, calls and tokens, too."""
     as_csv: Annotated[bool, typer.Option("--csv")] = False
     """Print the arms as CSV."""
     as_markdown: Annotated[bool, typer.Option("--markdown")] = False
@@ -44,6 +44,11 @@ class ReportOptions(OptionGroup):
     """File to write the page to."""
     no_html: bool = False
     """Do not write a page."""
+
+    @property
+    def depth(self) -> Depth:
+        """How much of a comparison is printed."""
+        return "all metrics" if self.all_metrics else "tables" if self.verbose else "arms"
 
     def form(self, output: JsonOption) -> Literal["tables", "json", "csv", "markdown"]:
         """What is printed. Raises ValueError for flags that exclude each other."""
@@ -61,9 +66,9 @@ class ReportOptions(OptionGroup):
 
 @with_options()
 def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> None:
-    """Print the tables of a run again and write its page.
+    """Print what a run says, and write its page.
 
-    No model is called.
+    What each arm took, and the answer; -v prints all tables. No model is called.
     """
     form = options.form(output)
     folders = [run_folder(name, choice.runs) for name in choice.run]
@@ -83,7 +88,7 @@ def _one(folder: Path, form: str, options: ReportOptions) -> int:
     elif form == "markdown":
         print(_markdown(found), end="")
     else:
-        print_results(found, as_json=form == "json", verbose=True, all_metrics=options.all_metrics)
+        print_results(found, as_json=form == "json", depth=options.depth)
     if not options.no_html:
         write_report(found, options.html)
     return INVALID if found.comparison.invalid else DONE
@@ -99,7 +104,7 @@ def _markdown(found: Results) -> str:
 def _optimization(folder: Path, form: str, options: ReportOptions) -> int:
     options.refuse_for(f"comparisons; the test is one: {folder / TEST}")
     found = optimization_result(folder)
-    print_optimization(found, form, verbose=True)
+    print_optimization(found, form, verbose=options.verbose)
     if not options.no_html:
         write_optimization(found, options.html)
     return exit_code(found)

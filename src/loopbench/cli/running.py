@@ -66,7 +66,7 @@ def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoi
             raise typer.Exit(INTERRUPTED)
     page = write_report(found)
     _say_how_it_went(experiment, found)
-    print_results(found, as_json=output.as_json, verbose=output.verbose)
+    print_results(found, as_json=output.as_json, depth=output.depth)
     if not halted and (line := log.finish(found, page)):
         say(line)
     if halted or stopped:

@@ -14,7 +14,7 @@ from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.why.arms import arms_named, pairs_named, required_arms
 from loopbench.experiments.why.minimal import MAX_RUNS, minimal_faults
 from loopbench.experiments.why.replay import NO_FAULTS, replayable
-from loopbench.experiments.why.why import LostTrial, loss_of
+from loopbench.experiments.why.why import lost_trial
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
@@ -92,7 +92,7 @@ def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, 
 def _trial(found: Results, record: Record, *, as_json: bool) -> None:
     """Explain one trial by itself."""
     _refuse_unlost(record)
-    lost = LostTrial(record.task, record.repeat, record.stop, loss_of(found, record))
+    lost = lost_trial(found, record)
     if as_json:
         print(json.dumps({"run": str(found.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:

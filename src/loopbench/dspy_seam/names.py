@@ -29,7 +29,7 @@ def open_lm(name: str, base_url: str | None = None) -> Any:
     """
     provider, _, model = name.partition("/")
     if not provider or not model:
-        known = "provider/model, such as openai/gpt-4o-mini; a comparison also takes scripted, local and local:FILE"
+        known = "provider/model, such as openai/gpt-4o-mini, or local, or local:FILE; a comparison also takes scripted"
         raise ValueError(f"model {name!r}: write {known}")
     if provider == "openai" and (model.startswith(RESPONSES) or model_info(provider, model).get("mode") == "responses"):
         return _open_responses(name, model.removeprefix(RESPONSES), base_url)

@@ -291,7 +291,7 @@ def _pause_s(error: ProviderError, failed: int) -> float:
     return pause + random.uniform(0, min(pause, 2.0) / 2)  # trials that were refused together come back apart
 
 
-def open_model(name: str, base_url: str | None = None, options: RealOptions = DEFAULTS) -> RealModel:
+def open_remote_model(name: str, base_url: str | None = None, options: RealOptions = DEFAULTS) -> RealModel:
     """Open a model by DSPy's name for it, `provider/model`; its key comes from the environment. Makes no connection.
 
     `base_url`: an OpenAI-compatible server or gateway; left out: what `PROVIDER_BASE_URL` names, else the provider's own.

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from loopbench.models.local.model import open_local
+from loopbench.models.local.opening import open_model
 from loopbench.models.prices import read_prices
 from loopbench.models.probe import probe
-from loopbench.models.real import DEFAULTS, RealModel, RealOptions, open_model
+from loopbench.models.real import DEFAULTS, RealModel, RealOptions
 from loopbench.protocol import Capabilities, Model
 from loopbench.protocol.names import is_local_model
 from loopbench.runs.config import CompareConfig
@@ -21,10 +21,7 @@ def open_real_models(config: CompareConfig, begun: Mapping[str, Any] | None) -> 
     `begun`: what the models could do when the run began, of one that goes on. Raises ValueError.
     """
     options = _options(config)
-    models = {
-        name: open_local(name, options) if is_local_model(name) else open_model(name, config.base_url, options)
-        for name in config.real_models
-    }
+    models = {name: open_model(name, None if is_local_model(name) else config.base_url, options) for name in config.real_models}
     if not config.provider.probe:
         return dict(models)
     return asyncio.run(_probed(models)) if begun is None else _as_begun(models, begun)

@@ -123,6 +123,14 @@ def test_where_nothing_is_decided_nothing_is_adopted(compared):
     assert lines[1].startswith("Undecided between b and a")
 
 
+def test_of_equals_none_is_called_the_cheapest(compared):
+    told = "Nothing is decided: no loop is told apart from another; "
+    same = said(compared({"a": (0.5,), "b": (0.6,)}, {"a": 100, "b": 100}, n=10))
+    assert same[0] == f"{told}they cost the same (101 tokens a trial)"
+    two = said(compared({"a": (0.5,), "b": (0.6,), "c": (0.5,)}, {"a": 100, "b": 200, "c": 100}, n=10))
+    assert two[0] == f"{told}the cheapest are a and c (101 tokens a trial)"
+
+
 def test_one_loop_and_an_invalid_run_have_no_sentences(compared):
     assert said(compared({"a": (0.5, 0.5)})) == []
     invalid = answer(replace(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)}), invalid=True))

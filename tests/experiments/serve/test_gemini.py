@@ -14,8 +14,8 @@ from loopbench.datasets import arithmetic, calculator
 from loopbench.datasets.task import Suite
 from loopbench.experiments.serve.pages import SuiteTrials
 from loopbench.loops.finish import Finish
+from loopbench.models.local.opening import open_model
 from loopbench.models.profiles import load_profile
-from loopbench.models.real import open_model
 from loopbench.models.server import Server
 from loopbench.protocol import Query, Toolbox
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.why.why import comparable, loss_of, why
+from loopbench.experiments.why.why import comparable, lost_trial, why
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.trace import ToolRun
 from loopbench.metrics.trajectory.trajectory import course
@@ -101,7 +101,7 @@ def test_a_pair_a_task_and_an_arm_can_be_chosen(found):
 def test_a_trial_by_itself_is_told_as_in_the_list(found):
     arm = why(found, pairs=(), arms=["react_extract/flaky-format"]).arms[0]
     records = {record.key: record for record in found.records}
-    assert [loss_of(found, records[arm.arm, one.task, one.repeat]) for one in arm.examples] == [one.loss for one in arm.examples]
+    assert [lost_trial(found, records[arm.arm, one.task, one.repeat]) for one in arm.examples] == list(arm.examples)
 
 
 def test_designs_lose_for_what_they_are_known_for(found):
@@ -190,7 +190,7 @@ def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], Non
 def test_a_damaged_trace_is_one_line_that_names_trial_and_field(found, tmp_path, change):
     hostile = damaged(found, tmp_path, change)
     (record,) = hostile.records
-    for act in (lambda: why(hostile), lambda: loss_of(hostile, record)):
+    for act in (lambda: why(hostile), lambda: lost_trial(hostile, record)):
         with pytest.raises(RunError) as refused:
             act()
         said = str(refused.value)

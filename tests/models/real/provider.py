@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from loopbench.dspy_seam import DspyModel, open_lm
-from loopbench.models.real import RealOptions, open_model
+from loopbench.models.local.opening import open_model
+from loopbench.models.real import RealOptions
 from loopbench.models.streaming import pieces
 from loopbench.protocol import (
     Chunk,

@@ -13,7 +13,8 @@ import pytest
 
 from loopbench.dspy_seam import DspyModel, close_local_clients, local_client
 from loopbench.dspy_seam.clients import LOCAL_KEY
-from loopbench.models.real import RealModel, open_model
+from loopbench.models.local.opening import open_model
+from loopbench.models.real import RealModel
 from loopbench.protocol import (
     Model,
     ModelError,

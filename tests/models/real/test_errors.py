@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.real import RealOptions, open_model
+from loopbench.models.local.opening import open_model
+from loopbench.models.real import RealOptions
 from loopbench.protocol import (
     ContextOverflow,
     Message,

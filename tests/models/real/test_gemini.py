@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.models.fake import FakeModel
-from loopbench.models.real import RealModel, RealOptions, open_model
+from loopbench.models.local.opening import open_model
+from loopbench.models.real import RealModel, RealOptions
 from loopbench.models.server import ServedTrial, Server
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (

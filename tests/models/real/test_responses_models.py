@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.finish.loop import Finish
+from loopbench.models.local.opening import open_model
 from loopbench.models.metering import MeteredModel
-from loopbench.models.real import RealModel, RealOptions, open_model
+from loopbench.models.real import RealModel, RealOptions
 from loopbench.models.server import ServedTrial, Server
 from loopbench.models.tokens import estimate_usage
 from loopbench.protocol import ContextOverflow, Message, NativeCall, ProviderError, Query, Reply, Request, Sampling

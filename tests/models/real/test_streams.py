@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.real import open_model
+from loopbench.models.local.opening import open_model
 from loopbench.protocol import (
     ModelError,
     NativeCall,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.dspy_seam import DspyModel, clients
-from loopbench.models.real import open_model
+from loopbench.models.local.opening import open_model
 from loopbench.protocol import (
     Message,
     NativeCall,

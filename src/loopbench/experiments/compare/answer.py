@@ -174,8 +174,7 @@ class _Sentences:
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], compared: Sequence[int]) -> str:
         under = " under any profile" if len(compared) > 1 else ""
         if all(pair.verdict.word == "undecided" for pair in self.accuracy_pairs):
-            cheapest = "" if named[0].cost is None else f"; the cheapest is {self._with_cost(named[0], 0)}"
-            return f"Nothing is decided: no loop is told apart from another{under}{cheapest}"
+            return f"Nothing is decided: no loop is told apart from another{under}{self._least(named[0])}"
         names = " or ".join(self._with_cost(row, number) for number, row in enumerate(named))
         if len(candidates) > 1:
             return f"Adopt {names}: no other is shown to be better{self._cheapest(named, candidates)}"
@@ -183,6 +182,17 @@ class _Sentences:
         if all(_is_won(pair, named[0]) for row in others for pair in self._pairs(named[0], row)):
             return f"Adopt {names}: better than every other loop{' under every profile' if len(compared) > 1 else ''}"
         return f"Adopt {names}: every other loop is worse than the best under some profile"
+
+    def _least(self, cheapest: AnswerRow) -> str:
+        """Return which loop is the cheapest, or that all cost the same as far as a cost is written."""
+        if cheapest.cost is None:
+            return ""
+        least = self._with_cost(cheapest, 0).removeprefix(cheapest.loop)
+        equal = [row for row in self.found.rows if self._with_cost(row, 0).removeprefix(row.loop) == least]
+        if len(equal) == len(self.found.rows):
+            return f"; they cost the same{least}"
+        names = _listed([cheapest.loop, *(row.loop for row in equal if row is not cheapest)])
+        return f"; the cheapest {'is' if len(equal) == 1 else 'are'} {names}{least}"
 
     @staticmethod
     def _cheapest(named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:

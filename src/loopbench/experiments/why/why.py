@@ -6,7 +6,7 @@ Traces are read one by one, each once; only counts and sentences are kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Generic, TypeVar
@@ -23,6 +23,8 @@ from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
 Example = TypeVar("Example")
+Group = tuple[str, str]
+"""Suite and profile of an arm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,13 @@ class LostTrial:
     repeat: int
     stop: str | None
     loss: Loss
+    solved_by: int = 0
+    """Number of arms of the same suite and profile that solved the same trial."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         loss = self.loss
-        head = {"task": self.task, "repeat": self.repeat, "stop": self.stop}
+        head = {"task": self.task, "repeat": self.repeat, "stop": self.stop, "solved_by": self.solved_by}
         return head | {"step": loss.step, "cause": loss.cause, "detail": loss.detail}
 
 
@@ -146,11 +150,13 @@ def why(
     infos = [arm.info for arm in run.comparison.arms]
     alone = list(arms) if arms is not None else [info.arm for info in infos if not paired or info.arm in paired]
     selected = paired | set(alone)
-    collected = _Collected(Traces(run.folder), matched, alone, most)
-    for cell in _cells(records, selected):
-        collected.add(cell)
     groups = {(info.suite, info.profile) for info in infos if info.arm in selected}
     met = {info.arm: info for info in infos if (info.suite, info.profile) in groups}
+    collected = _Collected(
+        Traces(run.folder), {name: (info.suite, info.profile) for name, info in met.items()}, matched, alone, most
+    )
+    for cell in _cells(records, collected.groups):
+        collected.add(cell)
     findings = task_findings([record for record in records if record.arm in met], list(met.values()), alpha=run.comparison.alpha)
     return Why(collected.parted(), collected.arm_losses(records), collected.untraced, findings)
 
@@ -171,12 +177,15 @@ def comparable(run: Results) -> list[tuple[str, str]]:
     return [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
 
 
-def loss_of(run: Results, record: Record) -> Loss:
+def lost_trial(run: Results, record: Record) -> LostTrial:
     """Explain the loss of a trial on its own. Raises RunError if it has no valid trace."""
-    return explain(read_trial(Traces(run.folder).read(record), record))
+    loss = explain(read_trial(Traces(run.folder).read(record), record))
+    groups = {arm.info.arm: (arm.info.suite, arm.info.profile) for arm in run.comparison.arms}
+    same = [each for each in run.records if (each.task, each.repeat) == (record.task, record.repeat)]
+    return LostTrial(record.task, record.repeat, record.stop, loss, _solved_by(same, record, groups))
 
 
-def _cells(records: Sequence[Record], arms: set[str]) -> Iterator[list[Record]]:
+def _cells(records: Sequence[Record], arms: Mapping[str, Group]) -> Iterator[list[Record]]:
     """Yield the scored trials of each task and repeat."""
     cells: dict[tuple[str, int], list[Record]] = {}
     for record in records:
@@ -188,6 +197,12 @@ def _cells(records: Sequence[Record], arms: set[str]) -> Iterator[list[Record]]:
 
 def _is_solved(record: Record) -> bool:
     return record.accuracy >= 1
+
+
+def _solved_by(cell: Iterable[Record], lost: Record, groups: Mapping[str, Group]) -> int:
+    """Return how many arms of the same suite and profile solved a trial that was lost."""
+    group = groups[lost.arm]
+    return sum(each.status == "scored" and _is_solved(each) and groups.get(each.arm) == group for each in cell)
 
 
 def _same_course(winner: str, trial: TracedTrial) -> Divergence:
@@ -202,13 +217,16 @@ class _Tally(Generic[Example]):
     """A tally of causes, with examples of each."""
 
     causes: Counter[Cause] = field(default_factory=Counter)
-    kept: dict[Cause, list[Example]] = field(default_factory=dict)
+    kept: dict[Cause, list[tuple[int, Example]]] = field(default_factory=dict)
 
-    def add(self, cause: Cause, example: Example, most: int | None) -> None:
+    def add(self, cause: Cause, example: Example, most: int | None, *, telling: int = 0) -> None:
+        """Count a cause. Of its examples `most` are kept, those that tell most, and the first among equals; all of them if None."""
         self.causes[cause] += 1
         examples = self.kept.setdefault(cause, [])
-        if most is None or len(examples) < most:
-            examples.append(example)
+        examples.append((telling, example))
+        if most is not None:
+            examples.sort(key=lambda kept: -kept[0])
+            del examples[most:]
 
     @property
     def counted(self) -> dict[Cause, int]:
@@ -217,14 +235,17 @@ class _Tally(Generic[Example]):
 
     @property
     def examples(self) -> list[Example]:
-        return [example for cause in self.counted for example in self.kept[cause]]
+        return [example for cause in self.counted for _, example in self.kept[cause]]
 
 
 class _Collected:
     """The causes collected so far."""
 
-    def __init__(self, traces: Traces, pairs: Sequence[tuple[str, str]], alone: Sequence[str], most: int | None) -> None:
+    def __init__(
+        self, traces: Traces, groups: Mapping[str, Group], pairs: Sequence[tuple[str, str]], alone: Sequence[str], most: int | None
+    ) -> None:
         self.traces = traces
+        self.groups = groups
         self.pairs = pairs
         self.alone = alone
         self.most = most
@@ -253,13 +274,17 @@ class _Collected:
         courses = {arm: self._course(records[arm]) for arm in sorted({winner for lost in against.values() for _, winner in lost})}
         for record in cell:
             if not _is_solved(record):
-                self._explain(record, [(pair, winner, courses[winner]) for pair, winner in against.get(record.arm, ())])
+                self._explain(
+                    record,
+                    _solved_by(cell, record, self.groups),
+                    [(pair, winner, courses[winner]) for pair, winner in against.get(record.arm, ())],
+                )
 
     def _course(self, record: Record) -> Sequence[TracedStep]:
         """Return the trial's steps; empty if it has no trace."""
         return () if record.trace_at is None else course(self.traces.read(record))
 
-    def _explain(self, record: Record, lost: Sequence[tuple[tuple[str, str], str, Sequence[TracedStep]]]) -> None:
+    def _explain(self, record: Record, solved_by: int, lost: Sequence[tuple[tuple[str, str], str, Sequence[TracedStep]]]) -> None:
         if not lost and record.arm not in self._alone:
             return
         if record.trace_at is None:
@@ -268,7 +293,8 @@ class _Collected:
         trial = read_trial(self.traces.read(record), record)
         if record.arm in self._alone:
             loss = explain(trial)
-            self._alone[record.arm].add(loss.cause, LostTrial(record.task, record.repeat, record.stop, loss), self.most)
+            trial_alone = LostTrial(record.task, record.repeat, record.stop, loss, solved_by)
+            self._alone[record.arm].add(loss.cause, trial_alone, self.most, telling=solved_by)
         for pair, winner, winner_course in lost:
             if winner_course:
                 parted = divergence(winner, winner_course, trial) or _same_course(winner, trial)

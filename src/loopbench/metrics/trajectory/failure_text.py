@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,12 +20,14 @@ BROKEN = {StopReason.CRASHED.value: "the loop crashed", StopReason.CANCELLED.val
 """Stop reason → what ended a trial."""
 MIN_NUMBERS = 4
 """Replies that are named one by one."""
+_ILLEGIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]+")
+"""What is left in a text of a tool that gave bytes."""
 
 
 def in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Describe one or more setbacks of one kind and matter, in time."""
     tell = _never_finished if same[-1].fault == NEVER_FINISH else _TELLS[same[-1].kind]
-    return tell(trial, same)
+    return _ILLEGIBLE.sub("…", tell(trial, same))
 
 
 def reply(number: int) -> str:
@@ -45,7 +48,8 @@ def quoted(answer: Any) -> str:
 
 
 def _unreadable(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    return f"{_replies(trial, same)} could not be read{_what_the_loop_did(trial, same)}"
+    fault = f" ({same[-1].fault})" if same[-1].fault else ""
+    return f"{_replies(trial, same)} could not be read{fault}{_what_the_loop_did(trial, same)}"
 
 
 def _misread(trial: TracedTrial, same: Sequence[Setback]) -> str:
@@ -54,16 +58,23 @@ def _misread(trial: TracedTrial, same: Sequence[Setback]) -> str:
 
 
 def _request(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    return f"the provider failed at {_replies(trial, same)} ({shortened(same[-1].why)}){_what_the_loop_did(trial, same)}"
+    return f"the provider failed at {_replies(trial, same)}{_because(same[-1])}{_what_the_loop_did(trial, same)}"
 
 
 def _failed_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    return f"{same[-1].what} failed {times(len(same))} ({same[-1].why}){_what_the_loop_did(trial, same)}"
+    return f"{same[-1].what} failed {times(len(same))}{_because(same[-1])}{_what_the_loop_did(trial, same)}"
 
 
 def _not_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    why = "" if same[-1].why == NOT_RUN else f" ({same[-1].why})"
-    return f"the call {same[-1].what} could not be run {times(len(same))}{why}{_what_the_loop_did(trial, same)}"
+    return f"the call {same[-1].what} could not be run {times(len(same))}{_because(same[-1])}{_what_the_loop_did(trial, same)}"
+
+
+def _because(setback: Setback) -> str:
+    """The kind of the fault where it is known, and what was said about it, in brackets."""
+    why = "" if setback.why == NOT_RUN else shortened(setback.why)
+    fault = "" if why.startswith(setback.fault) else setback.fault  # a provider's error is named by its kind
+    said = ": ".join(part for part in (fault, why) if part)
+    return f" ({said})" if said else ""
 
 
 def _repeated(trial: TracedTrial, same: Sequence[Setback]) -> str:

@@ -1,0 +1,55 @@
+"""What each arm of a comparison took, in one table that fits a terminal: its trials, steps, calls, tokens or money, recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.text import Text
+
+from loopbench.experiments.compare.answer import amount, answer
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import UNITS
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.statistics import Interval
+from loopbench.metrics.views import Unit
+from loopbench.text.numbers import hundredths, interval_of
+from loopbench.text.plain_text import plain_line
+
+from .columns import folded
+
+Cell = Callable[[ArmResult], str]
+
+
+def arm_lines(found: Results, width: int) -> Iterator[Text]:
+    """Yield a heading and a line per arm, with as many columns as the terminal has room for.
+
+    Accuracy stands in the answer, and the number of trials in its title: it is told here where not all of them were scored.
+    """
+    arms = found.comparison.arms
+    unit = answer(found.comparison).unit
+    left_out = any(arm.summary.scored < arm.summary.trials for arm in arms)
+    columns = [_SCORED, *_columns(unit)] if left_out else _columns(unit)
+    cells = [column for column in columns if any(column[1](arm) != "–" for arm in arms)]
+    yield from folded((_rows(arms, cells[: len(cells) - left]) for left in range(max(1, len(cells) - 1))), width)
+
+
+_SCORED: tuple[str, Cell] = ("scored", lambda arm: f"{arm.summary.scored} of {arm.summary.trials}")
+
+
+def _columns(unit: Unit) -> Sequence[tuple[str, Cell]]:
+    """Return headings and cells, the first to be left out on a narrow terminal the last."""
+    return (
+        ("LM calls", lambda arm: _mean(arm.summary.means["lm_calls"], lambda value: f"{value:.1f}")),
+        (f"{UNITS[unit]} a trial", lambda arm: _mean(arm.summary.means[unit], lambda value: amount(value, unit))),
+        ("recovery rate", lambda arm: _mean(arm.summary.recovery, hundredths)),
+        ("steps", lambda arm: _mean(arm.summary.means["steps"], lambda value: f"{value:.1f}")),
+    )
+
+
+def _rows(arms: Sequence[ArmResult], cells: Sequence[tuple[str, Cell]]) -> list[list[Text]]:
+    heading = [Text(head, style="dim") for head in ("arm", *(head for head, _ in cells))]
+    return [heading, *([Text(plain_line(arm.info.arm)), *(Text(cell(arm)) for _, cell in cells)] for arm in arms)]
+
+
+def _mean(value: Interval | None, written: Callable[[float], str]) -> str:
+    return "–" if value is None else interval_of(value, written)
