@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run

@@ -15,12 +15,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import FaultRecord, Record, Shared, records_digest
+from loopbench.metrics.record import FaultRecord, Record, Shared
+from loopbench.metrics.record_table import records_digest
 from loopbench.protocol.checksums import open_line
 from loopbench.protocol.digest import canonical_json, sha256
+from loopbench.runs.store.each_record import find_trial, one_of
 from loopbench.runs.store.files import TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
-from loopbench.runs.store.records import find_trial, one_of, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import tally_of
 from loopbench.runs.store.traces import read_trace
 from tests.sealing import reseal

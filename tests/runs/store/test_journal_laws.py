@@ -23,9 +23,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Note, Trace
+from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
-from loopbench.runs.store.records import each_record, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import Traces
 
 Key = tuple[str, str, int]

@@ -20,6 +20,7 @@ from zlib import crc32
 import zstandard
 
 from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import trace_lengths
 from loopbench.metrics.trace import Trace, TraceError
 from loopbench.models.draws import unit
 from loopbench.protocol.checksums import ChecksumError
@@ -117,9 +118,9 @@ class TracesSize:
 
 def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:
     """Return how much room the traces of these trials take."""
-    places = [record.trace_at for record in records if record.trace_at is not None]
+    lengths = trace_lengths(records)
     path = folder / TRACES
-    return TracesSize(len(places), path.stat().st_size if path.exists() else 0, sum(at[3] for at in places))
+    return TracesSize(len(lengths), path.stat().st_size if path.exists() else 0, int(lengths.sum()))
 
 
 def _size(count: float) -> str:
