@@ -26,13 +26,14 @@ from loopbench.datasets.scripted_user import (
     ScriptedUser,
     user_tools,
 )
-from loopbench.datasets.task import Suite
+from loopbench.datasets.task import HasUser, Suite
 from loopbench.datasets.tau2.customer_words import in_turn
-from loopbench.datasets.with_user import HasUser, UserEnvironment, with_user
+from loopbench.datasets.with_user import UserEnvironment, with_user
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
-from loopbench.protocol import Capabilities, ProviderError, Reply, Request, run_sync
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import ProviderError, run_sync
 from loopbench.runs.config import config_from
 from loopbench.runs.schedule import Trial, make_arms
 from loopbench.runs.trial.setting import TrialContext
@@ -245,27 +246,8 @@ def test_in_tau2_s_own_files_plans_hear_all_requests_and_solve_their_tasks(domai
 # A user whom a model plays
 
 
-class Actor:
-    """A model that gives these replies, and keeps what it was asked."""
-
-    name, capabilities = "test/actor", Capabilities()
-
-    def __init__(self, *replies: str | ProviderError) -> None:
-        self.replies, self.asked = list(replies), list[Request]()
-
-    async def complete(self, request: Request) -> Reply:
-        self.asked.append(request)
-        reply = self.replies.pop(0)
-        if isinstance(reply, ProviderError):
-            raise reply
-        return Reply(reply)
-
-    def stream(self, request: Request) -> Any:
-        raise NotImplementedError
-
-
 def test_a_model_that_plays_the_user_is_told_the_script_and_hears_the_talk() -> None:
-    actor = Actor("Paint it, please.", "Yes, do.", "no way", "Sell it now.")
+    actor = FakeModel("Paint it, please.", "Yes, do.", "no way", "Sell it now.")
     place = harbour().played_by(actor)
     assert isinstance(place, HasUser)
     assert [tool.name for tool in place.tools] == [tool.name for tool in harbour().tools]
@@ -277,7 +259,7 @@ def test_a_model_that_plays_the_user_is_told_the_script_and_hears_the_talk() -> 
         tell(1, "It is red now."),
     )
     assert seen == ["Paint it, please.", True, False, "Sell it now."]
-    last = actor.asked[-1].messages
+    last = actor.requests[-1].messages
     assert last[0].content == instructions(PATIENT)
     assert [message.role for message in last] == ["system", *["user", "assistant"] * 3, "user"]
     assert (last[1].content, last[2].content, last[-1].content) == ("What do you want?", "Paint it, please.", "It is red now.")
@@ -293,7 +275,7 @@ def test_instructions_have_the_whole_script_and_nothing_of_the_world(script: Scr
 
 
 def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_behind() -> None:
-    actor = Actor("one", ProviderError("busy", "server"), "three")
+    actor = FakeModel("one", ProviderError("busy", "server"), "three")
     user = ModelledUser(PATIENT, actor)
 
     async def at_once() -> list[Any]:
@@ -301,7 +283,7 @@ def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_beh
 
     first, failed, third = run_sync(at_once())
     assert (first, str(failed), third) == ("one", "busy", "three")
-    assert [message.content for message in actor.asked[-1].messages[1:]] == ["1?", "one", "3?"]
+    assert [message.content for message in actor.requests[-1].messages[1:]] == ["1?", "one", "3?"]
 
 
 def test_a_user_of_two_topics_who_asks_has_three_tools() -> None:

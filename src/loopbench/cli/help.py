@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 OPTIONS: Mapping[str, Sequence[str]] = {
     "What is compared": (
-        *("loop", "program", "suite", "data", "tools", "profile", "model", "factor", "interactions", "design"),
+        *("loop", "program", "suite", "data", "tools", "profile", "model", "user", "factor", "interactions", "design"),
         *("config", "name"),
     ),
     "Tasks and repeats": ("split", "tasks", "skip-unplanned", "quarantine", "repeats", "looks", "seed", "train", "dev", "test"),

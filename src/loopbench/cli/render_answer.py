@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
 from loopbench.experiments.compare.answer import SIGNS, AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
+from loopbench.experiments.compare.exposure import exposures
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.statistics import Interval
@@ -62,12 +63,19 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
 
     Into a file or a pipe, `WIDE` columns, the cells of the matrix stand between tabs, without padding.
     """
-    said = answer(found.comparison)
+    said, exposed = answer(found.comparison), exposures(found.comparison)
     title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
-    sentences = [line for sentence in _sentences(found, said) for line in _wrapped(sentence, width)]
+    sentences = _lines(found, said, width)
+    if exposed and said.sentences and width < WIDE and len(title) + 1 + MIN_ROWS + len(sentences) > MAX_LINES:
+        said = replace(said, sentences=(*said.sentences[: -len(exposed)], *(one.brief for one in exposed)))
+        sentences = _lines(found, said, width)
     yield from title
     yield from _matrix(said, width, max(MIN_ROWS, MAX_LINES - 1 - len(title) - len(sentences)))
     yield from sentences
+
+
+def _lines(found: Results, said: ComparisonAnswer, width: int) -> list[Text]:
+    return [line for sentence in _sentences(found, said) for line in _wrapped(sentence, width)]
 
 
 def _sentences(found: Results, said: ComparisonAnswer) -> Iterator[tuple[str, str]]:

@@ -64,9 +64,6 @@ class ModelledUser:
     async def hears(self, message: str, requests_done: int) -> str:
         return await self._reply(message)
 
-    def notices(self, made: ProposedCall) -> None:
-        """Take no note: the user knows what the agent says."""
-
     async def _reply(self, said: str) -> str:
         async with self._turn:
             self._said.append(Message("user", said))

@@ -97,9 +97,6 @@ class User(Protocol):
     def hears(self, message: str, requests_done: int) -> str | Awaitable[str]:
         """Return what the user says when they are told what was done. `requests_done`: of their requests, as the agent counts."""
 
-    def notices(self, made: ProposedCall) -> None:
-        """Take note of a change that was made."""
-
 
 class ScriptedTalk:
     """A scripted user in one trial: what was done for them so far, and what they have asked.
@@ -120,6 +117,7 @@ class ScriptedTalk:
         return self.script.agrees(proposed)
 
     def notices(self, made: ProposedCall) -> None:
+        """Take note of a change that was made."""
         self._made.append(made)
 
     def hears(self, message: str, requests_done: int) -> str:

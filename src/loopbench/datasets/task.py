@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from loopbench.protocol import Plan, Query, Tool, plan_from_json, plan_to_json
+from loopbench.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
 from loopbench.protocol.digest import digest
 
 TemplateRole = Literal["strata", "clusters"]
@@ -89,6 +89,14 @@ class Environment(Protocol):
 
     def close(self) -> None:
         """Give back what the environment holds."""
+
+
+@runtime_checkable
+class HasUser(Protocol):
+    """An environment with a user whom a model can play."""
+
+    def played_by(self, model: Model) -> Environment:
+        """Return the environment with its user played by a model, in place of the script."""
 
 
 @dataclass(frozen=True, slots=True)

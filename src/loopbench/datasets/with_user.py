@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from loopbench.protocol import Model, Tool
 
@@ -13,13 +13,8 @@ from .scripted_user import USER_TOOLS, ProposedCall, ScriptedTalk, ScriptedUser,
 from .task import Environment
 from .worlds import Toolset
 
-
-@runtime_checkable
-class HasUser(Protocol):
-    """An environment whose user a model can play."""
-
-    def played_by(self, model: Model) -> Environment:
-        """Return the environment with its user played by a model, in place of the script."""
+PATIENCE_S = 3600.0
+"""Seconds for which a tool waits for a user whom a model plays: requests to a model have time limits of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +27,8 @@ class UserEnvironment:
     tools: tuple[Tool, ...]
 
     def played_by(self, model: Model) -> UserEnvironment:
-        return _with(ModelledUser(self.script, model), self.inner, self.script, self.talk)
+        talk = tuple(replace(tool, time_limit_s=PATIENCE_S) for tool in self.talk.over(ModelledUser(self.script, model)))
+        return replace(self, tools=(*talk, *self.inner.tools))
 
     def state(self) -> Any:
         return self.inner.state()
@@ -43,15 +39,12 @@ class UserEnvironment:
 
 def with_user(inner: Environment, script: ScriptedUser, talk: Toolset[User] = USER_TOOLS) -> UserEnvironment:
     """Add a user to an environment. `talk`: the tools to talk with them, as `user_tools` makes them."""
-    return _with(ScriptedTalk(script), inner, script, talk)
-
-
-def _with(user: User, inner: Environment, script: ScriptedUser, talk: Toolset[User]) -> UserEnvironment:
+    user = ScriptedTalk(script)
     own = (tool if tool.read_only else replace(tool, function=_noticed(tool, user)) for tool in inner.tools)
     return UserEnvironment(inner, script, talk, (*talk.over(user), *own))
 
 
-def _noticed(tool: Tool, user: User) -> Callable[..., Any]:
+def _noticed(tool: Tool, user: ScriptedTalk) -> Callable[..., Any]:
     """Return the function of a tool that changes something, which also lets the user know of the call once it has succeeded."""
     function = tool.function
 

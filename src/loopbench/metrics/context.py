@@ -30,11 +30,13 @@ MIN_CACHED_TOKENS: Final = 1_024
 _STARTS = (1, 2, 3, 5, 9, 17)
 DISTANCES: Final = (*(str(a) if b == a + 1 else f"{a}-{b - 1}" for a, b in pairwise(_STARTS)), f"{_STARTS[-1]}+")
 """Ranges of distances, in prompts: 1, 2, 3-4, 5-8, 9-16, 17+."""
+_RANGES = tuple(DISTANCES[max(sum(start <= distance for start in _STARTS), 1) - 1] for distance in range(_STARTS[-1] + 1))
+"""The range of each distance up to the last start."""
 
 
 def distance_range(distance: int) -> str:
     """Return the range that a distance of 1 or more lies in."""
-    return DISTANCES[sum(start <= distance for start in _STARTS) - 1]
+    return _RANGES[min(distance, _STARTS[-1])]
 
 
 def retention(record: Record) -> float | None:

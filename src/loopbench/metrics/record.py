@@ -111,6 +111,11 @@ class Record:
     """The answer is the design's own words for having none: kept, as the next, for judging the answer again."""
     template: str = ""
     """What the task was made from; empty where nothing says so."""
+    user_counts: Mapping[str, int] = field(default_factory=dict)
+    """What a model that plays the task's user took, and no count of the agent has: `calls`, `input_tokens`, `output_tokens`. Empty
+    where none was asked."""
+    user_cost_usd: float | None = None
+    """US dollars billed for that; None where no price is known."""
     results_needed: Mapping[str, int] = field(default_factory=dict)
     """Range of distances → how often a prompt of a scripted model needed a result: see `loopbench.metrics.context`."""
     results_shown: Mapping[str, int] = field(default_factory=dict)
@@ -161,6 +166,12 @@ class Record:
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
+
+    @property
+    def user_tokens(self) -> int | None:
+        """Tokens of a model that plays the user; None where none was asked."""
+        counts = self.user_counts
+        return counts.get("input_tokens", 0) + counts.get("output_tokens", 0) if counts else None
 
     @property
     def right_unseen(self) -> bool:
@@ -238,7 +249,16 @@ _KNOWN = frozenset(_NAMES)
 _SLOTS = tuple((name, vars(Record)[name].__set__) for name in _NAMES)
 _values = attrgetter(*_NAMES)
 _optional = attrgetter(
-    "answer", "stop", "cost_usd", "nominal_usd", "confidence", "trace_at", "later_bytes", "repeated_bytes", "cacheable_tokens"
+    "answer",
+    "stop",
+    "cost_usd",
+    "nominal_usd",
+    "user_cost_usd",
+    "confidence",
+    "trace_at",
+    "later_bytes",
+    "repeated_bytes",
+    "cacheable_tokens",
 )
 _UNTRACED = b'"trace_at":null'
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
@@ -265,4 +285,4 @@ class Shared:
 
 
 _TEXTS = ("arm", "suite", "suite_digest", "task", "status", "reason", "stop", "cluster", "template")
-_COUNTS = ("scores", "calls", "retries", "errors", "results_needed", "results_shown", "injections", "call_counts")
+_COUNTS = ("scores", "calls", "user_counts", "retries", "errors", "results_needed", "results_shown", "injections", "call_counts")

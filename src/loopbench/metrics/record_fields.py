@@ -88,8 +88,10 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("repeat", "steps", "tool_calls", "input_tokens", "output_tokens", "cached_tokens"), _COUNT),
     **dict.fromkeys(("repeated_calls", "attempt", "version"), _COUNT),
     **dict.fromkeys(("seconds", "wall_s", "simulated_s", "started_at"), _NUMBER),
-    **dict.fromkeys(("cost_usd", "nominal_usd"), _AMOUNT),
-    **dict.fromkeys(("calls", "retries", "errors", "results_needed", "results_shown", "injections", "call_counts"), _COUNTS),
+    **dict.fromkeys(("cost_usd", "nominal_usd", "user_cost_usd"), _AMOUNT),
+    **dict.fromkeys(
+        ("calls", "retries", "errors", "results_needed", "results_shown", "injections", "call_counts", "user_counts"), _COUNTS
+    ),
     **dict.fromkeys(("later_bytes", "repeated_bytes", "cacheable_tokens"), _COUNT_OR_NONE),
     **dict.fromkeys(("faults", "trace_at"), _CHECKED_ELSEWHERE),
     "seed": (lambda value: type(value) is int and -MAX_SEED <= value <= MAX_SEED, "a whole number of at most 64 bits"),

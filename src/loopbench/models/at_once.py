@@ -11,8 +11,7 @@ A model that makes several calls in one reply leaves their order to the loop. Th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from loopbench.protocol import Act, PlannedCall, Reply, ToolCall, refs
@@ -65,12 +64,23 @@ def _takes(planned: PlannedCall) -> set[str]:
     return {ref.call for ref in refs(planned.arguments)}
 
 
-@dataclass(eq=False, slots=True)
 class RunningCall:
-    """A call that has begun and not ended."""
+    """A call that has begun and not ended, as a context."""
 
-    scope: str
-    is_held: bool = False
+    __slots__ = ("_all", "_digest", "is_held", "scope")
+
+    def __init__(self, every: CallsAtOnce, digest: str, scope: str) -> None:
+        self.scope = scope
+        self.is_held = False
+        self._all = every
+        self._digest = digest
+
+    def __enter__(self) -> RunningCall:
+        self._all.begin(self, self._digest)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._all.end(self, self._digest)
 
 
 class CallsAtOnce:
@@ -92,23 +102,25 @@ class CallsAtOnce:
         """Note, by their CALL digests, that one call has to run after others of its reply."""
         self._awaited[early] = set(awaited)
 
-    @contextmanager
-    def running(self, digest: str, scope: str) -> Iterator[RunningCall]:
+    def running(self, digest: str, scope: str) -> RunningCall:
+        """Return a context in which a call counts among the running ones."""
+        return RunningCall(self, digest, scope)
+
+    def begin(self, mine: RunningCall, digest: str) -> None:
         """Count a call among the running ones."""
         missing = self._awaited.pop(digest, None)
         if missing is not None:
             self.chances += 1
             self.overlaps += bool(missing)
-        mine = RunningCall(scope)
         self._running.append(mine)
         self._tell()
-        try:
-            yield mine
-        finally:
-            self._running.remove(mine)
-            for others in self._awaited.values():
-                others.discard(digest)
-            self._tell()
+
+    def end(self, mine: RunningCall, digest: str) -> None:
+        """Note that a call has ended."""
+        self._running.remove(mine)
+        for others in self._awaited.values():
+            others.discard(digest)
+        self._tell()
 
     async def let_others_pass(self, mine: RunningCall) -> None:
         """Wait until the calls that run beside this one have ended; of several that wait, the last that came goes first."""

@@ -80,10 +80,12 @@ class Meter:
 
         Raises BudgetExceeded when a limit is used up, this meter's or its parent's.
         """
-        reason = self.exhausted or (self.parent.exhausted if self.parent is not None else "")
-        if reason:
-            self.refused = reason
-            raise BudgetExceeded(reason)
+        meter: Meter | None = self
+        while meter is not None:
+            if not meter.budget.is_unlimited and (reason := meter.exhausted):
+                self.refused = reason
+                raise BudgetExceeded(reason)
+            meter = meter.parent
         self.calls += 1
         if self.parent is not None:
             self.parent.calls += 1
@@ -219,12 +221,9 @@ class MeteredModel(WrappedModel):
         if reply is not None and reply.usage is None:
             reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
         self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
-        exchange = MeteredExchange(request, reply, error, time.perf_counter() - started)
-        if self.tunnel is not None:
-            tunnel = self.tunnel
-            exchange = exchange._replace(
-                fault=tunnel.struck(request), illegible=tunnel.illegible(request), shown=tunnel.shown(request.scope)
-            )
+        seconds, tunnel = time.perf_counter() - started, self.tunnel
+        of_tunnel = () if tunnel is None else (tunnel.struck(request), tunnel.illegible(request), tunnel.shown(request.scope))
+        exchange = MeteredExchange(request, reply, error, seconds, *of_tunnel)
         self.listener.exchange(exchange)
         return exchange
 

@@ -44,7 +44,7 @@ def paired_results(messages: Sequence[Message]) -> Iterator[PairedResult]:
     for place, message in enumerate(messages):
         if message.calls:
             known, reply = _calls_by_id(message) if len(message.calls) > 1 else {}, place
-        elif message.role == "tool" and message.call_id in known:
+        elif known and message.role == "tool" and message.call_id in known:
             mark = MARK.search(message.content)
             if mark is not None:
                 yield PairedResult(reply, place, known[message.call_id], receipt_of(mark))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from loopbench.protocol import Plan, PlannedCall, ToolCall, refs, render_value, resolve
+from loopbench.protocol import Plan, PlannedCall, ToolCall, render_value, resolve
 from loopbench.protocol.legibility import Path
 from loopbench.protocol.receipts import Sighting, sightings
 
@@ -58,13 +58,15 @@ class Met(NamedTuple):
         return self.form.option == 0 and truth is not None and truth.content != self.entry.content
 
     def known(self) -> Known:
-        used = [self.places[path] for path in self.uses if path in self.places]
-        distance = max(used) if used else self.places.get((), self.distance)
-        return Known(self.form.call, self.entry, tuple(self.places), distance)
+        places = self.places
+        used = [places[path] for path in self.uses if path in places]
+        return Known(self.form.call, self.entry, tuple(places), max(used) if used else places.get((), self.distance))
 
 
-@dataclass(frozen=True, slots=True)
-class PromptView:
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class PromptView(NamedTuple):
     """What the model makes of one prompt."""
 
     plan: Plan
@@ -72,14 +74,14 @@ class PromptView:
     """All that the request shows."""
     tools: Collection[str]
     """Tools offered natively; others are usable iff the text names them."""
-    known: Mapping[str, Known] = field(default_factory=dict)
+    known: Mapping[str, Known] = _NONE
     misled: bool = False
     """A result differs from what the tool would truly give: what depends on it comes out wrong."""
     stuck: bool = False
     """The model is at a loss: the prompt does not show what is asked, or a call that should work has been seen to fail for good,
     and so have all that might stand in for it."""
 
-    forms: Mapping[str, Sequence[Form]] = field(default_factory=dict)
+    forms: Mapping[str, Sequence[Form]] = _NONE
     """Planned id → the calls that it has stood for so far in this trial, the latest first."""
     bluff: Any = None
     """What the model answers that makes it all up; None: a wrong value of the planned answer's shape."""
@@ -92,15 +94,16 @@ class PromptView:
 
     def without(self, forgotten: Collection[str]) -> PromptView:
         """Return the same prompt with some results overlooked."""
-        return replace(self, known={name: item for name, item in self.known.items() if name not in forgotten})
+        return self._replace(known={name: item for name, item in self.known.items() if name not in forgotten})
 
     @property
     def unknown(self) -> list[PlannedCall]:
-        return [call for call in self.plan.calls if call.id not in self.known]
+        known = self.known
+        return [call for call in self.plan.calls if call.id not in known]
 
     @property
     def values(self) -> dict[str, Any]:
-        return {name: item.value for name, item in self.known.items()}
+        return {name: item.entry.value for name, item in self.known.items()}
 
     def shows_tool(self, name: str) -> bool:
         """Return whether a tool is offered, or its name is a word of its own in the text ("address" does not name "add")."""
@@ -108,8 +111,8 @@ class PromptView:
 
     def ready(self) -> list[PlannedCall]:
         """Return unknown calls whose dependencies are known, in the plan's order."""
-        needs = self.plan.dependencies
-        return [call for call in self.unknown if needs[call.id] <= self.known.keys()]
+        needs, known = self.plan.dependencies, self.known.keys()
+        return [call for call in self.plan.calls if call.id not in known and needs[call.id] <= known]
 
 
 def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, tools: Collection[str] = ()) -> PromptView:
@@ -118,50 +121,54 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
     A call is known iff its receipt is legible, and of its result every part that the answer or a call that is not known refers to.
     """
     seen = sightings(text)
+    if not seen:
+        return PromptView(plan, text, tools, forms=ledger.forms)
     met: dict[str, Met] = {}
     stuck = False
     values: dict[str, Any] = {}
-    refers = plan.answer is None or any(refs(plan.answer))
+    refers = plan.answer is None or plan.is_referring
     given: tuple[object, ...] = ()
-    for planned in plan.calls if seen else ():
-        failed = 0
-        is_due = _may_be_made(planned, met, plan)
-        for form in _forms(planned, values, given, ledger) if is_due else ledger.forms.get(planned.id, ()):
-            sighted = seen.get(form.digest, ())
-            entry = _latest(sighted, form, ledger, ok=not planned.fails)
-            if entry is None:
+    for planned in plan.calls:
+        name, failed = planned.id, 0
+        forms = _forms(planned, values, given, ledger) if _may_be_made(planned, met, plan) else ledger.forms.get(name, ())
+        for form in forms:
+            sighted = seen.get(form.digest)
+            entry = None if sighted is None else _latest(sighted, form, ledger, ok=not planned.fails)
+            if sighted is None or entry is None:
                 continue
             if entry.ok is planned.fails:
                 failed += not planned.fails
                 continue
-            uses = plan.uses.get(planned.id, {}) if refers else _uses_by_value(plan, planned.id, entry, ledger)
-            met[planned.id] = _met(form, entry, sighted, uses, ledger)
-            values[planned.id] = entry.value
-            given += (planned.id, id(entry.value))
+            uses = plan.uses.get(name, {}) if refers else _uses_by_value(plan, name, entry, ledger)
+            met[name] = _met(form, entry, sighted, uses, ledger)
+            values[name] = entry.value
+            given += (name, id(entry.value))
             break
         else:
             stuck = stuck or failed > len(planned.alternatives)
     known = _known(plan, met)
     misled = any(met[name].is_misled(oracle.get(name)) for name in known)
-    illegible = tuple(item.entry.key for name, item in met.items() if name not in known)
+    illegible = tuple([item.entry.key for name, item in met.items() if name not in known]) if len(known) < len(met) else ()
     return PromptView(plan, text, tools, known, misled, stuck, ledger.forms, illegible=illegible)
 
 
 def _may_be_made(planned: PlannedCall, met: Mapping[str, Met], plan: Plan) -> bool:
     """Whether the prompt shows all that a call is made from."""
-    return all(name in met and met[name].is_shown_to(planned.id) for name in plan.dependencies[planned.id])
+    needs = plan.dependencies[planned.id]
+    return not needs or all(name in met and met[name].is_shown_to(planned.id) for name in needs)
 
 
 def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Met:
     paths = tuple(uses) if () in uses else (*uses, ())
     places: dict[Path, float] = {}
     nearest = 1.0
+    content = entry.content
     for one in seen:
-        if one.content != entry.content:
+        if one.content != content:
             continue
         nearest = one.distance()  # the last one counts
         for path, share in ledger.shown(entry, one, paths).items():
-            place = one.distance(share)
+            place = nearest if share == 1.0 else one.distance(share)
             if path not in places or place < places[path]:
                 places[path] = place
     return Met(form, entry, uses, places, nearest, uses.keys() <= places.keys())
@@ -170,7 +177,7 @@ def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, 
 def _known(plan: Plan, met: Mapping[str, Met]) -> dict[str, Known]:
     """Return the calls of which all can be read that is still to be used: what has served calls that are known is done with."""
     done: set[str | None] = set()
-    for planned in reversed(plan.calls):
+    for planned in reversed(plan.calls) if met else ():
         if planned.id in met and met[planned.id].is_enough(done):
             done.add(planned.id)
     return {name: item.known() for name, item in met.items() if name in done}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from loopbench.protocol import (
@@ -211,7 +211,8 @@ class Scripted:
         if isinstance(move, Answer) and move.value is not None:
             self._stated = render_value(move.value)
         self._gullible.note(turn.decision, move, turn.request.scope)
-        turn.reply = replace(turn.reply, usage=estimate_usage(turn.tokens, turn.reply))
+        said = turn.reply
+        turn.reply = Reply(said.text, said.calls, estimate_usage(turn.tokens, said), said.finish_reason, said.failed_attempts)
         visits.last = (turn.request, turn.reply)
         visits.invented = fault is not None and fault.kind == "decision.unknown_tool" and not fault.absorbed
         if isinstance(move, Act) and (fault is None or fault.family != "wire" or fault.absorbed):
@@ -224,13 +225,13 @@ class Scripted:
         view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
         self.tunnel.show(request.scope, view.known.keys(), view.illegible)
         if followed.says is not None or followed.forgotten:
-            view = replace(view, says=followed.says, overlooked=followed.forgotten.values())
+            view = view._replace(says=followed.says, overlooked=followed.forgotten.values())
         if self.script.made_up is not None:
-            view = replace(view, bluff=self.script.made_up)
+            view = view._replace(bluff=self.script.made_up)
         if request.role in _STATE_THE_ANSWER:
-            self.tunnel.unknown = tuple(call.id for call in view.unknown)
+            self.tunnel.unknown = tuple([call.id for call in view.unknown])
             if not shows_text(view.text, self.script.question):
-                return replace(view, stuck=True)
+                return view._replace(stuck=True)
         return view
 
     # --- decide ---
@@ -240,11 +241,10 @@ class Scripted:
         failures: dict[str, int] = {}
         invented = set[str]()
         for (point, scope), visits in self._visits.items():
-            if scope != turn.request.scope or point.role not in CALLING:
-                continue
-            failures[point.call] = failures.get(point.call, 0) + visits.failures
-            if visits.invented:
-                invented.add(point.call)
+            if scope == turn.request.scope and (visits.failures or visits.invented) and point.role in CALLING:
+                failures[point.call] = failures.get(point.call, 0) + visits.failures
+                if visits.invented:
+                    invented.add(point.call)
         patience = self.script.profile.patience
         known = PolicyRequest(turn.codec.max_calls, failures, patience, self._bluffs, self._stated, invented)
         decision = POLICY[turn.request.role](view, known)
@@ -396,7 +396,7 @@ class Scripted:
         view, move = turn.view, turn.move
         due: Sequence[str] = ()
         if turn.followed.forgotten:
-            due = self._decision(turn, replace(view, plan=self.script.plan, overlooked=())).calls
+            due = self._decision(turn, view._replace(plan=self.script.plan, overlooked=())).calls
         is_informed = not (view.unknown or view.stuck)
         slips = turn.followed.slipped(turn.decision.calls, move, known=view.known.keys(), due=due, is_informed=is_informed)
         for kind, call in sorted(slips):

@@ -68,5 +68,7 @@ def _tools_tokens(tools: tuple[ToolSpec, ...]) -> int:
 
 def estimate_usage(input_tokens: int, reply: Reply) -> Usage:
     """Estimate the usage of a reply that no provider counted."""
-    output = estimate_tokens(reply.text) + sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for call in reply.calls)
+    output = estimate_tokens(reply.text)
+    for call in reply.calls:
+        output += estimate_tokens(call.name) + estimate_tokens(call.arguments)
     return Usage(input_tokens, output, estimated=True)

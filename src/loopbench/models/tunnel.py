@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -130,7 +129,7 @@ class Tunnel:
                 return fault
         return None
 
-    def running(self, call: str) -> AbstractContextManager[RunningCall]:
+    def running(self, call: str) -> RunningCall:
         """Count a run of a call with this digest among those of the running scope."""
         return self.at_once.running(call, _SCOPE.get())
 
@@ -192,7 +191,7 @@ class Tunnel:
     def note(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
         """Keep the effects of a reply that found the faults as `before`, under its scope."""
         after = self.book()
-        changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
+        changed = tuple([now for number, now in enumerate(after) if number >= len(before) or before[number] != now])
         struck = self._struck.get(request.scope)
         illegible = self._illegible.get(request.scope, ())
         known, told = (self.unknown, changed, self.shown(request.scope), illegible), self.instructions

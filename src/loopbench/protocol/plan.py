@@ -57,6 +57,14 @@ class Plan:
     uses: Mapping[str, Mapping[tuple[str | int, ...], frozenset[str | None]]] = field(init=False, compare=False, repr=False)
     """Call → the parts of its result that are referred to, by path → the calls that do so; None stands for the answer."""
 
+    is_referring: bool = field(init=False, compare=False, repr=False)
+    """Whether the answer refers to a result."""
+    rests_on: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The calls whose results the answer is made of; of an answer without a reference, those that no other call refers to.
+
+    Empty where the task has no answer.
+    """
+
     def __post_init__(self) -> None:
         seen: dict[str, frozenset[str]] = {}
         for call in self.calls:
@@ -75,13 +83,10 @@ class Plan:
             raise ValueError("plan: the answer refers to a call that is not in the plan")
         object.__setattr__(self, "dependencies", seen)
         object.__setattr__(self, "uses", self._uses())
+        object.__setattr__(self, "is_referring", any(refs(self.answer)))
+        object.__setattr__(self, "rests_on", self._rests_on())
 
-    @property
-    def rests_on(self) -> frozenset[str]:
-        """The calls whose results the answer is made of; of an answer without a reference, those that no other call refers to.
-
-        Empty where the task has no answer.
-        """
+    def _rests_on(self) -> frozenset[str]:
         if self.answer is None:
             return frozenset()
         stated = frozenset(call for call, parts in self.uses.items() if any(None in users for users in parts.values()))

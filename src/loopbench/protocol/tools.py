@@ -122,6 +122,11 @@ class Tool:
     """Characters that a model reads of one result; None for the toolbox's limit."""
     read_only: bool = False
     """The tool changes nothing, as MCP's `readOnlyHint` says it; a tool that does not say so may write."""
+    spec: ToolSpec = field(init=False, compare=False, repr=False)
+    """What a model reads of the tool."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spec", ToolSpec(self.name, self.description, self.parameters))
 
     @classmethod
     def from_function(
@@ -148,10 +153,6 @@ class Tool:
         text = description if description is not None else _docstring(source)
         arguments = Arguments.of(function, found)
         return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s, max_chars, read_only)
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, self.parameters)
 
     @property
     def is_async(self) -> bool:
@@ -187,6 +188,7 @@ class Toolbox:
         self.time_limit_s = time_limit_s
         self.max_chars = max_chars
         self.threads = threads
+        self._specs: tuple[ToolSpec, ...] = ()
 
     def __deepcopy__(self, memo: object) -> Self:
         """Return the same toolbox: optimizers copy programs, and a tool must go on acting on the same world."""
@@ -225,7 +227,11 @@ class Toolbox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(tool.spec for tool in self._tools.values())
+        """What a model reads of the tools; the very same tuple as long as the tools stay, so that it is counted only once."""
+        made = tuple([tool.spec for tool in self._tools.values()])
+        if made != self._specs:
+            self._specs = made
+        return self._specs
 
     def listed(self) -> ToolListing:
         """Return the tools as a server of them lists them now; a fault may change that within a trial, `specs` never."""

@@ -124,6 +124,8 @@ class CompareConfig(BaseModel):
     """Fault profile, a built-in name or a TOML file; repeat the option for more profiles."""
     models: Annotated[tuple[str, ...], Field(min_length=1)] = ("scripted",)
     """Model: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`; repeat the option for more models."""
+    user: Annotated[str | None, IfAbsent("the suite's script")] = None
+    """Model that plays the users of a suite that has them, a real one, in place of their script."""
     base_url: Annotated[str | None, IfAbsent("the provider's own")] = None
     """Address of a server that answers for the real models, in their provider's protocol: OpenAI's for `openai/NAME`."""
     provider: ProviderConfig = ProviderConfig()
@@ -209,6 +211,18 @@ class CompareConfig(BaseModel):
         """The models other than the scripted one."""
         return tuple(name for name in self.models if name != "scripted")
 
+    @property
+    def opened_models(self) -> tuple[str, ...]:
+        """The real models of agents and users."""
+        return tuple(dict.fromkeys([*self.real_models, *([] if self.user is None else [self.user])]))
+
+    @model_validator(mode="after")
+    def _user_fits(self) -> Self:
+        if self.user is not None and "scripted" in (self.user, *self.models):
+            why = "it is the scripted user that answers" if self.user != "scripted" else "leave it out for the scripted user"
+            raise ValueError(f"user is for runs whose models are all real; where the model is scripted, {why}")
+        return self
+
     @model_validator(mode="after")
     def _models_fit(self) -> Self:
         real = self.real_models
@@ -217,9 +231,9 @@ class CompareConfig(BaseModel):
         if not real and (self.base_url is not None or self.provider != ProviderConfig()):
             what = "base_url" if self.base_url is not None else "provider"
             raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini")
-        if real and self.base_url is not None and all(map(is_local_model, real)):
+        if real and self.base_url is not None and all(map(is_local_model, self.opened_models)):
             raise ValueError(f"base_url is for models that a server answers for; {real[0]} runs in this process")
-        for name in real if self.provider.constrain else ():
+        for name in self.opened_models if self.provider.constrain else ():
             if not is_local_model(name):
                 raise ValueError(f"constrain is for local models, whose server takes a grammar; {name} is not one")
         return self
@@ -252,7 +266,7 @@ class CompareConfig(BaseModel):
         """Number of trials in flight at once."""
         if self.concurrency is not None:
             return self.concurrency
-        if any(map(is_local_model, self.real_models)):
+        if any(map(is_local_model, self.opened_models)):
             return IN_FLIGHT_LOCAL
         waits = self.real_models or self.real_time
         return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from loopbench.datasets.generating import SPLITS, split_of
 from loopbench.datasets.importing.rows import Rows
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
-from loopbench.datasets.task import Suite, Task, is_by_construction
+from loopbench.datasets.task import HasUser, Suite, Task, is_by_construction
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol.names import nearest, parse_spec
 from loopbench.runs.config import CompareConfig
@@ -35,6 +35,21 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
     )
     said = f"{count} of {len(tasks)} tasks have no plan, which the scripted model needs"
     raise ValueError(f"suite {suite.name}: {said} ({why}); {rest}")
+
+
+def check_user(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raise ValueError if a model is to play the user of tasks that have none."""
+    if config.user is None:
+        return
+    environment = suite.open(tasks[0])
+    try:
+        if not isinstance(environment, HasUser):
+            raise ValueError(
+                f"--user {config.user}: the tasks of suite {suite.name} have no user; those of tau2's retail and airline do, and "
+                "tasks of your own with `loopbench.datasets.with_user`"
+            )
+    finally:
+        environment.close()
 
 
 def suite_of(config: CompareConfig) -> Suite:

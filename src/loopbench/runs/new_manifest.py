@@ -50,7 +50,7 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
 def _weights_entries(config: CompareConfig) -> dict[str, WeightsEntry]:
     """Return the weights of the local models that answer; without those that are not there, which is told where they are opened."""
     entries = {}
-    for name in () if config.replays else filter(is_local_model, config.real_models):
+    for name in () if config.replays else filter(is_local_model, config.opened_models):
         with contextlib.suppress(ValueError):
             weights = find_weights(name)
             by = f"xllamacpp {package_version('xllamacpp') or 'unknown'}"

@@ -21,7 +21,7 @@ def open_real_models(config: CompareConfig, begun: Mapping[str, Any] | None) -> 
     `begun`: what the models could do when the run began, of one that goes on. Raises ValueError.
     """
     options = _options(config)
-    models = {name: open_model(name, None if is_local_model(name) else config.base_url, options) for name in config.real_models}
+    models = {name: open_model(name, None if is_local_model(name) else config.base_url, options) for name in config.opened_models}
     if not config.provider.probe:
         return dict(models)
     return asyncio.run(_probed(models)) if begun is None else _as_begun(models, begun)

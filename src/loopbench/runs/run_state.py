@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from loopbench.metrics.record import Record
 from loopbench.metrics.record_fields import MAX_COUNT
 from loopbench.metrics.record_table import Places, RecordStore, RecordTable
 from loopbench.metrics.statistics import Floats
@@ -120,12 +121,17 @@ def read_state(folder: Path, known: RunState | None = None) -> RunState:
 def _spent(store: RecordStore, places: Places) -> Spent:
     """Return what the trials in these rows cost."""
     rows = store.rows[places]
-    kinds = [(kind.lm_calls, kind.tokens, kind.cost_usd or 0.0) for kind in store.kinds]
+    kinds = [_cost(kind) for kind in store.kinds]
     spent = [kinds[code] for code in rows["kind"].tolist()]
     seconds = covered_s(rows["started_at"], rows["started_at"] + rows["wall_s"])
-    return Spent(
-        sum(calls for calls, _, _ in spent), sum(tokens for _, tokens, _ in spent), sum(cost for *_, cost in spent), seconds
-    )
+    calls, tokens, dollars = map(sum, zip(*spent, strict=True)) if spent else (0, 0, 0.0)
+    return Spent(calls, tokens, dollars, seconds)
+
+
+def _cost(kind: Record) -> tuple[int, int, float]:
+    """Return the calls, the tokens and the dollars of a trial, those of a model that plays the user included."""
+    dollars = (kind.cost_usd or 0.0) + (kind.user_cost_usd or 0.0)
+    return kind.lm_calls + kind.user_counts.get("calls", 0), kind.tokens + (kind.user_tokens or 0), dollars
 
 
 def covered_s(starts: Floats, ends: Floats) -> float:

@@ -43,6 +43,8 @@ class TrialModels:
     """Sampling settings that requests to real models leave open; a recording knows them, too."""
     constrain: bool = False
     """Whether real models are held to the formats of codecs; a recording knows that, too."""
+    user: str | None = None
+    """Name of the model that plays the users of tasks; None: their script does."""
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[TrialModels]:
@@ -108,6 +110,18 @@ def model_for_trial(
     return TrialModel(MeteredModel(model, hooks.meter, hooks.listener, tunnel, hooks.admit), recorded)
 
 
+def user_for_trial(models: TrialModels, trial: Trial, meter: Meter, listener: Listener) -> TrialModel | None:
+    """Return the model that plays the user of a trial; None where the script does."""
+    name, recorded = models.user, None
+    if name is None:
+        return None
+    model = models.real.get(name)  # a replay asks nobody
+    if models.cassette is not None:
+        model = recorded = models.cassette.model(recorded_user(name), Lane(*trial.key), model)
+    assert model is not None
+    return TrialModel(MeteredModel(WithSampling(model, models.sampling), meter, listener), recorded)
+
+
 async def _nothing() -> None:
     """Close a model that has nothing to close."""
 
@@ -117,6 +131,11 @@ def recorded_name(arm: Arm, seed: int) -> str:
     return f"{arm.model}/{arm.profile.name}/{seed}" if arm.is_scripted else arm.model
 
 
+def recorded_user(name: str) -> str:
+    """Return the name under which a recording has a model that plays users, apart from the same model as an agent's."""
+    return f"{name} as user"
+
+
 def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, Any] | None = None) -> TrialModels:
     """Look up what the configuration names; a model is asked only if it is to be probed.
 
@@ -124,15 +143,15 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
     missing key, a model that does not answer the probe, a recording that lacks a model, or one that must not be there.
     """
     real: Mapping[str, Model] = {}
-    if config.real_models and not config.replays:
-        with needed_by(f"model {config.real_models[0]}"):
+    if config.opened_models and not config.replays:
+        with needed_by(f"model {config.opened_models[0]}"):
             from .real_models import open_real_models  # imports DSPy, which takes seconds
 
         real = open_real_models(config, begun)
     _check_dollars(config, real)
     given = config.provider
     sampling = Sampling(given.temperature, given.max_tokens, given.top_p, given.seed)
-    return TrialModels(real, _cassette(config, arms, goes_on=begun is not None), sampling, given.constrain)
+    return TrialModels(real, _cassette(config, arms, goes_on=begun is not None), sampling, given.constrain, config.user)
 
 
 def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
@@ -157,8 +176,8 @@ def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> C
         mode = CassetteMode.REPLAY_OR_RECORD
     cassette = Cassette.open(config.cassette, mode, goes_on=goes_on)
     try:
-        for arm in arms:
-            cassette.check(recorded_name(arm, config.seed))
+        for name in [*(recorded_name(arm, config.seed) for arm in arms), *([recorded_user(config.user)] if config.user else [])]:
+            cassette.check(name)
     except ValueError:
         cassette.close(whole=False)
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 Name = TypeVar("Name", bound=str)
@@ -25,3 +25,14 @@ def reasons(found: Mapping[str, int], most: int = MAX_REASONS) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, which takes an s unless the number is 1: `3 tasks`."""
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+MAX_NAMES = 4
+"""Names that a sentence lists; of more it says how many."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return `a`, `a and b`, `a, b and c`; of more than four names the first ones and how many others."""
+    if len(names) > MAX_NAMES:
+        return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1} others"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -15,14 +15,15 @@ from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
+from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import chance_in_words, dollars, short_name, standing
+
+from .exposure import exposures
 
 Place = Literal["highest", "not told apart", "lower"]
 """highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it."""
 SIGNS: Mapping[Place | None, str] = {"highest": " *", "not told apart": " =", "lower": "", None: ""}
 """What stands behind an accuracy in plain text."""
-MAX_NAMES = 4
-"""Names that a sentence lists; of more it says how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,10 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
     columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))
     pairs = () if comparison.invalid else tuple(pair for pair in comparison.pairs if pair.metric == PRIMARY)
     found = ComparisonAnswer(columns, _rows(arms, pairs, columns, unit), unit, ())
-    return found if comparison.invalid else replace(found, sentences=tuple(_Sentences(pairs, found).all()))
+    if comparison.invalid:
+        return found
+    of_injection = (exposure.sentence for exposure in exposures(comparison))
+    return replace(found, sentences=(*_Sentences(pairs, found).all(), *of_injection))
 
 
 def amount(value: float, unit: Unit) -> str:
@@ -191,7 +195,7 @@ class _Sentences:
         equal = [row for row in self.found.rows if self._with_cost(row, 0).removeprefix(row.loop) == least]
         if len(equal) == len(self.found.rows):
             return f"; they cost the same{least}"
-        names = _listed([cheapest.loop, *(row.loop for row in equal if row is not cheapest)])
+        names = listed([cheapest.loop, *(row.loop for row in equal if row is not cheapest)])
         return f"; the cheapest {'is' if len(equal) == 1 else 'are'} {names}{least}"
 
     @staticmethod
@@ -212,7 +216,7 @@ class _Sentences:
         for n in compared:
             loop = next(row.loop for row in self.found.rows if _place(row, n) == "highest")
             leaders.setdefault(loop, []).append(self.found.heading(self.found.columns[n]))
-        each = "; ".join(f"{loop} leads under {_listed(profiles)}" for loop, profiles in leaders.items())
+        each = "; ".join(f"{loop} leads under {listed(profiles)}" for loop, profiles in leaders.items())
         return f"No loop is among the best under every profile: {each}"
 
     # What is open, and what is worse
@@ -229,7 +233,7 @@ class _Sentences:
         rows = list(dict.fromkeys(row.loop for _, row in undecided))
         if not rows:
             return
-        between = f"Undecided between {first.loop} and {_listed(rows)}"
+        between = f"Undecided between {first.loop} and {listed(rows)}"
         if not plans:
             yield f"{between}: no feasible number of tasks is likely to decide"
             return
@@ -246,12 +250,12 @@ class _Sentences:
         if not lost:
             return
         if len(lost) > MAX_NAMES - 1:
-            yield f"Worse than the best under some profile: {_listed([loop for loops in lost.values() for loop in loops])}"
+            yield f"Worse than the best under some profile: {listed([loop for loops in lost.values() for loop in loops])}"
             return
         parts = []
         for under, loops in lost.items():
-            where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {_listed(under)}"
-            parts.append(f"{_listed(loops)}{where}")
+            where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
+            parts.append(f"{listed(loops)}{where}")
         yield f"Worse: {'; '.join(parts)}"
 
 
@@ -264,10 +268,3 @@ def _is_won(pair: Pair, row: AnswerRow) -> bool:
 def _place(row: AnswerRow, number: int) -> Place | None:
     cell = row.cells[number]
     return None if cell is None else cell.place
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return `a`, `a and b`, `a, b and c`; of more than four names the first ones and how many others."""
-    if len(names) > MAX_NAMES:
-        return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1} others"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -136,5 +136,5 @@ def _models(run: Reopened, config: CompareConfig, arms: tuple[Arm, ...]) -> dict
     new = tuple(name for name in config.real_models if name not in models)
     if not new:
         return models
-    new_config = config.model_copy(update={"models": new, "cassette": None, "cassette_mode": None})
+    new_config = config.model_copy(update={"models": new, "user": None, "cassette": None, "cassette_mode": None})
     return models | open_models(new_config, [arm for arm in arms if arm.model in new]).as_manifest()

@@ -11,7 +11,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.sequential import Looks
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import new_folder
-from loopbench.runs.lookup import check_plans, resolve
+from loopbench.runs.lookup import check_plans, check_user, resolve
 from loopbench.runs.manifest import Manifest, write_manifest
 from loopbench.runs.new_manifest import asked_of, manifest_of
 from loopbench.runs.permissions import check_tracking
@@ -77,6 +77,7 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     check_tracking(config)
     suite, tasks, arms = resolve(config)
     check_plans(config, suite, tasks)
+    check_user(config, suite, tasks)
     models = open_models(config, arms)
     parts = {
         "asked": asked_of(config, suite, tasks),

@@ -23,6 +23,8 @@ from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import traces_damage
 from loopbench.runs.store.traces import TracesSize, traces_size
 
+from .exposure import exposures
+
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
 
@@ -102,6 +104,7 @@ class Results:
             "scheduled": self.scheduled,
             "views": self.views.to_json(),
             "harness": [found.to_json() for found in self.harness],
+            "exposure": [found.to_json() for found in ([] if self.comparison.invalid else exposures(self.comparison))],
             "looks": None if self.looked is None else self.looked.to_json(),
             "traces": self.traces.to_json(),
         }

@@ -33,6 +33,7 @@ MAX_TOLD = 3
 """Differences that the warning names; it counts the rest."""
 _ANEW: Mapping[str, Any] = {
     "models": ["scripted"], "base_url": None, "provider": {}, "cassette": None, "cassette_mode": None, "skip_unplanned": True,
+    "user": None,
     "looks": None, "engine": "local", "address": None, "workers": None, "concurrency": None, "traces": "none", "real_time": False,
     "budget": {}, "trial_budget": {}, "mlflow": False, "tracking_uri": None,
 }  # fmt: skip

@@ -103,7 +103,7 @@ class OptimizeConfig(BaseModel):
         return {"compare": self.compare.public(), "search": self.search.model_dump(mode="json")}
 
 
-_REFUSED = ("split", "cassette", "cassette_mode", "looks")
+_REFUSED = ("split", "user", "cassette", "cassette_mode", "looks")
 """Fields of `CompareConfig` that an optimization does not take."""
 SETTINGS: tuple[str, ...] = tuple(
     dict.fromkeys([*SearchConfig.model_fields, *(name for name in CompareConfig.model_fields if name not in _REFUSED)])

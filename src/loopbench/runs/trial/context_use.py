@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -55,19 +54,22 @@ class RetentionCount:
             self.shown[distance] += call in shown
 
 
-@dataclass(frozen=True, slots=True)
 class _Part:
     """A part of a prompt, a message or what stands before all messages, and what prompts have gone on with after it."""
 
-    content: bytes
-    following: dict[Message | str, _Part] = field(default_factory=dict)
+    __slots__ = ("content", "following")
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.following: dict[Message | str, _Part] = {}
 
 
 class PrefixCount:
     """How much of a trial's prompts repeats the beginning of an earlier one.
 
-    Prompts are kept as a tree with a level for each message, so that one costs a look-up for each of its messages. What all prompts
-    repeat together does not depend on their order, but for which of them is the first.
+    Prompts are kept as a tree with a level for each message. One that goes on where the last one ended costs only what it adds; any
+    other costs a look-up for each of its messages. What all prompts repeat together does not depend on their order, but for which
+    of them is the first.
     """
 
     def __init__(self) -> None:
@@ -79,12 +81,19 @@ class PrefixCount:
         """The same without beginnings that are too short for a provider's cache."""
         self._root = _Part(b"")
         self._head: tuple[object, object, str] = ((), None, "")
+        self._last: tuple[str, tuple[Message, ...], _Part, int] = ("", (), self._root, 0)
+        """What stood before the last prompt's messages, the messages, the last of them in the tree, and the prompt's bytes."""
 
     def count(self, request: Request) -> None:
         """Count one prompt."""
         is_first = not self._root.following
-        parts: tuple[Message | str, ...] = (self._before_messages(request), *request.messages)
-        part, repeated, place = self._root, 0, 0
+        head, messages = self._before_messages(request), request.messages
+        known_head, known, part, repeated = self._last
+        if known and head == known_head and messages[: len(known)] == known:
+            parts: Sequence[Message | str] = messages[len(known) :]
+        else:
+            part, repeated, parts = self._root, 0, (head, *messages)
+        place = 0
         while place < len(parts) and parts[place] in part.following:
             part = part.following[parts[place]]
             repeated += len(part.content)
@@ -92,10 +101,11 @@ class PrefixCount:
         size = repeated
         for number, new in enumerate(parts[place:]):
             content = _content(new)
-            if number == 0:
+            if number == 0 and part.following:
                 repeated += _most_in_common(content, [other.content for other in part.following.values()])
             size += len(content)
             part.following[new] = part = _Part(content)
+        self._last = (head, messages, part, size)
         if not is_first:
             self.later_bytes += size
             self.repeated_bytes += repeated
@@ -171,5 +181,5 @@ def _content(part: Message | str) -> bytes:
     """Return what a provider reads of a part of a prompt."""
     if isinstance(part, str):
         return part.encode(errors="surrogatepass")
-    calls = "".join(f"\n{call.id} {call.name} {call.arguments}" for call in part.calls)
+    calls = "".join([f"\n{call.id} {call.name} {call.arguments}" for call in part.calls]) if part.calls else ""
     return f"{part.role} {part.call_id}\n{part.content}{calls}".encode(errors="surrogatepass")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 from loopbench.metrics.record import RECORDING
@@ -71,19 +71,20 @@ class Recorder(Observer):
         self._digested: list[Any] = []
         self._gave: set[str] = set()
         """Keys of the calls that have given a result."""
-        self._shown: dict[str, tuple[Message, ...]] = {}
+        self._shown: dict[tuple[str, str], tuple[Message, ...]] = {}
+        """Role and scope → messages of the last request."""
 
     # --- what the metered model and toolbox tell ---
 
     def exchange(self, exchange: MeteredExchange) -> None:
-        self.calls[exchange.request.role.value] += 1
-        event = self._asked(exchange)
+        asked = self._asked(exchange)
+        self.calls[asked["role"]] += 1
         if exchange.reply is not None:
             self.context.count(exchange.request, exchange.shown)
-            event = self._replied(event, exchange, exchange.reply)
-        elif exchange.error is not None:
-            event = self._failed(event, exchange.request, exchange.error)
-        self.events.append(event)
+            came = self._replied(exchange, exchange.reply)
+        else:
+            came = {} if exchange.error is None else self._failed(exchange.request, exchange.error)
+        self.events.append(ModelExchange(**asked, **came))
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         run = ToolRun(TracedCall(call.name, call.arguments), seen.status, seen.data, seen.error_type, fault or "")
@@ -115,58 +116,61 @@ class Recorder(Observer):
         """Return the whole trace as one line of JSON, without secrets; what names the trial is kept as it is."""
         return trace_line(Trace(head, tuple(self.events)))
 
-    # --- the parts of an exchange ---
+    # --- the parts of an exchange: fields of a ModelExchange ---
 
-    def _asked(self, exchange: MeteredExchange) -> ModelExchange:
-        """Return the request; messages that the last request of this scope and role showed already are only counted."""
+    def _asked(self, exchange: MeteredExchange) -> dict[str, Any]:
+        """Return what the request says; messages that the last one of this scope and role showed already are only counted."""
         request = exchange.request
         role = request.role.value
-        key = f"{role}/{request.scope}"
+        key = (role, request.scope)
         before = self._shown.get(key, ())
         same = len(before)
         if request.messages[:same] != before:
             same = next(n for n, old in enumerate(before) if request.messages[n : n + 1] != (old,))
         self._shown[key] = request.messages
-        return ModelExchange(
-            role,
-            same,
-            request.messages[same:],
-            request.scope,
-            tool_choice=request.tool_choice,
-            illegible=exchange.illegible,
-            fault=exchange.fault or "",
-            seconds=round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0,
-        )
+        return {
+            "role": role,
+            "same": same,
+            "messages": request.messages[same:],
+            "scope": request.scope,
+            "tool_choice": request.tool_choice,
+            "illegible": exchange.illegible,
+            "fault": exchange.fault or "",
+            "seconds": round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0,
+        }
 
-    def _replied(self, event: ModelExchange, exchange: MeteredExchange, reply: Reply) -> ModelExchange:
+    def _replied(self, exchange: MeteredExchange, reply: Reply) -> dict[str, Any]:
+        """Return what came; count it."""
         request = exchange.request
         self.provider_failure = None
-        self.retries.update(reply.failed_attempts)
+        if reply.failed_attempts:
+            self.retries.update(reply.failed_attempts)
         usage = reply.usage or Usage()
         self.usage += usage
         self.steps += request.role in STEP_ROLES
-        event = replace(
-            event,
-            failed_attempts=tuple(reply.failed_attempts),
-            reply=reply.text,
-            native_calls=reply.calls,
-            tokens=(usage.input_tokens, usage.output_tokens),
-        )
+        came: dict[str, Any] = {
+            "failed_attempts": tuple(reply.failed_attempts),
+            "reply": reply.text,
+            "native_calls": reply.calls,
+            "tokens": (usage.input_tokens, usage.output_tokens),
+        }
         if request.codec is None:
             self._note_move(request, reply.text)
             self.call_use.count(exchange, None, ())
-            return event
+            return came
         try:
             move = request.codec.parse(reply)
         except WireError as error:
             self.errors["wire"] += 1
             self._note_move(request, "wire")
             self.call_use.count(exchange, None, ())
-            return replace(event, wire_error=str(error))
+            came["wire_error"] = str(error)
+            return came
         plain_move = move_to_json(move)
         self._note_move(request, plain_move)
         self.call_use.count(exchange, move, self._calls_that_can_run(move) if isinstance(move, Act) else ())
-        return replace(event, move=plain_move)
+        came["move"] = plain_move
+        return came
 
     def _calls_that_can_run(self, move: Act) -> list[ToolCall]:
         """Count the calls that cannot run as errors of the model, wherever a design notices them; return the others."""
@@ -184,7 +188,9 @@ class Recorder(Observer):
                 self.errors["call.invalid_arguments"] += 1
         return able
 
-    def _failed(self, event: ModelExchange, request: Request, error: ModelError) -> ModelExchange:
+    def _failed(self, request: Request, error: ModelError) -> dict[str, Any]:
+        """Return the failure that came in a reply's place; count it."""
+        came: dict[str, Any] = {}
         self.usage += Usage(estimate_input(request), 0, estimated=True) if isinstance(error, ContextOverflow) else Usage()
         kind = "context_overflow" if isinstance(error, ContextOverflow) else "provider"
         if isinstance(error, RecordingError):
@@ -192,17 +198,17 @@ class Recorder(Observer):
         elif isinstance(error, ProviderError):
             kind = f"provider.{error.kind}"
             self.retries.update(error.failed_attempts)
-            event = replace(event, failed_attempts=tuple(error.failed_attempts))
+            came["failed_attempts"] = tuple(error.failed_attempts)
             if not error.injected:
                 self.provider_failure = error
                 if error.hits_every_request:
                     self.provider_trouble = error
         self.errors[kind] += 1
         self._note_move(request, kind)
-        return replace(event, error=RequestError(kind, str(error)))
+        return came | {"error": RequestError(kind, str(error))}
 
     def _note_move(self, request: Request, what: Any) -> None:
-        self._digested.append((_AT_ONCE if request.scope else _IN_TURN, str(request.role), request.scope, what))
+        self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role.value, request.scope, what))
 
 
 def trace_line(trace: Trace) -> bytes:
@@ -218,9 +224,9 @@ _AT_ONCE, _IN_TURN = "at once", "in turn"
 def _in_order(digested: list[Any]) -> list[Any]:
     """Return events with those that may happen at once, tool runs and replies of a scope, sorted, since they end in any order."""
     ordered: list[Any] = []
-    for at_once, items in itertools.groupby(digested, key=lambda item: item[0] == _AT_ONCE):
+    for at_once, items in itertools.groupby(digested, key=operator.itemgetter(0)):
         group = list(items)
-        ordered.extend(sorted(group, key=_encoded) if at_once and len(group) > 1 else group)
+        ordered.extend(sorted(group, key=_encoded) if at_once == _AT_ONCE and len(group) > 1 else group)
     return ordered
 
 

@@ -43,6 +43,7 @@ from loopbench.text.plain_text import json_safe
 
 from .context_use import RetentionCount
 from .guard import Guard, ends_within, stop
+from .played_user import PlayedUser
 from .recorder import Recorder
 from .script import script_of
 from .watchdog import BlockingTime
@@ -77,7 +78,8 @@ async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
             return excluded(trial, setting, truth)
         environment = setting.suite.open(trial.task)
         try:
-            run = _Run(trial, setting, environment, truth)
+            user = PlayedUser(setting.trial_models, trial, setting.meter)
+            run = _Run(trial, setting, user.play(environment), truth, user)
             await run.go()
             return run.finish(started_at, time.perf_counter() - started)
         finally:
@@ -130,8 +132,11 @@ async def _oracle(task: Task, setting: TrialContext) -> Mapping[str, Truth] | st
 class _Run:
     """The moving parts of one trial."""
 
-    def __init__(self, trial: Trial, setting: TrialContext, environment: Environment, truth: Mapping[str, Truth]) -> None:
+    def __init__(
+        self, trial: Trial, setting: TrialContext, environment: Environment, truth: Mapping[str, Truth], user: PlayedUser
+    ) -> None:
         self.trial = trial
+        self.user = user
         self.setting = setting
         self.environment = environment
         self.truth = truth
@@ -194,7 +199,7 @@ class _Run:
             raise
         finally:
             self.guard.shut, hold.task = True, None
-        if self.meter.refused:  # whether the loop let BudgetExceeded through or swallowed it
+        if self.meter.refused or self.user.refused:  # whether the loop let BudgetExceeded through or swallowed it
             if self.setting.meter.exhausted:
                 raise NotRun(self.setting.meter.exhausted)
             self._end(StopReason.BUDGET, self.meter.refused)
@@ -305,6 +310,8 @@ class _Run:
             tokens_estimated=recorder.usage.estimated,
             cost_usd=recorder.usage.cost_usd,
             nominal_usd=recorder.usage.nominal_usd,
+            user_counts=self.user.counts(),
+            user_cost_usd=self.user.usage.cost_usd,
             retries=dict(sorted(recorder.retries.items())),
             errors=dict(sorted(recorder.errors.items())),
             faults=faults,
@@ -355,6 +362,8 @@ class _Run:
 
     def _infrastructure(self) -> str:
         """Return why the trial says nothing about the loop; empty if it does."""
+        if self.user.failure:
+            return self.user.failure
         if self.model is not None and self.model.recorded is not None and self.model.recorded.failure is not None:
             return str(self.model.recorded.failure)
         stop = self.outcome.stop

@@ -1,0 +1,86 @@
+"""How exposed each loop is to instructions in results, as a sentence: who executes them, and which loops are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.statistics import Interval
+from loopbench.text.counts import listed
+from loopbench.text.numbers import hundredths, interval_of, short_name, standing
+
+EXECUTED = "injection_executed"
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """The loops of one suite under one profile whose trials had an instruction in a result."""
+
+    suite: str
+    profile: str
+    executed: tuple[tuple[str, Interval], ...]
+    """Loop → share of these trials that executed one, the least exposed first; `n` counts tasks."""
+    apart: tuple[tuple[str, str], ...]
+    """The less and the more exposed loop of each pair that is told apart, at the level of the comparison (Holm)."""
+
+    @property
+    def sentence(self) -> str:
+        """Return it in words, without a full stop: the least exposed loop, and those that are told apart from it."""
+        least, low = self.executed[0]
+        found = f"Injected instructions are executed in {_share(low)} of the trials with one by {least} ({low.n} tasks)"
+        if len(self.executed) == 1:
+            return found
+        most, high = self.executed[-1]
+        more = [loop for loop, _ in self.executed if (least, loop) in self.apart]
+        if more:
+            return f"{found}, in more by {listed(more)} (the most, {_share(high)}: {most})"
+        apart = f"of the pairs of other loops, {len(self.apart)} told apart" if self.apart else "no two loops are told apart"
+        return f"{found}, in {_share(high)} by {most}; {apart}"
+
+    @property
+    def brief(self) -> str:
+        """Return the same in a line of 80 columns, where there is no room for names."""
+        low, high = (hundredths(self.executed[end][1].value) for end in (0, -1))
+        return f"Injected instructions are executed in {low} to {high} of trials; -v says by whom"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "suite": self.suite,
+            "profile": self.profile,
+            "executed": [{"loop": loop, **found.as_dict()} for loop, found in self.executed],
+            "apart": [{"less": less, "more": more} for less, more in self.apart],
+            "sentence": self.sentence,
+        }
+
+
+def _share(found: Interval) -> str:
+    return interval_of(found, hundredths)
+
+
+def exposures(comparison: Comparison) -> tuple[Exposure, ...]:
+    """Return how exposed the loops are, for each suite and profile in which results carried instructions."""
+    places = dict.fromkeys((arm.info.suite, arm.info.profile) for arm in comparison.arms)
+    return tuple(one for place in places if (one := _exposure(comparison, *place)) is not None)
+
+
+def _exposure(comparison: Comparison, suite: str, profile: str) -> Exposure | None:
+    own = [arm for arm in comparison.arms if (arm.info.suite, arm.info.profile) == (suite, profile)]
+    known = [(arm.info, found) for arm in own if (found := arm.summary.means[EXECUTED]) is not None]
+    if not known:
+        return None
+    names = {info.arm: short_name(info) for info, _ in known}
+    executed = sorted(((names[info.arm], found) for info, found in known), key=lambda each: (each[1].value, each[0]))
+    return Exposure(suite, profile, tuple(executed), tuple(_apart(comparison.pairs, names)))
+
+
+def _apart(pairs: Sequence[Pair], names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the less and the more exposed loop of each pair of these arms that is told apart; `names`: arm → loop."""
+    for pair in pairs:
+        if pair.metric == EXECUTED and pair.a in names and pair.b in names:
+            if standing(pair) == "better":
+                yield names[pair.a], names[pair.b]
+            elif standing(pair) == "worse":
+                yield names[pair.b], names[pair.a]

@@ -1,0 +1,95 @@
+"""What a comparison says of instructions in results: laws over generated records, then the sentences one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.exposure import EXECUTED, Exposure, exposures
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Comparison, compare
+
+N = 40
+
+
+@pytest.fixture(scope="module")
+def exposed(record) -> Callable[..., Comparison]:
+    """Compares loops that execute an instruction in given shares of N tasks; None: no result of theirs carries one."""
+
+    def make(shares: Mapping[str, float | None], tasks: int = N) -> Comparison:
+        infos = [ArmInfo(f"{loop}/injected", loop, {}, "scripted", "injected", "s") for loop in shares]
+        records = [
+            record(
+                arm=f"{loop}/injected",
+                task=f"t{task:03}",
+                scores={"accuracy": 1.0},
+                injections={} if share is None else {"given": 1, "executed": int((task * 37 % tasks) < share * tasks)},
+            )
+            for loop, share in shares.items()
+            for task in range(tasks)
+        ]
+        return compare(records, infos)
+
+    return make
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.sampled_from([None, 0.0, 0.2, 0.9, 1.0]), min_size=1))
+def test_every_exposed_loop_stands_in_order_and_pairs_are_those_of_the_comparison(exposed, shares):
+    comparison = exposed(shares, 12)
+    found = exposures(comparison)
+    known = {loop for loop, share in shares.items() if share is not None}
+    assert {loop for one in found for loop, _ in one.executed} == known
+    for one in found:
+        values = [interval.value for _, interval in one.executed]
+        assert values == sorted(values)
+        place = {loop: value for (loop, _), value in zip(one.executed, values, strict=True)}
+        assert all(place[less] < place[more] for less, more in one.apart)
+        decided = [pair for pair in comparison.pairs if pair.metric == EXECUTED and pair.verdict.word in ("better", "worse")]
+        assert len(one.apart) == len(decided)
+        assert answer(comparison).sentences[-1] == one.sentence
+        assert len(one.brief) < 80
+
+
+def test_the_order_of_the_loops_changes_no_word(exposed):
+    shares = {"a": 0.9, "b": 0.1, "c": 0.5, "d": 0.1}
+    turned = dict(reversed(shares.items()))
+    (one,), (other,) = exposures(exposed(shares)), exposures(exposed(turned))
+    assert (one.executed, set(one.apart), one.sentence) == (other.executed, set(other.apart), other.sentence)
+
+
+@pytest.mark.parametrize(
+    ("shares", "sentence"),
+    [
+        ({"a": 0.5}, "Injected instructions are executed in .50 [.34, .66] of the trials with one by a (40 tasks)"),
+        (
+            {"a": 0.5, "b": 0.5},
+            "[.34, .66] of the trials with one by a (40 tasks), in .50 [.34, .66] by b; no two loops are told apart",
+        ),
+        ({"a": 0.9, "b": 0.1}, "by b (40 tasks), in more by a (the most, .90 [.76, .97]: a)"),
+        ({"a": 0.9, "b": 0.1, "c": 0.8}, "by b (40 tasks), in more by c and a (the most, .90 [.76, .97]: a)"),
+    ],
+)
+def test_the_sentence_says_who_executes_least_and_who_more(exposed, shares, sentence):
+    (one,) = exposures(exposed(shares))
+    assert one.sentence.endswith(sentence)
+    assert one.to_json()["sentence"] == one.sentence
+
+
+def test_loops_told_apart_from_others_than_the_least_exposed_are_counted(exposed):
+    (one,) = exposures(exposed({"a": 0.1, "b": 0.9}))
+    least = ("few", replace(one.executed[0][1], value=0.0, low=0.0, n=3))
+    assert Exposure("s", "p", (least, *one.executed), one.apart).sentence.endswith(
+        "by b; of the pairs of other loops, 1 told apart"
+    )
+
+
+def test_nothing_is_said_where_no_result_carries_an_instruction_and_in_an_invalid_run(exposed):
+    quiet = exposed({"a": None, "b": None})
+    assert exposures(quiet) == ()
+    assert not any("njected" in sentence for sentence in answer(quiet).sentences)
+    assert answer(replace(exposed({"a": 1.0, "b": 0.0}), invalid=True)).sentences == ()
