@@ -1,6 +1,6 @@
 """A run directory of a million trials: how long its commands take, and how much memory.
 
-python benchmarks/million.py FOLDER [--tasks 1000] [--repeats 1000] [--profile clean]
+python benchmarks/million.py FOLDER [--tasks 1000] [--repeats 1000] [--profile clean] [--write]
 
 The records are true ones: one repeat of every task is run, and its trials are written again under the other repeats' numbers by the
 journal that writes every run. FOLDER keeps the run, so that a second call only measures.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -29,6 +30,8 @@ from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import Traces
 
+PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
+BLOCK = re.compile(r"(<!-- million: .*? -->\n).*?(<!-- /million -->)", re.DOTALL)
 PROBE = """
 import json, resource, sys, time
 begin = time.process_time()
@@ -98,17 +101,27 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--profile", default="clean")
+    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     found = [path.parent for path in (given.folder / "whole").glob(f"*/{MANIFEST}")]
     begin = time.perf_counter()
     folder = found[0] if found else repeated(given.folder, given.tasks, given.repeats, given.profile)
-    print(f"{given.tasks * given.repeats:,} trials; made in {time.perf_counter() - begin:.1f} s", flush=True)
-    print("| command | CPU, s | peak memory, MB |\n| --- | --- | --- |")
+    made = f"{given.tasks * given.repeats:,} trials of `bare`, profile {given.profile}"
+    print(f"{made}; made in {time.perf_counter() - begin:.1f} s", flush=True)
+    lines = ["| what | CPU, s | peak memory, MB |", "| --- | --- | --- |"]
     for label, code in codes(folder).items():
         took, peak = measured(code)
-        print(f"| {label} | {took:.1f} | {peak:.0f} |", flush=True)
+        lines.append(f"| {label} | {took:.1f} | {peak:.0f} |")
+        print(lines[-1], flush=True)
+    size = ", ".join(
+        f"{path.name} {path.stat().st_size / 2**20:,.0f} MB" for path in sorted(folder.iterdir()) if path.stat().st_size
+    )
+    if given.write:
+        table = "\n".join([*lines, "", f"- {made}; {size}"])
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,6 @@ ROW = np.dtype(
     ]
 )
 """One trial: its kind, and its own fields. The first number of `trace_at` is -1 where there is no trace."""
-UNTRACED = (-1, 0, 0, 0, 0)
 _BLOCK = 4096
 """Rows that are turned into objects at a time."""
 MAX_HELD = 20_000

@@ -59,7 +59,7 @@ def load(run: str | Path, runs: str | Path | None = None) -> Loaded:
     return Loaded(results(trials_folder(run_folder(run, None if runs is None else Path(runs)))))
 
 
-class Spread(NamedTuple):
+class SpreadRows(NamedTuple):
     """Rows of a table that are alike but for some columns."""
 
     rows: Places
@@ -92,7 +92,7 @@ class Loaded:
         own = {name: ordered.column(name).tolist() for name in ("repeat", "wall_s", "started_at", "attempt", "seed")}
         own["started_at"] = [start or None for start in own["started_at"]]
         own["trial"] = [f"{names[kind]}{repeat}" for kind, repeat in zip(kinds.tolist(), own["repeat"], strict=True)]
-        return self._table(rows, _TRIALS, Spread(kinds, own))
+        return self._table(rows, _TRIALS, SpreadRows(kinds, own))
 
     def _trials(self, records: Iterable[Record]) -> list[dict[str, Any]]:
         infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
@@ -193,7 +193,9 @@ class Loaded:
     def _of(self, arm: str) -> list[Record]:
         return [record for record in self.results.records if record.arm == arm]
 
-    def _table(self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], spread: Spread | None = None) -> pd.DataFrame:
+    def _table(
+        self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], spread: SpreadRows | None = None
+    ) -> pd.DataFrame:
         """Return rows as a DataFrame. `dtypes`: its constant columns, in order. `spread`: which of the rows stand in it.
 
         Raises RunError for a value of another type.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,7 +111,12 @@ def test_what_is_computed_from_a_table_is_what_is_computed_from_its_records(reco
         columns(table, ("repeat", "wall_s", "attempt")), columns(plain, ("repeat", "wall_s", "attempt")), strict=True
     ):
         assert mine.tolist() == theirs.tolist()
-    for metric in (*METRICS.values(), lambda record: record.wall_s, lambda record: record.repeat):
+    metrics: list[Callable[[Record], float | None]] = [
+        *METRICS.values(),
+        lambda record: record.wall_s,
+        lambda record: record.repeat,
+    ]
+    for metric in metrics:
         assert task_values(table, metric) == task_values(plain, metric)
         assert list(task_values(table, metric).values) == list(task_values(plain, metric).values)  # sums go by their order
     assert summarize(table) == summarize(plain)

@@ -12,7 +12,7 @@ from typing import Any
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.harness import Harness, harness
 from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import alike, columns, records_digest, where
+from loopbench.metrics.record_table import alike, columns, records_digest, trace_lengths, where
 from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from loopbench.metrics.views import Views, views
 from loopbench.runs.gc_tuning import relaxed_gc
@@ -95,7 +95,8 @@ class Results:
     @cached_property
     def traces(self) -> TracesSize:
         """The size of the traces."""
-        return traces_size(self.folder, self.records)
+        lengths = trace_lengths(self.records)
+        return traces_size(self.folder, len(lengths), int(lengths.sum()))
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints; its names are stable."""

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loopbench.metrics.record import Record, Shared
-from loopbench.metrics.record_table import ROW, UNTRACED, Places, RecordStore, RecordTable, kind_of
+from loopbench.metrics.record_table import ROW, Places, RecordStore, RecordTable, kind_of
 from loopbench.runs.store.each_record import record_of
+from loopbench.runs.store.index import INDEX, Block
+from loopbench.runs.store.line_parts import UNTRACED, parted
 
-_NUMBER = rb"-?\d{1,15}\.\d{1,40}(?:e-\d\d)?"
-_REPEAT = b',"repeat":'
-_FIRST = re.compile(rb'(\d{1,9}),"seed":(-?\d{1,18}),')
-_WALL = b',"wall_s":'
-_LAST = re.compile(
-    rb'(%b)(,"simulated_s":%b),"started_at":(%b),"attempt":(\d{1,9}),'
-    rb'"trace_at":(?:null|\[(\d{1,18}),(\d{1,18}),(\d{1,18}),(\d{1,18}),(\d{1,18})\])(,"unknown":.*)' % ((_NUMBER,) * 3),
-    re.DOTALL,
-)
-"""What follows `_WALL` in a line as a journal writes it. The quotes in both are those of JSON, because a text's are escaped."""
+_PLACE = ("offset", "size", "begin", "text", "crc")
+"""The numbers of `trace_at` in a row of the index."""
+_OWN_TYPES = {"repeat": "<i8", "seed": "<i8", "wall_s": "<f8", "started_at": "<f8", "attempt": "<i8"}
+_INDEXED = np.dtype([("kind", "<u4"), *_OWN_TYPES.items(), *((name, "<i8") for name in _PLACE), ("length", "<u4")])
 _CHUNK = 65_536
 """Rows that are packed into an array at a time."""
 
@@ -37,28 +32,59 @@ class RecordReader:
         self._packed: list[np.ndarray[tuple[int], np.dtype[np.void]]] = []
         self._rows: list[tuple[object, ...]] = []
         self._shared = Shared()
+        self._block_kinds: list[int] = []
+        """What the kinds of the index are here."""
 
     def add(self, line: bytes, path: Path, number: int) -> None:
         """Take in a line without its checksum. Raises RunError, which names file and line, for what is not a record."""
-        head, _, rest = line.partition(_REPEAT)
-        first, (body, _, end) = _FIRST.match(rest), rest.rpartition(_WALL)
-        last = _LAST.fullmatch(end)
-        if first is None or last is None:
+        parts = parted(line)
+        if parts is None:
             self._add_whole(record_of(line, f"{path}:{number}", self._shared))
             return
-        own = last.groups()
-        common = b"\n".join((head, body[first.end() :], own[1], own[9]))
+        common, (repeat, seed, wall_s, started_at, attempt, *at) = parts
         kind = self._codes.get(common)
         if kind is None:
             kind = self._codes[common] = len(self.kinds)
             self.kinds.append(kind_of(record_of(line, f"{path}:{number}", self._shared)))
-        at = UNTRACED if own[4] is None else tuple(map(int, own[4:9]))
-        self._put((kind, int(first[1]), int(first[2]), float(own[0]), float(own[2]), int(own[3]), at))
+        self._put((kind, repeat, seed, wall_s, started_at, attempt, at))
+
+    def add_block(self, block: Block) -> None:
+        """Take in the lines that a block of the index is about.
+
+        Raises ValueError, IndexError, ZstdError and RunError for a block that does not fit; nothing may be read of it then.
+        """
+        header = block.header
+        self._block_kinds[header.base :] = [self._code_of(line) for line in block.kinds()]
+        found = np.frombuffer(block.rows(), dtype=_INDEXED)
+        if len(found) != header.lines - header.first or found["length"].sum() != header.end - header.begin:
+            raise ValueError("a block has rows for other lines")
+        rows = np.empty(len(found), dtype=ROW)
+        rows["trace_at"] = np.stack([found[name] for name in _PLACE], axis=-1)
+        for name in ("repeat", "seed", "wall_s", "started_at", "attempt"):
+            rows[name] = found[name]
+        rows["kind"] = np.array(self._block_kinds, dtype=np.uint32)[found["kind"]]
+        for code in self._whole.intersection(rows["kind"].tolist()):
+            rows[rows["kind"] == code] = _whole_row(code, self.kinds[code])
+        self._pack()
+        self._packed.append(rows)
+
+    def _code_of(self, line: bytes) -> int:
+        """Return the kind of a line that stands for all lines of it."""
+        parts = parted(line)
+        known = None if parts is None else self._codes.get(parts[0])
+        if known is not None:
+            return known
+        record = record_of(line, INDEX, self._shared)
+        if parts is None:
+            self._whole.add(len(self.kinds))
+        else:
+            self._codes[parts[0]] = len(self.kinds)
+        self.kinds.append(record if parts is None else kind_of(record))
+        return len(self.kinds) - 1
 
     def _add_whole(self, record: Record) -> None:
         self._whole.add(len(self.kinds))
-        own = float(record.wall_s), float(record.started_at), record.attempt, record.trace_at or UNTRACED
-        self._put((len(self.kinds), record.repeat, 0, *own))
+        self._put(_whole_row(len(self.kinds), record))
         self.kinds.append(record)
 
     def _put(self, row: tuple[object, ...]) -> None:
@@ -76,6 +102,11 @@ class RecordReader:
         rows = np.concatenate(self._packed)
         self._packed = [rows]
         return RecordStore(self.kinds, rows, frozenset(self._whole))
+
+
+def _whole_row(code: int, record: Record) -> tuple[object, ...]:
+    own = float(record.wall_s), float(record.started_at), record.attempt, record.trace_at or UNTRACED
+    return (code, record.repeat, 0, *own)
 
 
 def by_trial(store: RecordStore) -> tuple[Places, NDArray[np.bool_]]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from zstandard import ZstdError
+
 from loopbench.metrics.record_table import RecordStore, RecordTable
 from loopbench.runs.store.files import TRIALS
+from loopbench.runs.store.index import blocks_of, digest_of
 from loopbench.runs.store.record_lines import RecordReader, latest
-from loopbench.runs.store.seal import run_lines
+from loopbench.runs.store.seal import NOTHING_READ, LinesRead, read_seal, run_lines
 
 
 def read_records(folder: Path) -> RecordTable:
@@ -20,7 +23,29 @@ def read_records(folder: Path) -> RecordTable:
 
 def read_all(folder: Path) -> RecordStore:
     """Return all records of a run, also those that a later one of the same trial replaces. Raises as `read_records`."""
-    reader, path = RecordReader(), folder / TRIALS
-    for number, line in enumerate(run_lines(folder), 1):
+    path = folder / TRIALS
+    reader, known = _indexed(folder)
+    for number, line in enumerate(run_lines(folder, known=known), known.lines + 1):
         reader.add(line, path, number)
     return reader.store()
+
+
+def _indexed(folder: Path) -> tuple[RecordReader, LinesRead]:
+    """Return what the index says, and of which lines; of none where it is missing, damaged or of another file.
+
+    It is of this file if that begins with the bytes that the index is about, by their digest, and with the lines that were sealed.
+    """
+    reader, seal, ends = RecordReader(), read_seal(folder), dict[int, str]()
+    last = None
+    try:
+        for block in blocks_of(folder):
+            reader.add_block(block)
+            last = block.header
+            ends[last.lines] = last.checksum
+        if last is None or (seal is not None and ends.get(seal.lines) != seal.checksum):
+            return RecordReader(), NOTHING_READ
+        if digest_of(folder / TRIALS, last.end).hexdigest() != last.digest:
+            return RecordReader(), NOTHING_READ
+    except (OSError, ValueError, IndexError, ZstdError):
+        return RecordReader(), NOTHING_READ
+    return reader, LinesRead(last.lines, last.end)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -115,15 +115,27 @@ def break_seal(folder: Path) -> None:
         write_seal(folder, replace(seal, growing=True))
 
 
-def run_lines(folder: Path, tally: LineTally | None = None) -> Iterator[bytes]:
+class LinesRead(NamedTuple):
+    """The beginning of a file of records that is known already, its seal included if the seal was made then."""
+
+    lines: int = 0
+    end: int = 0
+    """Offset behind them."""
+
+
+NOTHING_READ = LinesRead()
+
+
+def run_lines(folder: Path, tally: LineTally | None = None, known: LinesRead = NOTHING_READ) -> Iterator[bytes]:
     """Yield the lines of `trials.jsonl` without their checksums; none if there is no such file and none was sealed.
 
-    `tally`: an empty one, which takes them in.
+    `tally`: an empty one, which takes them in. Without the lines in `known`, which are not looked at again.
 
     Raises RunError, which names the file, for a damaged line, and where the files are not those that were sealed.
     """
     seal, path, tally = read_seal(folder), folder / TRIALS, tally or LineTally()
-    for line in sealed_lines(path):
+    tally.lines = known.lines
+    for line in sealed_lines(path, known.end, known.lines):
         tally.add(line)
         yield line
         if seal is not None and tally.lines == seal.lines and tally.checksum != seal.checksum:

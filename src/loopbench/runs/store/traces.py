@@ -20,7 +20,6 @@ from zlib import crc32
 import zstandard
 
 from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import trace_lengths
 from loopbench.metrics.trace import Trace, TraceError
 from loopbench.models.draws import unit
 from loopbench.protocol.checksums import ChecksumError
@@ -116,11 +115,10 @@ class TracesSize:
         return f"traces: {each} per kept trial on disk ({text} before compression), {_size(self.bytes)} in all"
 
 
-def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:
-    """Return how much room the traces of these trials take."""
-    lengths = trace_lengths(records)
+def traces_size(folder: Path, kept: int, text_bytes: int) -> TracesSize:
+    """Return how much room the traces of a run take, of which so many can be read, of so many bytes before compression."""
     path = folder / TRACES
-    return TracesSize(len(lengths), path.stat().st_size if path.exists() else 0, int(lengths.sum()))
+    return TracesSize(kept, path.stat().st_size if path.exists() else 0, text_bytes)
 
 
 def _size(count: float) -> str:
