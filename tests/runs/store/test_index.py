@@ -135,7 +135,8 @@ def test_what_a_kill_leaves_behind_the_index_is_read_line_by_line(copied, patche
 
 def test_many_kinds_are_named_anew(tmp_path, patched, monkeypatch):
     monkeypatch.setattr(index_writer, "MAX_KINDS", 5)
-    write(tmp_path, SOME)
+    for begin in range(0, 100, 20):
+        write(tmp_path, SOME[begin : begin + 20])
     assert [block.header.base for block in blocks_of(tmp_path)].count(0) > 1
     assert indexed(tmp_path) == 100
     assert list(read_records(tmp_path)) == expected(tmp_path) == SOME
@@ -143,15 +144,16 @@ def test_many_kinds_are_named_anew(tmp_path, patched, monkeypatch):
 
 def test_a_trial_of_a_large_run_is_found_by_the_index(copied, monkeypatch):
     monkeypatch.setattr(finding, "MAX_SCANNED", 0)
-    scanned: list[Path] = []
+    scanned, known = list[Path](), expected(copied)
 
     def scanning(folder: Path) -> Iterator[bytes]:
         scanned.append(folder)
         return iter(())
 
     monkeypatch.setattr(finding, "run_lines", scanning)
-    for record in expected(copied):
+    for record in known:
         assert find_trial(copied, record.name) == record
+    assert len(known) == 100
     assert scanned == []
     with pytest.raises(RunError, match="no trial 'a/clean/t-0/99'"):
         find_trial(copied, "a/clean/t-0/99")

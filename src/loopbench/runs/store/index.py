@@ -62,7 +62,7 @@ class BlockHeader:
 _HEADER = TypeAdapter(BlockHeader)
 
 
-class Block(NamedTuple):
+class IndexBlock(NamedTuple):
     """One block, not yet expanded."""
 
     header: BlockHeader
@@ -85,7 +85,7 @@ def expanded(frame: bytes) -> bytes:
     return zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False)
 
 
-def blocks_of(folder: Path) -> Iterator[Block]:
+def blocks_of(folder: Path) -> Iterator[IndexBlock]:
     """Yield the blocks of a run's index up to the first one that is torn, damaged or does not go on where the last one ended."""
     end = lines = 0
     with contextlib.suppress(OSError, ValueError), open_regular(folder / INDEX) as file:
@@ -100,7 +100,7 @@ def blocks_of(folder: Path) -> Iterator[Block]:
             header = _HEADER.validate_json(data[: lengths[0]])
             if header.begin != end or header.first != lines or header.end < end or header.lines < lines:
                 return
-            yield Block(header, (data[: lengths[0]], data[lengths[0] : behind], data[behind:]))
+            yield IndexBlock(header, (data[: lengths[0]], data[lengths[0] : behind], data[behind:]))
             end, lines = header.end, header.lines
 
 

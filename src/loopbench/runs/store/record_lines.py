@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from loopbench.metrics.record import Record, Shared
 from loopbench.metrics.record_table import ROW, Places, RecordStore, RecordTable, kind_of
 from loopbench.runs.store.each_record import record_of
-from loopbench.runs.store.index import INDEX, Block
+from loopbench.runs.store.index import INDEX, IndexBlock
 from loopbench.runs.store.line_parts import UNTRACED, parted
 
 _PLACE = ("offset", "size", "begin", "text", "crc")
@@ -48,7 +48,7 @@ class RecordReader:
             self.kinds.append(kind_of(record_of(line, f"{path}:{number}", self._shared)))
         self._put((kind, repeat, seed, wall_s, started_at, attempt, at))
 
-    def add_block(self, block: Block) -> None:
+    def add_block(self, block: IndexBlock) -> None:
         """Take in the lines that a block of the index is about.
 
         Raises ValueError, IndexError, ZstdError and RunError for a block that does not fit; nothing may be read of it then.
