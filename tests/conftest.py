@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 from tests.over_http import OverHttp, Switchboard, open_switchboard
+from tests.prepared import worker_or_other
 from tests.rows import chosen, rows_of
 
 
@@ -35,6 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     length = "how long to fuzz the readers of files, all kinds together (slow tests; default 60); `make fuzz` takes an hour"
     parser.addoption("--fuzz-seconds", type=float, default=60.0, metavar="S", help=length)
     parser.addoption("--row", action="append", default=[], metavar="ID", help=says)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return for `-n auto` one more than there are processors: some tests wait for processes, or for the end of a time limit."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest reads the marks
@@ -74,6 +83,14 @@ os.fsync = _stay_in_memory
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=100)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers_are_prepared() -> Iterator[None]:
+    """Worker processes of runs in this process have imported the package already; those of commands start from nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.unix_events, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": worker_or_other}))
+        yield
 
 
 def make_record(**changes: Any) -> Record:

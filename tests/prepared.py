@@ -1,6 +1,6 @@
-"""The command as a process that has imported the package already: most of what a short command costs is a second of imports.
+"""Commands and workers as processes that have imported the package already: most of what a short one costs is its imports.
 
-One process imports it and waits. A command is its fork, and a child of the process that asked: a `subprocess.Popen` in every way.
+One process imports it and waits. Another one is its fork, and a child of the process that asked: a `subprocess.Popen` in every way.
 Where the hash seed or the start of Python itself is the subject, a test starts a process from nothing.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import fcntl
 import functools
 import gc
 import importlib
@@ -20,49 +21,85 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+_LIBC = ctypes.CDLL(None)
+_SET_NAME = 15
+"""`PR_SET_NAME` of Linux."""
 _SUBREAPER = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux: orphans below this process become its children."""
-_LARGEST_BYTES = 1 << 16
+_LARGEST_BYTES = 1 << 17
 """Of a request."""
-_LATER = ("scipy.special", "loopbench.loops.bare", "loopbench.datasets.arithmetic")
+_MOST_HANDLES = 16
+_BEYOND = 100
+"""File descriptors from here on are in nobody's way."""
+WORKER = "loopbench.runs.engine.worker_process"
+WORKER_NAME = "prepared worker"
+"""By which the kernel knows a worker that is a fork, whose command line is that of the prepared process."""
+_PYTHON = sys.executable
+_LATER = ("scipy.special", "loopbench.runs.engine.worker", "loopbench.loops.bare", "loopbench.datasets.arithmetic")
 """What most commands of the tests import only once they need it."""
 
 
-class Command(subprocess.Popen[str]):
-    """`loopbench` with these arguments, in a folder, with nothing else in its environment."""
-
-    def __init__(self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], **pipes: Any) -> None:
-        taken = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
-        super().__init__(list(arguments), cwd=folder, env=environment, **taken)
+class Prepared(subprocess.Popen[Any]):
+    """`python -m MODULE …`, as a fork; arguments as of `Popen`."""
 
     def _execute_child(self, *parts: Any) -> None:
         """Have the prepared process fork, in the place of this one: Popen's own way to start a child."""
-        request = {"arguments": parts[0], "folder": os.fspath(parts[5]), "environment": dict(parts[6])}
-        pipes = parts[10:16]
+        (_, *options, module), pass_fds, pipes = _before_arguments(parts[0]), parts[4], parts[10:16]
         stdin, _, _, stdout, _, stderr = pipes
-        with _adopting():
+        request = {
+            "module": module,
+            "arguments": parts[0][parts[0].index(module) + 1 :],
+            "path": [] if "-P" in options else [os.fspath(parts[5] or Path.cwd())],
+            "folder": os.fspath(parts[5] or Path.cwd()),
+            "environment": dict(os.environ if parts[6] is None else parts[6]),
+            "handles": [0, 1, 2, *pass_fds],
+            "session": parts[21],
+            "parent": os.getpid(),
+        }
+        pipes_of_child = [number if handle == -1 else handle for number, handle in enumerate((stdin, stdout, stderr))]
+        with _ASKING, _adopting():
             prepared = _prepared()
-            handles = [number if handle == -1 else handle for number, handle in enumerate((stdin, stdout, stderr))]
-            socket.send_fds(prepared, [json.dumps(request).encode()], handles)
+            socket.send_fds(prepared, [json.dumps(request).encode()], [*pipes_of_child, *pass_fds])
             self.pid = int(prepared.recv(32))
             assert prepared.recv(32) == b"orphaned"
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
 
+_ASKING = threading.Lock()
+
+
+def _before_arguments(command: Sequence[str]) -> Sequence[str]:
+    """The interpreter, its options, and the module after `-m`."""
+    return [word for word in command[: command.index("-m") + 2] if word != "-m"]
+
+
+def start_command(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], **pipes: Any) -> subprocess.Popen[str]:
+    """Start `loopbench` with these arguments, in a folder, with nothing else in its environment."""
+    taken = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
+    return Prepared([sys.executable, "-m", "loopbench", *arguments], cwd=folder, env=environment, **taken)
+
+
+def worker_or_other(arguments: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """As `Popen`: a worker process of this process's runs is a fork, all else starts from nothing."""
+    starts = Prepared if WORKER in arguments and arguments[0] == _PYTHON else subprocess.Popen
+    return starts(arguments, **options)
+
+
 @contextlib.contextmanager
 def _adopting() -> Iterator[None]:
     """Within the block, orphans become children of this process."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(_SUBREAPER, 1, 0, 0, 0) == 0
+    assert _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0) == 0
     try:
         yield
     finally:
-        libc.prctl(_SUBREAPER, 0, 0, 0, 0)
+        _LIBC.prctl(_SUBREAPER, 0, 0, 0, 0)
 
 
 @functools.cache
@@ -90,8 +127,8 @@ def _import_all() -> None:
 def _fork_on_request(asking: socket.socket) -> dict[str, Any]:
     """Fork as often as it is asked for; return the request in each fork, and end at the end of who asks."""
     while True:
-        request, handles, _, _ = socket.recv_fds(asking, _LARGEST_BYTES, 3)
-        if not request:
+        data, handles, _, _ = socket.recv_fds(asking, _LARGEST_BYTES, _MOST_HANDLES)
+        if not data:
             sys.exit()
         between = os.fork()
         if not between:
@@ -99,17 +136,24 @@ def _fork_on_request(asking: socket.socket) -> dict[str, Any]:
             if child:
                 asking.send(str(child).encode())
                 os._exit(0)
-            for number, handle in enumerate(handles):
-                os.dup2(handle, number)
-        else:
-            os.waitpid(between, 0)
+            asking.close()
+            request: dict[str, Any] = json.loads(data)
+            _place(handles, request["handles"])
+            return request
         for handle in handles:
             os.close(handle)
-        if not between:
-            asking.close()
-            whole: dict[str, Any] = json.loads(request)
-            return whole
+        os.waitpid(between, 0)
         asking.send(b"orphaned")
+
+
+def _place(handles: Sequence[int], numbers: Sequence[int]) -> None:
+    """Give file descriptors these numbers."""
+    beyond = [fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, _BEYOND) for handle in handles]
+    for handle in handles:
+        os.close(handle)
+    for handle, number in zip(beyond, numbers, strict=True):
+        os.dup2(handle, number)
+        os.close(handle)
 
 
 def main() -> None:
@@ -120,15 +164,21 @@ def main() -> None:
     gc.freeze()
     asking.send(b"ready")
     request = _fork_on_request(asking)
+    while os.getppid() != request["parent"]:  # not an orphan yet
+        time.sleep(0.001)
+    if request["session"]:
+        os.setsid()
+    if request["module"] == WORKER:
+        _LIBC.prctl(_SET_NAME, WORKER_NAME.encode(), 0, 0, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what began the tests in the background may have it ignored
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     given = os.environ.get("PYTHONPATH", "")
-    sys.path[:0] = [request["folder"], *filter(None, given.split(os.pathsep))]
+    sys.path[:0] = [*request["path"], *filter(None, given.split(os.pathsep))]
     sys.argv = ["", *request["arguments"]]
-    runpy.run_module("loopbench", run_name="__main__", alter_sys=True)
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,7 @@ DOORS = ("datasets", "experiments", "loops", "metrics")
 MEGABYTE = 1_000_000
 
 
+@cache
 def dotted(path: Path) -> str:
     """The module's name below src."""
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
@@ -100,6 +101,7 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
+@cache
 def imports(path: Path) -> list[str]:
     return list(imported(parsed(path), dotted(path), path.name == "__init__.py"))
 
@@ -112,13 +114,8 @@ def floor(name: str) -> str:
 
 def tracked() -> list[Path]:
     """Files that git keeps, or would keep at the next `git add`."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("not a git checkout")
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]

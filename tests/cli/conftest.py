@@ -17,7 +17,7 @@ import pytest
 
 import loopbench as package
 from loopbench.cli.main import main
-from tests.prepared import Command
+from tests.prepared import start_command
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class BareMachine:
         """Start a command; `more`: variables of its environment."""
         environment = self.environment(**more)
         if "PYTHONHASHSEED" not in more:
-            return Command(arguments, self.folder, environment)
+            return start_command(arguments, self.folder, environment)
         command = [sys.executable, "-m", "loopbench", *arguments]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(command, cwd=self.folder, env=environment, **pipes)

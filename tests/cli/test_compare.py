@@ -126,7 +126,11 @@ def test_show_explains_a_trial_that_failed(machine, loopbench):
     loopbench("compare", "--no-mlflow", "--loop", "bare", "--profile", "stubborn", "--suite", "arithmetic(size=30)", "-q")
     rows = [json.loads(line) for line in (machine.only_run() / "trials.jsonl").read_text().splitlines()]
     failed = next(row for row in rows if row["stop"] == "error_valve" and "wire" in row["errors"])
-    found = loopbench("show", "latest", failed["task"])
+    brief = loopbench("show", "latest", failed["task"])
+    assert brief.code == 0
+    for needed in (failed["faults"][0]["kind"], " → ", "── stop: error_valve", "expected: ", "parse, step "):
+        assert needed in brief.out
+    found = loopbench("show", "latest", failed["task"], "-v")
     assert found.code == 0
     for needed in (failed["faults"][0]["kind"], "── fault", "── unreadable", "── stop: error_valve", "expected: "):
         assert needed in found.out
@@ -157,7 +161,7 @@ def test_everything_that_can_be_named_is_listed(loopbench, what):
         "suites": {"arithmetic", "gsm8k"},
         "profiles": {"bad-network", "clean", "flaky-format", "flaky-tools", "forgetful", "stubborn", "provider-trouble"},
         "metrics": {"accuracy", "steps", "exact", "numeric"},
-        "models": {"scripted"},
+        "models": {"scripted", "local", "local:FILE"},
     }[what]
     assert expected <= {entry["name"] for entry in entries}
     assert all(entry["summary"] for entry in entries)

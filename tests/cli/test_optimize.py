@@ -18,7 +18,7 @@ import pytest
 import loopbench as package
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.prepare import prepare
-from tests.prepared import Command
+from tests.prepared import start_command
 from tests.sealing import reseal
 
 SOURCE = Path(package.__file__).parents[1]
@@ -31,7 +31,7 @@ LONG = [*MORE, "--optimizer", "COPRO(breadth=10, depth=3)", "--budget", "20000ca
 
 def process(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """Of a bare machine."""
-    return Command(arguments, folder, {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": str(SOURCE)})
+    return start_command(arguments, folder, {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": str(SOURCE)})
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import loopbench as package
-from tests.prepared import Command
+from tests.prepared import start_command
 from tests.sealing import reseal
 
 SOURCE = Path(package.__file__).parents[1]
@@ -46,7 +46,7 @@ def only_run(folder: Path) -> Path:
 def process(folder: Path, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
     """Of a bare machine: a new home, no caches; modules of the user's own are found in `folder`."""
     given = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": f"{folder}{os.pathsep}{SOURCE}"}
-    return Command(arguments, folder, given, **pipes)
+    return start_command(arguments, folder, given, **pipes)
 
 
 @contextlib.contextmanager
@@ -93,7 +93,11 @@ def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, here):
     [
         ([], "nothing is added: give --loop"),
         (["--repeats", "0"], "--repeats 0: the run has 1 already"),
-        (["--tasks", "500"], "--tasks 500: the run has all 6 tasks of suite arithmetic already"),
+        (
+            ["--tasks", "500"],
+            "--tasks 500: the run has all 6 tasks of suite arithmetic already; "
+            "for more, compare anew with --suite 'arithmetic(size=500)'",
+        ),
         (["--loop", "bare"], "--loop: 'bare' is given twice"),
         (["--loop", "bear"], "did you mean 'bare'"),
         (["--profile", "flaky"], "unknown profile 'flaky'"),

@@ -48,7 +48,7 @@ def test_the_sentence_names_a_command_and_a_profile_that_lose_it_too(loopbench, 
 def test_a_replay_is_the_trial_as_it_was(loopbench, here, lost):
     found = loopbench("replay", "latest", lost[0], "--json").json
     assert found["now"]["trace_digest"] == found["before"]["trace_digest"]
-    assert loopbench("replay", "latest", lost[0], "--trace").out == loopbench("show", "latest", lost[0]).out
+    assert loopbench("replay", "latest", lost[0], "--trace").out == loopbench("show", "latest", lost[0], "-v").out
 
 
 BAD = {

@@ -19,13 +19,13 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from loopbench.cli.main import main
-from tests.prepared import Command
+from tests.prepared import start_command
 
 
 @contextlib.contextmanager
 def served(*arguments: str) -> Iterator[Any]:
     """A running server: (process, base URL, example)."""
-    child = Command(["serve", "--port", "0", "--tasks", "3", *arguments], Path.cwd(), {"PATH": os.defpath})
+    child = start_command(["serve", "--port", "0", "--tasks", "3", *arguments], Path.cwd(), {"PATH": os.defpath})
     try:
         assert child.stdout is not None
         base, example = child.stdout.readline().strip(), child.stdout.readline().strip()

@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.validate import prediction
 from loopbench.experiments.validate.prediction import ValidationRequest, predict
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.traces import Traces
 
 RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=16)", "--profile", "text-2024"]
 LOOPS = ("bare", "finish", "react_extract")
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The folder of a run of three loops."""
+    runs: Path = tmp_path_factory.mktemp("whole") / "runs"
+    config = CompareConfig(suite="arithmetic(size=16)", profiles=("text-2024",), loops=LOOPS, runs=runs)
+    assert run(prepare(config), Unwatched()) == ""
+    return runs
+
+
 @pytest.fixture
-def ran(loopbench):
-    """The same, after a run of three loops."""
-    assert loopbench(*RUN, *(part for loop in LOOPS for part in ("--loop", loop))).code == 0
+def ran(loopbench, here: Path, whole: Path):
+    """The command, in a directory that has this run."""
+    shutil.copytree(whole, here / "runs")
     return loopbench
+
+
+@pytest.fixture
+def few(monkeypatch) -> None:
+    """Predictions of a few trials, for tests that read none of their values."""
+    monkeypatch.setattr(prediction, "TRIALS", 8)
 
 
 def folder() -> Path:
@@ -40,7 +61,7 @@ def test_a_run_is_validated_and_the_report_shows_it(ran) -> None:
     assert "How well the tunnel predicts" in (folder() / "report.html").read_text()
 
 
-def test_the_prediction_comes_first_and_stays(ran) -> None:
+def test_the_prediction_comes_first_and_stays(ran, few) -> None:
     first = ran("validate", "latest", "--json").json
     assert ran("validate", "latest", "--json").json == first
     other = ran("validate", "latest", "--seed", "1")
@@ -50,7 +71,7 @@ def test_the_prediction_comes_first_and_stays(ran) -> None:
     assert ran("validate", "latest", "--seed", "1", "--again", "--json").json["prediction"] != first["prediction"]
 
 
-def test_of_the_held_out_tasks_no_trace_is_read(ran, monkeypatch) -> None:
+def test_of_the_held_out_tasks_no_trace_is_read(ran, few, monkeypatch) -> None:
     read, whole = set(), Traces.read
 
     def noted(self, record):
@@ -67,7 +88,7 @@ def test_of_the_held_out_tasks_no_trace_is_read(ran, monkeypatch) -> None:
     ("damage", "says"),
     [("{}", "no prediction of this tool"), ("no JSON", "no prediction of this tool"), ("[]", "no prediction of this tool")],
 )
-def test_a_damaged_prediction_is_one_line(ran, damage: str, says: str) -> None:
+def test_a_damaged_prediction_is_one_line(ran, few, damage: str, says: str) -> None:
     place = folder() / "validity"
     place.mkdir()
     (place / "prediction.json").write_text(damage)
@@ -89,7 +110,7 @@ def test_two_loops_have_no_order_and_an_imported_run_no_loops(loopbench, here: P
     assert "an imported run has no loops that could be run again" in found.err
 
 
-def test_a_damaged_result_is_told_on_the_page(ran) -> None:
+def test_a_damaged_result_is_told_on_the_page(ran, few) -> None:
     assert ran("validate", "latest").code == 0
     (folder() / "validity" / "validity.json").write_text('{"verdict": 3}')
     assert ran("report", "latest").code == 0

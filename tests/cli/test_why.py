@@ -67,9 +67,13 @@ def test_the_command_below_an_example_shows_the_trial(compared):
     for command in commands[:3]:
         told = lines[lines.index(command) - 1]
         task = told.partition(",")[0]
-        shown = compared(*shlex.split(command)[1:])
-        assert shown.code == 0
+        brief, shown = (compared(*shlex.split(command)[1:], *more) for more in ((), ("-v",)))
+        assert shown.code == brief.code == 0
         assert f"/{task}/" in shown.out
+        assert f"/{task}/" in brief.out
+        assert len(brief.out.splitlines()) < len(shown.out.splitlines())
+        (step,) = re.findall(r", step (\d+):", told)
+        assert re.search(rf"^ *{step}\. .* → ", brief.out, re.MULTILINE)  # the step that the example names
         if found := re.search(r"reply (\d+) could not be read", told):
             (prompted,) = re.findall(
                 rf"^── {found[1]}\. (?:decide|answer), user.*?^── unreadable", shown.out, re.MULTILINE | re.DOTALL
@@ -119,7 +123,8 @@ def test_one_task(compared):
     ("words", "says"),
     [
         (("nope",), "no arm 'nope'; there are "),
-        (("bare/nope",), "no arm 'bare/nope'; there are "),
+        (("react_extrct",), "no arm 'react_extrct'; did you mean 'react_extract'? there are "),
+        (("bare/nope",), "no arm 'bare/nope'; did you mean 'bare'? there are "),
         (("nope", "bare"), "no arm 'nope'; there are bare/flaky-format, "),
         (("bare/flaky-format", "react_extract/forgetful"), "are not two arms with the same tasks and profile"),
         (("bare", "bare"), "are not two arms with the same tasks and profile"),

@@ -11,12 +11,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loopbench.programs.environment import trial_environment
 from loopbench.programs.program import Program
 from loopbench.runs.options import options_of
+from tests.prepared import Prepared
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "programs.md"
 TEXT = PAGE.read_text("utf-8")
@@ -36,11 +38,12 @@ def page(tmp_path: Path) -> Path:
 
 def said_by(folder: Path, *words: str) -> str:
     path = {"PYTHONPATH": os.pathsep.join(filter(None, (*sys.path, str(folder))))}
-    done = subprocess.run(
-        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=240, env=os.environ | path, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    starts = Prepared if words[0] == "-m" else subprocess.Popen
+    with starts([sys.executable, *words], cwd=folder, env=os.environ | path, **pipes) as process:
+        said, errors = map(str, process.communicate(timeout=240))
+    assert process.returncode == 0, errors
+    return said
 
 
 def test_the_page_has_the_agents_that_are_tested_here() -> None:

@@ -253,6 +253,14 @@ def test_errored_trials_are_warned_of():
     )
 
 
+def test_a_mean_of_a_part_of_the_tasks_says_so():
+    known = [record("a", task) for task in range(3)]
+    unknown = [record("a", task, unknown=frozenset({"tokens"})) for task in range(3, 5)]
+    told = compare([*known, *unknown], [arm("a")]).warnings
+    assert "a: tokens is known for 3 of its 5 tasks; its mean is of those." in told
+    assert compare(known, [arm("a")]).warnings == compare(unknown, [arm("a")]).warnings == ()
+
+
 def test_faults_that_did_not_land_make_the_run_invalid():
     faults = tuple(FaultRecord("tool.slow", f"decide:c{place}", landed=place < 9) for place in range(10))
     comparison = compare([record("a", 0, faults=faults)], [arm("a")])
@@ -325,7 +333,7 @@ def test_the_object_for_scripts():
     assert first["stops"] == {"finished": 3}
     assert made["arms"][1]["errors"] == {"wire": 3}
     implicit = dict.fromkeys(("implicit", "believed", "implicit_wrong"), 0)
-    assert first["faults"] == {"scheduled": 3, "landed": 3, "absorbed": 0, "recovered": 3} | implicit
+    assert first["faults"] == {"scheduled": 3, "landed": 3, "absorbed": 0, "recovered": 3, "unmet": 0} | implicit
     assert first["recovery"]["value"] == 1.0
     assert first["false_success"]["count"] == 0
     assert [item["metric"] for item in made["pairs"]] == ["accuracy", "steps", "lm_calls", "tokens", "seconds"]

@@ -162,6 +162,17 @@ def test_faults_fall_short_under_95_percent(landed, short):
     assert summarize([record(faults=faults)]).faults.short is short
 
 
+@given(st.integers(0, 100), st.integers(0, 100))
+def test_faults_that_a_trial_ended_before_are_not_due(landed: int, unmet: int) -> None:
+    """A loop that crashes at the first failure meets few of the faults that come behind it: its score tells, and holds."""
+    unmet = min(unmet, 100 - landed)
+    faults = tuple(FaultRecord("tool.raises", f"decide:c{i}", landed=i < landed) for i in range(100))
+    found = summarize([record(faults=faults, faults_unmet=unmet)]).faults
+    assert (found.scheduled, found.landed, found.due) == (100, landed, 100 - unmet)
+    assert found.short is (landed < 0.95 * (100 - unmet))
+    assert not summarize([record(faults=faults, faults_unmet=100 - landed)]).faults.short
+
+
 def test_reasons_and_errors_are_counted():
     summary = summarize(
         [

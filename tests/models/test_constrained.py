@@ -5,6 +5,7 @@ from __future__ import annotations
 from loopbench.loops.bare_codecs import BareCodec, NativeCallCodec
 from loopbench.loops.finish.codec import XmlCodec
 from loopbench.loops.finish.output import JsonOutput
+from loopbench.loops.phased.codecs import UNDERSTAND
 from loopbench.models.cassette.canonical import Cleaner
 from loopbench.models.constrained import Constrained
 from loopbench.models.fake import FakeModel
@@ -50,10 +51,19 @@ def test_a_codecs_grammar_has_the_tools_of_the_trial_or_those_that_the_request_o
 
 
 def test_without_a_grammar_of_the_codec_the_schema_is_one_and_else_nothing_is_held_to_anything():
-    plain: Codec = XmlCodec(JsonOutput.of(None))
-    assert sent(Request(HELLO, response_schema=SCHEMA, codec=plain)).grammar == Grammar(((JsonValue(SCHEMA),),))
-    assert sent(Request(HELLO, codec=plain)).grammar is None
+    assert sent(Request(HELLO, response_schema=SCHEMA)).grammar == Grammar(((JsonValue(SCHEMA),),))
     assert sent(Request(HELLO)).grammar is None
+
+
+def test_a_codec_that_states_a_schema_is_held_to_it_where_the_model_takes_none():
+    assert sent(Request(HELLO, codec=UNDERSTAND)).grammar == Grammar(((JsonValue(UNDERSTAND.schema),),))
+    assert sent(Request(HELLO, response_schema=SCHEMA, codec=UNDERSTAND)).grammar == Grammar(((JsonValue(SCHEMA),),))
+
+
+def test_an_answer_in_xml_is_held_to_the_template_of_its_request():
+    codec: Codec = XmlCodec(JsonOutput.of(None))
+    (parts,) = sent(Request(HELLO, codec=codec)).grammar.alternatives  # type: ignore[union-attr]
+    assert parts == ("<output>\n", "    <answer>", TextLine(), "</answer>\n", "</output>")
 
 
 def test_a_recording_knows_requests_apart_by_their_grammar():

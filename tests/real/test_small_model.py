@@ -14,9 +14,11 @@ from jsonschema import validate  # type: ignore[import-untyped]
 
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
+from loopbench.loops.finish.codec import XmlCodec
+from loopbench.loops.finish.output import JsonOutput
 from loopbench.models.local.model import open_local
 from loopbench.models.real import RealModel, RealOptions
-from loopbench.protocol import Grammar, JsonValue, Message, Reply, Request, Sampling, TextLine, ToolSpec
+from loopbench.protocol import Answer, Grammar, JsonValue, Message, Reply, Request, Sampling, TextLine, ToolSpec
 from loopbench.runs.config import CompareConfig, ProviderConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.records import read_records
@@ -31,6 +33,7 @@ SCHEMA: Mapping[str, Any] = {
     "required": ["sign", "is_exact"],
     "additionalProperties": False,
 }
+TAGS = {"type": "array", "items": {"type": "string"}}
 ADD = ToolSpec("add", "Add two numbers.", SCHEMA)
 OTHER = ToolSpec("other", "Something else.", {"type": "object", "properties": {}})
 
@@ -63,6 +66,14 @@ def test_a_grammar_is_kept_to(smol):
     line, _, value = ask(smol, Request(HELLO, grammar=grammar, sampling=SHORT)).text.partition("\n")
     assert re.fullmatch(r"Say: .{1,9}", line)
     validate(json.loads(value), SCHEMA)
+
+
+def test_an_answer_in_xml_is_stated_by_any_model(smol):
+    schema = {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "tags": TAGS, "seats": {"type": "integer"}}}
+    codec = XmlCodec(JsonOutput.of(schema))
+    answer = codec.parse(ask(smol, Request(HELLO, grammar=codec.grammar(()), sampling=Sampling(max_tokens=400))))
+    assert isinstance(answer, Answer)
+    validate(answer.value, schema)
 
 
 def test_a_forced_tool_comes_back_as_that_tool_with_arguments_that_fit_whole_and_streamed(smol):

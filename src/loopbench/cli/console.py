@@ -16,6 +16,10 @@ WIDE = 10_000
 """Width of output to a file or a pipe, where nothing is cut or wrapped."""
 
 
+UNBROKEN = "\u00a0"
+"""A space between words that stay on one line."""
+
+
 def out() -> Console:
     known = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(file=sys.stdout, highlight=False, width=None if known else WIDE)
@@ -26,18 +30,26 @@ def print_line(line: str, style: str = "") -> None:
     out().print(Text(plain(line), style=style), soft_wrap=True)
 
 
-def print_prose(sentence: str, style: str = "", *, indent: str = "") -> None:
-    """Print a sentence to stdout, wrapped between words on a terminal, and as one line into a file or a pipe."""
+def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: str | None = None) -> None:
+    """Print a sentence to stdout, wrapped between words on a terminal, and as one line into a file or a pipe.
+
+    `indent` stands before each line, or `hanging` before all but the first. `UNBROKEN` spaces are printed as spaces.
+    """
     width = out().width
     lines = (
         [plain(indent + sentence)]
         if width >= WIDE
         else textwrap.wrap(
-            plain(sentence), width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            plain(sentence),
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent if hanging is None else hanging,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
     )
     for line in lines:
-        print_line(line, style)
+        print_line(line.replace(UNBROKEN, " "), style)
 
 
 def print_cells(cells: Sequence[str], console: Console) -> None:

@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "rescore": ("rescore:rescore", "Judge a run's answers again with today's scorers and expected answers."),
     "ablate": ("ablate:ablate", "Vary a loop's options together and say what each of them does."),
     "report": ("report:report", "Print what a run says, and write its page."),
-    "show": ("show:show", "Print the trace of one trial: prompts, replies, moves, observations and faults."),
+    "show": ("show:show", "Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."),
     "why": ("why:why", "Say where arms diverge, and why trials were lost."),
     "replay": ("replay:replay", "Run one trial of a run again, as it was or with other faults."),
     "card": (

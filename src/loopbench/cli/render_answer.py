@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import SIGNS, AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
+from loopbench.experiments.compare.answer import SIGNS, WORSE, AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
 from loopbench.experiments.compare.exposure import exposures
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
@@ -17,7 +17,7 @@ from loopbench.metrics.views import Unit
 from loopbench.text.numbers import hundredths, interval, interval_of
 from loopbench.text.plain_text import plain_line
 
-from .columns import fitting, side_by_side
+from .columns import fitting, folded, side_by_side
 from .console import WIDE
 
 MAX_LINES = 11
@@ -55,7 +55,7 @@ FORMS = (
     CellForm(_hundredths, None),
     CellForm(lambda value: hundredths(value.value), None),
 )
-"""The widest form comes first."""
+"""The widest form comes first; the last one is without intervals."""
 
 
 def answer_lines(found: Results, width: int) -> Iterator[Text]:
@@ -65,12 +65,16 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
     """
     said, exposed = answer(found.comparison), exposures(found.comparison)
     title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
+    room = MAX_LINES - 1 - len(title)
     sentences = _lines(found, said, width)
-    if exposed and said.sentences and width < WIDE and len(title) + 1 + MIN_ROWS + len(sentences) > MAX_LINES:
+    if exposed and said.sentences and width < WIDE and MIN_ROWS + len(sentences) > room:
         said = replace(said, sentences=(*said.sentences[: -len(exposed)], *(one.brief for one in exposed)))
         sentences = _lines(found, said, width)
+    if width < WIDE and len(said.rows) + len(sentences) > room:
+        said = replace(said, sentences=tuple(each for each in said.sentences if not each.startswith(WORSE)))  # the matrix shows it
+        sentences = _lines(found, said, width)
     yield from title
-    yield from _matrix(said, width, max(MIN_ROWS, MAX_LINES - 1 - len(title) - len(sentences)))
+    yield from _matrix(said, width, max(MIN_ROWS, room - len(sentences)))
     yield from sentences
 
 
@@ -102,10 +106,14 @@ def _wrapped(sentence: tuple[str, str], width: int) -> list[Text]:
 def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for."""
     shown = said.rows if len(said.rows) <= room or width >= WIDE else said.rows[: room - 1]
-    rows, _ = fitting((_cells(said, shown, form) for form in FORMS), width)
-    yield from side_by_side(rows, width)
+    forms = [_cells(said, shown, form) for form in FORMS]
+    _, fits = fitting(forms[:-1], width)
+    if fits or 2 * len(shown) > room:
+        yield from side_by_side(fitting(forms, width)[0], width)
+    else:
+        yield from list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
     if hidden := len(said.rows) - len(shown):
-        yield Text(f"and {hidden} more loops, which are less accurate on average", style="dim")
+        yield Text(f"and {hidden} more loops, none of them more accurate on average", style="dim")
 
 
 def _cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm) -> list[list[Text]]:

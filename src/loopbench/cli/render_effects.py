@@ -58,7 +58,9 @@ def interval_plot(effects: Sequence[Effect], width: int) -> list[Text]:
     for effect, label in zip(effects, labels, strict=True):
         bar = Text(axis.bar(effect), style=STYLES.get(effect.verdict.word, ""))
         lines += [Text(label), bar] if stacked else [Text.assemble(label.ljust(beside), bar)]
-    return [*lines, Text(f"{indent}accuracy; ● shown, ○ not shown, │ no difference", style="dim")]
+    legend = "accuracy; ● shown, ○ not shown, │ no difference"
+    beside_chart = indent if len(indent) + len(legend) <= width else ""
+    return [*lines, Text(f"{beside_chart}{legend}", style="dim")]
 
 
 class _Axis:

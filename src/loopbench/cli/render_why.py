@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.import_runs.foreign_trials import IMPORTED
+from loopbench.experiments.why.remedies import ablation_of
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.causes import Cause
-from loopbench.text.counts import counts
 from loopbench.text.numbers import interval
 from loopbench.text.table import Table
 
-from .console import out, print_line, print_prose
+from .console import UNBROKEN, out, print_line, print_prose
 from .tables import print_table
 
 MIN_PAIRS = 3
@@ -35,7 +35,8 @@ def sums(found: Results, reasons: Why) -> None:
         print_line("No scored trial was lost.")
     width = max((len(arm.arm) for arm in lost), default=0)
     for arm in lost:
-        print_line(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}: {counts(arm.causes)}")
+        causes = ", ".join(f"{cause} {many}".replace(" ", UNBROKEN) for cause, many in arm.causes.items())
+        print_prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}: {causes}", hanging="  ")
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)
@@ -45,10 +46,14 @@ def sums(found: Results, reasons: Why) -> None:
         print_line(f"\n{cause} lost {_count(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
         print_prose(f"step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
         print_line(f"  {_command(found, arm.arm, example.task, example.repeat)}", "dim")
+        info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
+        if remedy := ablation_of(info, cause, found.manifest.settings):
+            print_line("  whether an option helps: " + remedy, "dim")
     if reasons.untraced:
         print_line(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
     folder = shlex.quote(str(found.folder))
-    print_line(f"\nOne arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
+    print_line("")
+    print_prose(f"One arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
 
 
 def why(found: Results, reasons: Why, *, show_all: bool, with_tasks: bool) -> None:

@@ -22,15 +22,17 @@ from .options import JsonOption, OptionGroup, RunChoice, with_options
 class ShowOptions(OptionGroup):
     trial: Annotated[str | None, typer.Argument()] = None
     """ARM/TASK/REPEAT, or parts that no other trial has (ARM/0007); if absent, the trials that were not solved are counted."""
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
+    """Print the trial's prompts, replies and results, too, long ones cut."""
     full: bool = False
-    """Print long texts in full."""
+    """Print all of that in full."""
     show_all: Annotated[bool, typer.Option("--all")] = False
     """List every trial that was not solved, not only how many each arm has."""
 
 
 @with_options()
 def show(choice: RunChoice, options: ShowOptions, output: JsonOption) -> None:
-    """Print the trace of one trial: prompts, replies, moves, observations and faults."""
+    """Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."""
     folder = trials_folder(choice.folder)
     read_manifest_json(folder)  # a folder without one is not a run
     if options.trial is None:
@@ -40,8 +42,10 @@ def show(choice: RunChoice, options: ShowOptions, output: JsonOption) -> None:
     trace = as_judged(read_trace(folder, record), record)
     if output.as_json:
         print(json.dumps(trace.to_json(), ensure_ascii=True))
-    else:
+    elif options.verbose or options.full:
         render_trace.trace(trace, record.faults, full=options.full)
+    else:
+        render_trace.steps(trace, record)
 
 
 def _list_missed(folder: Path, *, as_json: bool, show_all: bool) -> None:

@@ -75,7 +75,8 @@ To end with your answer: {{"final_answer": "the answer"}}
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
         calls = [json_object({"thought": _TEXT, "tool_name": {"const": tool.name}, "arguments": tool.parameters}) for tool in tools]
-        return Grammar(tuple((made,) for made in (*calls, json_object({"final_answer": _TEXT}))))
+        answer = {"final_answer": {"type": ["string", "number"]}}
+        return Grammar(tuple((made,) for made in (*calls, json_object({"thought": _TEXT} | answer), json_object(answer))))
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:

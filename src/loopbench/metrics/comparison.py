@@ -368,7 +368,11 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
             warnings.append(f"{name}: {summary.errored_share:.1%} of its trials are errored and left out{why}.")
         if summary.faults.short:
             faults = summary.faults
-            warnings.append(f"{name}: only {faults.landed} of {faults.scheduled} scheduled faults landed; the run is invalid.")
+            warnings.append(f"{name}: only {faults.landed} of {faults.due} scheduled faults landed; the run is invalid.")
+        for measure in ("tokens", "cost_usd"):
+            known = summary.means[measure]
+            if known is not None and known.n < summary.tasks:
+                warnings.append(f"{name}: {measure} is known for {known.n} of its {summary.tasks} tasks; its mean is of those.")
         if summary.right_unseen > max(1, MAX_RIGHT_UNSEEN * summary.scored):
             warnings.append(
                 f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "

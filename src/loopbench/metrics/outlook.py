@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ class Outlook:
         return asdict(self)
 
 
+@lru_cache(maxsize=1024)  # of a family's pairs many have differed alike, and a run's results are read more than once
 def pair_outlook(found: Spread, *, margin: float, alpha: float = ALPHA, cost_usd: float | None = None) -> Outlook | None:
     """What would decide an undecided pair: show a difference, or that it is within the margin. None where too many tasks would.
 

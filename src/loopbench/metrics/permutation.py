@@ -7,6 +7,7 @@ probabilities are added up, so that the smallest p is as exact as the largest, a
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,16 @@ def sign_flip(d: ArrayLike, clusters: Clusters = None) -> FlipTails:
     sums = sums[np.abs(sums) > max(NO_SPREAD * largest, float(np.finfo(np.float64).tiny))]
     if not len(sums):
         return FlipTails(1.0, 1.0)
+    return _tails(sums) if len(sums) > MAX_UNITS else _tails_of_few(sums.tobytes())
+
+
+@lru_cache(maxsize=1024)  # a run's results are read more than once, and many pairs of its arms differ in the same tasks
+def _tails_of_few(sums: bytes) -> FlipTails:
+    return _tails(np.frombuffer(sums, dtype=np.float64))
+
+
+def _tails(sums: Floats) -> FlipTails:
+    """The test of sums that are not 0."""
     steps = _steps(sums)
     if steps is None:
         return FlipTails(_saddlepoint(sums), _saddlepoint(-sums))

@@ -352,11 +352,13 @@ def _below(limit: float, center: float, deviation: float) -> float:
     return float(scipy.special.ndtr((limit - center) / deviation))
 
 
+@lru_cache(maxsize=64)
 def _fewest_signs(alpha: float) -> int:
     """Units whose signs all agree by chance, 2⁻ⁿ, more rarely than alpha."""
     return math.floor(-math.log2(alpha)) + 1
 
 
+@lru_cache(maxsize=64)
 def _z(tail: float) -> float:
     """The normal quantile with so much above it."""
     return -float(scipy.special.ndtri(tail))

@@ -63,11 +63,18 @@ class FaultCounts:
     """Implicit ones that the model took for the result."""
     implicit_wrong: int = 0
     """Implicit ones in trials that were scored wrong (accuracy < 1)."""
+    unmet: int = 0
+    """Not landed because the trial ended before the loop ran the call: the loop's doing, which its score shows."""
+
+    @property
+    def due(self) -> int:
+        """Scheduled ones that should have landed."""
+        return self.scheduled - self.unmet
 
     @property
     def short(self) -> bool:
-        """Landed under 95 % of scheduled: the treatment did not take place."""
-        return 100 * self.landed < 95 * self.scheduled
+        """Landed under 95 % of those due: the treatment did not take place."""
+        return 100 * self.landed < 95 * self.due
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +264,7 @@ def count_faults(records: Sequence[Record]) -> FaultCounts:
         implicit=sum(fault.landed and fault.implicit for fault in faults),
         believed=sum(fault.landed and fault.believed for fault in faults),
         implicit_wrong=sum(fault.landed and fault.implicit for one in alike(records) if one.accuracy < 1 for fault in one.faults),
+        unmet=sum(record.faults_unmet for record in alike(records)),
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
-from loopbench.protocol import Chunk, Grammar, GrammarCodec, JsonValue, Model, Reply, Request, ToolSpec, WrappedModel
+from loopbench.protocol import Chunk, Grammar, GrammarCodec, JsonValue, Model, Reply, Request, SchemaCodec, ToolSpec, WrappedModel
 
 
 class Constrained(WrappedModel):
-    """A model whose requests carry the grammar of their codec, or that of the JSON schema that they ask for.
+    """A model whose requests carry the grammar of their codec, or that of the JSON schema of their reply.
 
-    A codec without a grammar, such as that of a loop from outside or `finish.xml`, is asked as ever.
+    A codec without either, such as that of a loop from outside, is asked as ever.
     """
 
     def __init__(self, model: Model, tools: Sequence[ToolSpec]) -> None:
@@ -31,6 +31,7 @@ class Constrained(WrappedModel):
     def _with_grammar(self, request: Request) -> Request:
         if isinstance(request.codec, GrammarCodec):
             return replace(request, grammar=request.codec.grammar(request.tools or self.tools))
-        if request.response_schema is not None:
-            return replace(request, grammar=Grammar(((JsonValue(request.response_schema),),)))
-        return request
+        schema = request.response_schema
+        if schema is None and isinstance(request.codec, SchemaCodec):  # a model that takes no schema is asked for it in words
+            schema = request.codec.schema
+        return request if schema is None else replace(request, grammar=Grammar(((JsonValue(schema),),)))

@@ -78,6 +78,8 @@ class Fault:
     """Of an implicit failure: the model takes it for the result."""
     cured: bool = False
     """A new attempt of the model has cleared it: see `feedback`."""
+    passed_over: bool = False
+    """The loop asked the model again without having run the call that a tool's fault waits for, and no call before it failed."""
 
     @property
     def family(self) -> str:

@@ -326,6 +326,15 @@ def check_own_name(profile: Profile, source: str) -> None:
         raise ValueError(f"{source}: name: {profile.name!r} is a built-in profile, which says something else; choose another name")
 
 
+STRESS_TEST = "Stress test"
+"""How the evidence of a profile begins whose rates come from no measurement."""
+
+
+def stress_tests(names: Iterable[str]) -> list[str]:
+    """Return those of the names that are built-in profiles whose rates were chosen, and not measured."""
+    return [name for name, evidence in evidence_for(names).items() if evidence.startswith(STRESS_TEST)]
+
+
 def evidence_for(names: Iterable[str]) -> dict[str, str]:
     """Return name → what is known of the rates, for those of the names that are built-in profiles with rates."""
     known = [_built_in(name) for name in names if name in built_in_profiles()]

@@ -90,6 +90,8 @@ class Tunnel:
         self._effects: dict[str, tuple[Any, ...]] = {}
         """Fields of ReplyEffects by scope: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
+        self._failed: set[str] = set()
+        """Scopes in which a call has failed since their last request."""
         self._struck: dict[str, str] = {}
         self._repeated: dict[tuple[int, str, FaultPoint], Fault] = {}
 
@@ -106,6 +108,11 @@ class Tunnel:
         """Note that the running task has sent a request of this scope: the calls that follow in it are the scope's."""
         _SCOPE.set(scope)
         self._effects.pop(scope, None)  # those of an earlier reply do not belong to this one
+        if scope not in self._failed:  # where a call failed, a loop may leave out those behind it
+            for waiting in self._armed.values():
+                for own, fault in waiting:
+                    fault.passed_over = fault.passed_over or (own == scope and not fault.strikes)
+        self._failed.discard(scope)
 
     def arm(self, call: str, fault: Fault) -> None:
         """Let a fault strike the scope's runs of the call with this digest until it clears."""
@@ -136,6 +143,8 @@ class Tunnel:
     def tell(self, call: str, seen: Observation) -> None:
         """Note what a run of a call gave the running scope."""
         self._told[_SCOPE.get(), call] = seen
+        if not seen.ok:
+            self._failed.add(_SCOPE.get())
 
     def told(self, call: str, scope: str) -> str:
         """Return what the scope's last run of a call gave, as text; that of a task without a scope if there is none of its own."""
@@ -168,6 +177,11 @@ class Tunnel:
     def struck(self, request: Request) -> str | None:
         """Return the kind of fault that a request's reply suffered, if any, and forget it."""
         return self._struck.pop(request.scope, None)
+
+    def unmet(self) -> int:
+        """Return how many faults of tools still waited for a call that the loop had been told to make when the trial ended."""
+        waiting = {id(fault): fault for pairs in self._armed.values() for _, fault in pairs}
+        return sum(not (fault.landed or fault.passed_over) for fault in waiting.values())
 
     def book(self) -> list[FaultState]:
         """Return the state of all faults."""

@@ -1,6 +1,18 @@
 """The contracts that every other part imports; this package imports nothing of loopbench."""
 
 from .chat import CallDelta, Capabilities, Chunk, Message, NativeCall, Reply, Usage
+from .grammar import (
+    AnyCall,
+    Grammar,
+    GrammarCodec,
+    GrammarPart,
+    JsonValue,
+    OneOf,
+    Repeated,
+    SchemaCodec,
+    TextLine,
+    json_object,
+)
 from .loop import HARNESS_STOPS, SILENT, ForeignLoop, Loop, Observer, Outcome, Query, StopReason, WrappedLoop, run_sync
 from .model import (
     DEFAULT_SAMPLING,
@@ -16,24 +28,17 @@ from .moves import (
     STEP_ROLES,
     Act,
     Answer,
-    AnyCall,
     Codec,
     Completion,
-    Grammar,
-    GrammarCodec,
-    GrammarPart,
     Inexpressible,
-    JsonValue,
     Move,
     PlanTask,
     Recovery,
     Role,
     Tasks,
     Text,
-    TextLine,
     Understanding,
     WireError,
-    json_object,
 )
 from .plan import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
 from .program import (
@@ -84,6 +89,7 @@ __all__ = [
     "NativeCall",
     "Observation",
     "Observer",
+    "OneOf",
     "Optimizable",
     "Outcome",
     "OwnPrompt",
@@ -97,11 +103,13 @@ __all__ = [
     "Query",
     "Recovery",
     "Ref",
+    "Repeated",
     "Reply",
     "Request",
     "Role",
     "Sampling",
     "SavedProgram",
+    "SchemaCodec",
     "StopReason",
     "Tasks",
     "Text",

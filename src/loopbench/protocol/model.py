@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import Capabilities, Chunk, Message, Reply
-from .moves import Codec, Grammar, Role
+from .grammar import Grammar
+from .moves import Codec, Role
 from .program import Prompted
 from .tools import ToolSpec
 

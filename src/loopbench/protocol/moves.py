@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import Reply
-from .tools import ToolCall, ToolSpec
+from .tools import ToolCall
 
 
 class Role(StrEnum):
@@ -144,67 +143,3 @@ class Codec(Protocol):
 
     def parse(self, reply: Reply) -> Move:
         """Raises WireError."""
-
-
-# --- what a codec can read, as a grammar ---
-
-
-@dataclass(frozen=True, slots=True)
-class TextLine:
-    """A text of one line that is not empty."""
-
-    max_chars: int = 120
-
-
-@dataclass(frozen=True, slots=True)
-class JsonValue:
-    """A value as JSON."""
-
-    schema: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class AnyCall:
-    """A native call of one of the tools that the request offers, or of the one that it forces."""
-
-
-GrammarPart = str | TextLine | JsonValue | AnyCall
-"""A part of a reply; a text stands for itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """The replies that a server lets a model give, token by token (constrained decoding)."""
-
-    alternatives: tuple[tuple[GrammarPart, ...], ...]
-    """Each reply is one of these: its parts, one after the other."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the grammar as JSON: a line is `{"line": characters}`, a value `{"json": schema}`, a call `{"call": true}`."""
-        return {"alternatives": [[_part_as_json(part) for part in parts] for parts in self.alternatives]}
-
-
-def _part_as_json(part: GrammarPart) -> Any:
-    match part:
-        case TextLine():
-            return {"line": part.max_chars}
-        case JsonValue():
-            return {"json": dict(part.schema)}
-        case AnyCall():
-            return {"call": True}
-    return part
-
-
-def json_object(properties: Mapping[str, Any]) -> JsonValue:
-    """Return a JSON object that has exactly these properties, in this order. `properties`: name → JSON schema."""
-    shared = {name: schema for each in properties.values() for name, schema in each.get("$defs", {}).items()}
-    schema = {"type": "object", "properties": dict(properties), "required": list(properties), "additionalProperties": False}
-    return JsonValue(schema | ({"$defs": shared} if shared else {}))
-
-
-@runtime_checkable
-class GrammarCodec(Codec, Protocol):
-    """A codec that says which replies it can read, so that a server can hold a model to them."""
-
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """Return a grammar of replies that `parse` reads; it may leave out some. `tools`: those that a call can name."""

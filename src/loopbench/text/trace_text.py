@@ -61,7 +61,7 @@ def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False) -> I
             yield Block("observation", f"{event.call.tool} ({_status(event)})", _cut(event.data, limit))
         else:
             yield Block("note", event.kind, _cut(_json(event.data), limit))
-    yield _end(head, " when it ran" if judged_again else "")
+    yield ending(head, judged_again=judged_again)
 
 
 def _status(run: ToolRun) -> str:
@@ -71,7 +71,9 @@ def _status(run: ToolRun) -> str:
     return run.status if run.error_type is None else f"{run.status}, {run.error_type}"
 
 
-def _end(head: TraceHead, when: str) -> Block:
+def ending(head: TraceHead, *, judged_again: bool) -> Block:
+    """Return how a trial ended: its stop, its answer, what was expected, and its scores."""
+    when = " when it ran" if judged_again else ""
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items()) or head.status
     text = f"answer: {_text(head.answer)}\nexpected{when}: {_text(head.expected)}\n{scores}"
     if head.end_state is not None and head.scores.get("state", 1.0) < 1:

@@ -98,14 +98,14 @@ def test_a_loop_that_wins_everywhere_is_adopted(compared):
 
 def test_of_loops_as_accurate_the_cheaper_is_adopted(compared):
     lines = said(compared({"dear": (0.9, 0.9), "cheap": (0.9, 0.9), "bad": (0.2, 0.2)}, {"dear": 300, "cheap": 100, "bad": 10}))
-    assert lines[0] == "Adopt cheap (101 tokens a trial): no other is shown to be better, and none of its equals is cheaper"
+    assert lines[0] == "Adopt cheap (101 tokens a trial): no loop is shown to beat it, and none of its equals is cheaper"
     assert lines[1].startswith("Undecided between cheap and dear: ")
     assert lines[2] == "Worse: bad everywhere"
 
 
 def test_a_dearer_loop_that_may_be_better_is_named_with_what_would_decide(compared):
     lines = said(compared({"dear": (0.92, 0.9), "cheap": (0.88, 0.86), "bad": (0.2, 0.2)}, {"dear": 300, "cheap": 100}))
-    assert lines[0] == "Adopt cheap (101 tokens a trial) or dear (301): no other is shown to be better"
+    assert lines[0] == "Adopt cheap (101 tokens a trial) or dear (301): no loop is shown to beat them"
     assert lines[1].startswith("Undecided between dear and cheap: ")
     assert lines[1].endswith(" %)")
     assert lines[2] == "Worse: bad everywhere"
@@ -154,6 +154,28 @@ def test_places_hold_only_arms_that_a_pair_compares(compared):
     assert places({arm.info.arm: arm.summary.accuracy}, comparison.pairs) == {}
 
 
+@pytest.mark.parametrize(
+    ("profiles", "ends"),
+    [
+        (("flaky-format",), ", under a stress test"),
+        (("flaky-format", "flaky-tools"), ", under stress tests"),
+        (("native-2024", "flaky-tools"), "beat it, and none of its equals is cheaper"),
+        (("clean",), "; clean disturbs nothing: add --profile flaky-format or flaky-tools"),
+    ],
+)
+def test_an_answer_says_what_kind_of_air_it_comes_from(compared, profiles, ends):
+    shares = (
+        {"a": (0.9, 0.9), "b": (0.9, 0.9), "c": (0.9, 0.9)}
+        if profiles == ("clean",)
+        else {"a": (0.9, 0.9), "b": (0.9, 0.9), "c": (0.2, 0.2)}
+    )
+    tokens = {"a": 100, "b": 300, "c": 100}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.experiments.compare.test_answer.PROFILES", profiles)
+        first = said(compared({loop: by[: len(profiles)] for loop, by in shares.items()}, tokens))[0]
+    assert first.endswith(ends)
+
+
 # --- on the terminal ---
 
 
@@ -198,6 +220,24 @@ def test_into_a_pipe_cells_stand_between_tabs_with_their_whole_intervals(wind):
     accuracy = best.cells[0].arm.summary.accuracy
     assert accuracy is not None
     assert rows[1][1].startswith(f"{accuracy.value:.3f} [{accuracy.low:.3f}, {accuracy.high:.3f}]")
+
+
+def test_long_names_stand_above_their_intervals(wind):
+    made = answer(wind.comparison)
+    rows = tuple(replace(made.rows[n], loop=f"{made.rows[n].loop}({'option=1, ' * 8})") for n in range(2))
+    lines = _with_answer(wind, replace(made, rows=rows, sentences=made.sentences[:1]))
+    assert len(lines) <= MAX_LINES
+    for row in rows:
+        place = lines.index(row.loop)
+        assert lines[place + 1].count("[") == 3
+
+
+def test_what_the_matrix_shows_gives_way_to_the_rows(wind):
+    made = answer(wind.comparison)
+    worse = f"Worse: {', '.join(f'loop{n} under flaky-tools' for n in range(12))}"
+    lines = _with_answer(wind, replace(made, sentences=(*made.sentences[:1], worse)))
+    assert all(any(line.startswith(row.loop) for line in lines) for row in made.rows)
+    assert not any(line.startswith("Worse") for line in lines)
 
 
 def test_loops_without_room_are_counted(wind):

@@ -255,3 +255,42 @@ def test_an_imported_run_is_blessed_gated_and_loaded(scored):
     trials = load(scored.folder).trials
     assert trials["tool_calls"].tolist() == [2, 2, 2, 0]
     assert trials["false_success"].isna().all()
+
+
+@pytest.fixture
+def continued(tmp_path):
+    """One trial whose trajectory goes on in a second and a third file, each of which begins with a copy of the last step."""
+    whole = json.loads((FILES / "careful" / "count-lines" / "trajectory.json").read_text())
+    steps, folder = whole["steps"], tmp_path / "parts"
+    folder.mkdir()
+    names = ["trajectory.json", "trajectory.cont-1.json", "trajectory.cont-2.json"]
+    cuts = [steps[:2], steps[2:4], steps[4:]]
+    for place, (name, own) in enumerate(zip(names, cuts, strict=True)):
+        copied = [step | {"is_copied_context": True} for step in cuts[place - 1][-1:]] if place else []
+        totals = {"total_prompt_tokens": [80, 400, 725][place], "total_completion_tokens": [5, 30, 47][place]}
+        part = whole | {"steps": [*copied, *own], "final_metrics": totals}
+        follows = {"continued_trajectory_ref": names[place + 1]} if place < 2 else {}
+        (folder / name).write_text(json.dumps(part | follows))
+    return folder
+
+
+def test_a_trajectory_that_goes_on_in_other_files_is_one_trial(kit, scored, continued):
+    (record,) = kit.imported(continued, columns=WHERE).records
+    expected = of(scored, "careful", "count-lines")
+    measured = ("steps", "tool_calls", "input_tokens", "output_tokens", "answer", "stop", "seconds", "accuracy")
+    assert [getattr(record, name) for name in measured] == [getattr(expected, name) for name in measured]
+
+
+def test_a_part_that_is_missing_is_told(kit, continued):
+    (continued / "trajectory.cont-2.json").unlink()
+    wanted = ImportRequest(reading=ReadingOptions(columns=WHERE))
+    made = import_files((continued,), wanted, kit.folder / "runs" / "without-a-part")
+    assert made.notes == (f"{continued}: trajectory.json: it goes on in trajectory.cont-2.json, which is not there",)
+    assert made.trials == 1
+
+
+def test_a_trajectory_that_goes_on_in_itself_ends(kit, continued):
+    file = continued / "trajectory.cont-1.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"continued_trajectory_ref": "trajectory.json"}))
+    (continued / "trajectory.cont-2.json").unlink()
+    assert len(kit.imported(continued / "trajectory.json", columns=WHERE).records) == 1

@@ -65,6 +65,46 @@ def test_a_memory_of_smolagents(kit):
     assert ran == [("find", {"name": "An"}, "nobody", "error"), ("find", {"name": "Ann"}, "room 7", "success")]
 
 
+def spoken(*calls):
+    """What the model wrote, as the step of a failed call has it, whose own list of calls is empty."""
+    made = [{"id": f"c{place}", "type": "function", "function": each} for place, each in enumerate(calls)]
+    return {"role": "assistant", "content": "", "tool_calls": made}
+
+
+def test_a_step_whose_call_failed_has_the_call_in_the_models_message_only(kit):
+    failed, unknown = {"name": "find", "arguments": {"name": "An"}}, {"name": "seek", "arguments": "{}"}
+    errors = [
+        {"type": "AgentToolExecutionError", "message": text} for text in ("nobody", "Unknown tool seek, should be one of: find")
+    ]
+    steps = [
+        {"task": "Where is Ann?"},
+        step(1, error=errors[0], model_output_message=spoken(failed)),
+        step(2, error=errors[1], model_output_message=spoken(unknown)),
+        step(3, error=errors[0], model_output_message=spoken(failed, failed)),
+        step(4, [("final_answer", {"answer": "room 7"})], observations="room 7", is_final_answer=True),
+    ]
+    (record,) = kit.imported(kit.put({"steps": steps, "state": "success", "grade": 1}), columns={"score": "grade"}).records
+    assert (record.answer, record.stop, record.steps, record.tool_calls) == ("room 7", "finished", 4, 3)
+    assert dict(record.errors) == {"tool.AgentToolExecutionError": 1}  # of two calls in a step nobody knows which failed
+
+
+def test_the_answer_that_an_agent_gives_when_its_steps_are_used_up_is_no_unreadable_reply(kit):
+    ending = step(
+        2, error={"type": "AgentMaxStepsError", "message": "Reached max steps."}, model_output=None, action_output="room 7?"
+    )
+    steps = [{"task": "Where is Ann?"}, step(1, [("find", {"name": "Ann"})], observations="room 7"), ending]
+    (record,) = kit.imported(kit.put({"steps": steps, "state": "max_steps_error", "grade": 0}), columns={"score": "grade"}).records
+    assert (record.answer, record.stop, dict(record.errors)) == ("room 7?", "max_steps", {})
+
+
+def test_the_answer_of_an_agent_that_writes_python_is_what_the_run_returned(kit):
+    steps = [{"task": "2 + 5?"}, step(1, [("python_interpreter", "final_answer(2 + 5)")], action_output=7, is_final_answer=True)]
+    (record,) = kit.imported(
+        kit.put({"steps": steps, "output": 7, "state": "success", "grade": 1}), columns={"score": "grade"}
+    ).records
+    assert (record.answer, record.stop, record.tool_calls) == (7, "finished", 1)
+
+
 def test_a_list_of_steps_and_code_as_a_call(kit):
     steps = [MEMORY[0], step(1, [("python_interpreter", "print(1)")], observations="1"), step(2, model_output="1")]
     found = kit.imported(kit.put(steps))
@@ -176,6 +216,21 @@ def test_runs_of_langsmith(kit, lines):
     asked, ran = events_of(found, record)
     assert asked == [("decide", "act", (10, 2)), ("decide", "answer", (10, 2))]
     assert ran == [("find", {"name": "Ann"}, "room 7", "success")]
+
+
+@pytest.mark.parametrize("where", ["metadata", "llm_output", "usage_metadata"])
+def test_tokens_of_langsmith_stand_in_several_places(kit, where):
+    runs = langsmith_runs()
+    for model in (run for run in runs if run["run_type"] == "llm"):
+        del model["prompt_tokens"], model["completion_tokens"]
+        if where == "metadata":
+            model["extra"] = {"metadata": {"usage_metadata": {"input_tokens": 30, "output_tokens": 4}}}
+        elif where == "llm_output":
+            model["outputs"]["llm_output"] = {"token_usage": {"prompt_tokens": 30, "completion_tokens": 4}}
+        else:
+            model["outputs"]["usage_metadata"] = {"input_tokens": 30, "output_tokens": 4}
+    (record,) = kit.imported(kit.put(runs)).records
+    assert (record.input_tokens, record.output_tokens) == (60, 8)
 
 
 # --- harm ---

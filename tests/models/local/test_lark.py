@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import validate  # type: ignore[import-untyped]
 
 from loopbench.models.local.lark import MAX_ITEMS, MAX_TEXT_CHARS, bounded, lark
-from loopbench.protocol import AnyCall, Grammar, JsonValue, TextLine, json_object
+from loopbench.protocol import AnyCall, Grammar, JsonValue, OneOf, Repeated, TextLine, json_object
 from tests.grammars import drawn_value
 
 PLAIN = st.sampled_from(
@@ -81,6 +81,13 @@ def test_a_grammar_is_alternatives_of_quoted_text_lines_and_schemas():
     assert first.endswith("]{1,9}/")
     assert second.startswith('  | %json {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]')
     assert (third, end) == ('  | ""', "")
+
+
+def test_a_choice_and_a_repetition_are_bounded():
+    parts = (OneOf(("a", 'b"')), Repeated(("<", TextLine(3)), 0, 1), Repeated(("x",), 0), Repeated(("y",), MAX_ITEMS + 2))
+    line = lark(Grammar((parts,))).splitlines()[1]
+    assert line.startswith('start: ("a" | "b\\"") ("<" /[^')
+    assert line.endswith(f'{{1,3}}/){{0,1}} ("x"){{0,{MAX_ITEMS}}} ("y"){{{MAX_ITEMS + 2},{MAX_ITEMS + 2}}}')
 
 
 def test_a_native_call_must_have_been_written_out():

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
+from loopbench.models.local.weights import INSTALL, LIBRARY, find_weights
+from loopbench.protocol.names import LOCAL, LOCAL_FILE
+
 from .entry import CatalogueEntry
 
 
@@ -11,7 +16,18 @@ def entries() -> list[CatalogueEntry]:
         CatalogueEntry(
             "PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"
         ),
+        CatalogueEntry(LOCAL, f"a small real model in this process, SmolLM2-135M-Instruct; no network and no key{_lacking()}"),
+        CatalogueEntry(f"{LOCAL_FILE}FILE", "any other GGUF file in this process, such as local:~/models/qwen3-4b.gguf"),
         CatalogueEntry("openai/NAME --base-url URL", "any OpenAI-compatible server"),
         CatalogueEntry("anthropic/NAME --base-url URL", "any server that speaks Anthropic's Messages"),
         CatalogueEntry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
     ]
+
+
+def _lacking() -> str:
+    """Say what the model in the box still needs here; empty if nothing."""
+    try:
+        find_weights(LOCAL)
+    except ValueError:
+        return f"; not installed here: {INSTALL}"
+    return "" if find_spec(LIBRARY) else "; not installed here: pip install 'loopbench[local]'"

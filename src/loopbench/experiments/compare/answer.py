@@ -15,6 +15,7 @@ from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
+from loopbench.models.profiles import stress_tests
 from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import chance_in_words, dollars, short_name, standing
 
@@ -24,6 +25,10 @@ Place = Literal["highest", "not told apart", "lower"]
 """highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it."""
 SIGNS: Mapping[Place | None, str] = {"highest": " *", "not told apart": " =", "lower": "", None: ""}
 """What stands behind an accuracy in plain text."""
+STILL = "clean"
+"""The profile without faults."""
+WORSE = "Worse"
+"""How the sentence begins that says which loops are lower, as the matrix does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +183,32 @@ class _Sentences:
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], compared: Sequence[int]) -> str:
         under = " under any profile" if len(compared) > 1 else ""
         if all(pair.verdict.word == "undecided" for pair in self.accuracy_pairs):
-            return f"Nothing is decided: no loop is told apart from another{under}{self._least(named[0])}"
+            return f"Nothing is decided: no loop is told apart from another{under}{self._least(named[0])}{self._still_air()}"
         names = " or ".join(self._with_cost(row, number) for number, row in enumerate(named))
         if len(candidates) > 1:
-            return f"Adopt {names}: no other is shown to be better{self._cheapest(named, candidates)}"
+            them = "it" if len(named) == 1 else "them"
+            return f"Adopt {names}: no loop is shown to beat {them}{self._cheapest(named, candidates)}{self._stress()}"
         others = [row for row in self.found.rows if row is not named[0]]
         if all(_is_won(pair, named[0]) for row in others for pair in self._pairs(named[0], row)):
-            return f"Adopt {names}: better than every other loop{' under every profile' if len(compared) > 1 else ''}"
-        return f"Adopt {names}: every other loop is worse than the best under some profile"
+            every = " under every profile" if len(compared) > 1 else ""
+            return f"Adopt {names}: better than every other loop{every}{self._stress()}"
+        return f"Adopt {names}: every other loop is worse than the best under some profile{self._stress()}"
+
+    def _profiles(self) -> list[str]:
+        """Return the profiles of the scripted model under which loops were compared; of a run of other models none."""
+        arms = [cell.arm.info for row in self.found.rows for cell in row.cells if cell is not None]
+        return list(dict.fromkeys(info.profile for info in arms)) if all(info.model == "scripted" for info in arms) else []
+
+    def _stress(self) -> str:
+        """Say of profiles that no model was measured to have that they are stress tests."""
+        profiles = self._profiles()
+        if not profiles or len(stress_tests(profiles)) < len(profiles):
+            return ""
+        return ", under a stress test" if len(profiles) == 1 else ", under stress tests"
+
+    def _still_air(self) -> str:
+        """Say what to do where nothing was disturbed."""
+        return f"; {STILL} disturbs nothing: add --profile flaky-format or flaky-tools" if self._profiles() == [STILL] else ""
 
     def _least(self, cheapest: AnswerRow) -> str:
         """Return which loop is the cheapest, or that all cost the same as far as a cost is written."""
@@ -250,13 +273,13 @@ class _Sentences:
         if not lost:
             return
         if len(lost) > MAX_NAMES - 1:
-            yield f"Worse than the best under some profile: {listed([loop for loops in lost.values() for loop in loops])}"
+            yield f"{WORSE} than the best under some profile: {listed([loop for loops in lost.values() for loop in loops])}"
             return
         parts = []
         for under, loops in lost.items():
             where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
             parts.append(f"{listed(loops)}{where}")
-        yield f"Worse: {'; '.join(parts)}"
+        yield f"{WORSE}: {'; '.join(parts)}"
 
 
 def _is_won(pair: Pair, row: AnswerRow) -> bool:

@@ -14,6 +14,7 @@ from loopbench.runs.lookup import check_plans, tasks_of_split
 from loopbench.runs.manifest import Manifest, RunNote, write_manifest
 from loopbench.runs.new_manifest import asked_of, manifest_of
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions
+from loopbench.runs.registry import generated_suites
 from loopbench.runs.run_state import read_state
 from loopbench.runs.schedule import Arm, make_arms
 from loopbench.runs.store.files import RunError
@@ -114,7 +115,9 @@ def _check_more(run: Reopened, additions: Additions, trials: int, tasks: int) ->
     if trials > run.trials:
         return
     if additions.tasks is not None and additions.tasks > tasks:
-        raise ValueError(f"--tasks {additions.tasks}: the run has all {tasks} tasks of suite {run.suite.name} already")
+        larger = f"; for more, compare anew with --suite '{run.suite.name}(size={additions.tasks})'"
+        hint = larger if run.suite.name in generated_suites() else ""
+        raise ValueError(f"--tasks {additions.tasks}: the run has all {tasks} tasks of suite {run.suite.name} already{hint}")
     raise ValueError("nothing is added: give --loop, --profile, --model, or a larger --repeats or --tasks than the run has")
 
 

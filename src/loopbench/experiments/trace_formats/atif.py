@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from loopbench.experiments.import_runs.values import (
@@ -40,6 +41,8 @@ NEVER_RAN = "never_ran"
 """Key in the `extra` of a result: no tool ran, and the agent itself answered."""
 MAX_WAITING = 64
 """Steps with calls that nothing has answered which a later result may still answer."""
+CONTINUED = "continued_trajectory_ref"
+"""Key of a trajectory: the file in which it goes on, from its own folder."""
 RAW = "raw_arguments"
 """Key in the `extra` of a call: its arguments as the model wrote them, where this says more than `arguments`."""
 
@@ -101,6 +104,26 @@ def read_trajectory(data: Mapping[str, Any]) -> AtifTrajectory:
         totals=_totals(object_at(data, "final_metrics"), steps),
         timestamps=tuple(step["timestamp"] for step in steps if isinstance(step.get("timestamp"), str)),
     )
+
+
+def continuation_of(name: str, data: Any) -> str | None:
+    """Return the name of the file in which a trajectory goes on; None if it ends here. `name`: of its own file.
+
+    Terminus 2 of Harbor begins such a file where it has summarized its context.
+    """
+    reference = data.get(CONTINUED) if isinstance(data, Mapping) else None
+    return (PurePosixPath(name).parent / reference).as_posix() if isinstance(reference, str) and reference else None
+
+
+def joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one trajectory of two, the second of which continues the first and may begin with a copy of its steps.
+
+    The totals are those of the second, which counts on; it may be continued itself. Raises ValueError.
+    """
+    new = [step for step in objects_at(second, "steps", "a step") if step.get("is_copied_context") is not True]
+    last = {key: value for key, value in second.items() if key in (CONTINUED, "final_metrics")}
+    begun = {key: value for key, value in first.items() if key not in (CONTINUED, "final_metrics")}
+    return begun | last | {"steps": [*objects_at(first, "steps", "a step"), *new]}
 
 
 def _items(step: Mapping[str, Any]) -> Iterator[ConversationItem]:

@@ -6,7 +6,7 @@ Source: `langsmith/schemas.py` of langsmith 0.4: `run_type` llm, tool or chain, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,9 +50,10 @@ def _time(value: Any) -> int:
 
 
 def _usage(run: Mapping[str, Any], outputs: Any) -> Any:
-    """Return input and output tokens by whichever names the run has them."""
-    told = outputs if isinstance(outputs, Mapping) else {}
-    for usage in (told.get("usage_metadata"), told.get("usage"), run):
+    """Return input and output tokens by whichever names the run has them; LangChain puts them beside the reply or into metadata."""
+    places = (("usage_metadata",), ("usage",), ("llm_output", "token_usage"))
+    told = [_inner(outputs, place) for place in places]
+    for usage in (*told, run, _inner(run, ("extra", "metadata", "usage_metadata"))):
         if isinstance(usage, Mapping):
             counts = [
                 usage.get("input_tokens", usage.get("prompt_tokens")),
@@ -61,6 +62,13 @@ def _usage(run: Mapping[str, Any], outputs: Any) -> Any:
             if None not in counts:
                 return {"input_tokens": counts[0], "output_tokens": counts[1]}
     return None
+
+
+def _inner(value: Any, keys: Sequence[str]) -> Any:
+    """Return what stands under the keys, one in the other; None if nothing does."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def _call_id(run: Mapping[str, Any]) -> str:

@@ -12,7 +12,9 @@ from typing import Any
 
 from loopbench.experiments.import_runs.values import amount, count, mapping, object_at, objects_at
 from loopbench.metrics.trace import RequestError
+from loopbench.protocol import WireError
 from loopbench.protocol.chat import NativeCall
+from loopbench.protocol.wire import read_call
 
 from .any_messages import message_of, messages_in
 from .conversation import CallResult, ConversationItem, ModelTurn, SaidToModel
@@ -20,7 +22,9 @@ from .gen_ai import as_text
 
 FINAL = "final_answer"
 """The tool by which an agent answers."""
-_PARSING, _REQUEST = "AgentParsingError", "AgentGenerationError"
+_PARSING, _REQUEST, _MAX_STEPS = "AgentParsingError", "AgentGenerationError", "AgentMaxStepsError"
+_NEVER_RAN = "Unknown tool "
+"""How the message of an `AgentToolExecutionError` begins if there is no such tool."""
 _KEYS = frozenset({"step_number", "plan", "task", "system_prompt", "output"})
 """Keys of which every step has one."""
 
@@ -49,18 +53,40 @@ def _items(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
 def _action(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
     error = object_at(step, "error")
     kind, message = as_text(error.get("type")), as_text(error.get("message"))
-    calls = [_call(call) for call in objects_at(step, "tool_calls", "a tool call")]
+    calls = [_call(call) for call in _calls(step)]
     if kind == _REQUEST:
         yield ModelTurn(error=RequestError("provider", message), prompt=messages_in(step.get("model_input_messages")))
         return
+    if kind == _MAX_STEPS:  # no step of the agent's: it asked once more, for an answer
+        yield _turn(step, (), as_text(step.get("action_output")))
+        return
     answers = [call for call in calls if call.name == FINAL]
     if step.get("is_final_answer") and answers and len(calls) == 1:
-        yield _turn(step, (), as_text(step.get("action_output")))
+        yield _turn(step, (), _answer(step, answers[0]))
         return
     yield _turn(step, tuple(calls), problem=message if kind == _PARSING else "")
     observed = as_text(step.get("observations")) or message
     if calls and (observed or error):
-        yield CallResult(observed, calls[0].id if len(calls) == 1 else "", failed=bool(error), error_type=kind or None)
+        failed = None if error and len(calls) > 1 else bool(error)  # of several calls it does not say which failed
+        ours = calls[0].id if len(calls) == 1 else ""
+        yield CallResult(observed, ours, failed=failed, error_type=kind or None, never_ran=message.startswith(_NEVER_RAN))
+
+
+def _calls(step: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the calls of a step; one whose call failed has them in the model's message only."""
+    ran = objects_at(step, "tool_calls", "a tool call")
+    return ran or objects_at(object_at(step, "model_output_message"), "tool_calls", "a tool call")
+
+
+def _answer(step: Mapping[str, Any], call: NativeCall) -> str:
+    """Return the answer of the last step, which stands in its output, or else in the arguments of the call."""
+    if step.get("action_output") is not None:
+        return as_text(step["action_output"])
+    try:
+        arguments = read_call(call).arguments
+    except WireError:
+        return as_text(step.get("observations"))
+    return as_text(arguments["answer"]) if "answer" in arguments else as_text(step.get("observations"))
 
 
 def _call(call: Mapping[str, Any]) -> NativeCall:

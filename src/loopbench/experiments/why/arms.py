@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopbench.experiments.compare.results import Results
-from loopbench.protocol.names import meant, several
+from loopbench.protocol.names import meant, near, several
 from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import short_name
 
@@ -56,5 +56,7 @@ def required_arms(run: Results, name: str) -> list[str]:
     """Return what `arms_named` returns. Raises RunError, with the names of the arms, if that is nothing."""
     arms = arms_named(run, name)
     if not arms:
-        raise RunError(f"{run.folder}: no arm {name!r}; there are {', '.join(arm.info.arm for arm in run.comparison.arms)}")
+        known = [arm.info.arm for arm in run.comparison.arms]
+        asked = near(name, [*map(short_name, (arm.info for arm in run.comparison.arms)), *known])
+        raise RunError(f"{run.folder}: no arm {name!r}; {asked}{' ' * bool(asked)}there are {', '.join(known)}")
     return arms

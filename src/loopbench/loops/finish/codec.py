@@ -23,6 +23,7 @@ from loopbench.protocol import (
 from loopbench.protocol.wire import from_json, native_call, read_once, to_json
 
 from .output import FINISH, WRAPPED, InvalidOutput, Output, converted
+from .xml_grammar import xml_grammar
 from .xml_output import output_xml, read_output
 
 
@@ -154,6 +155,9 @@ class XmlCodec:
         parameters = self.output.parameters
         thought, tree = read_output(reply.text, parameters)
         return Answer(thought, value_of(converted(tree, parameters, parameters), self.output))
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        return xml_grammar(self.output.parameters)
 
 
 def native_codec(output: Output, role: Role) -> FinishCodec:

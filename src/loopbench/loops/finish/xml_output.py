@@ -64,7 +64,7 @@ def _element(name: str, value: Any, description: str = "", *, escape: Callable[[
         parts = [line for item in value for line in _element("item", item, escape=escape)]
     else:
         text = value.isoformat() if isinstance(value, date | time) else render_value(value)
-        return [f"{opening}{(escape or _escape)(text)}</{name}>"]
+        return [f"{opening}{(escape or escaped)(text)}</{name}>"]
     return [opening, *(INDENT + part for part in parts), f"</{name}>"]
 
 
@@ -82,7 +82,8 @@ def _descriptions(value: Any) -> dict[str, str]:
     return {name: field.description or "" for name, field in type(value).model_fields.items()}
 
 
-def _escape(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return a text as it stands between tags."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -91,7 +92,7 @@ def _escape_with_ends(text: str) -> str:
     inner = text.strip()
     start = text.find(inner)
     before, after = text[:start] if inner else text, text[start + len(inner) :] if inner else ""
-    return f"{_references(before)}{_escape(inner)}{_references(after)}"
+    return f"{_references(before)}{escaped(inner)}{_references(after)}"
 
 
 def _references(text: str) -> str:
@@ -99,7 +100,7 @@ def _references(text: str) -> str:
 
 
 def _attribute(description: str) -> str:
-    quoted = _escape(description).replace('"', "&quot;")
+    quoted = escaped(description).replace('"', "&quot;")
     return f' description="{quoted}"' if description else ""
 
 
@@ -114,11 +115,11 @@ def _template(schema: Mapping[str, Any], root: Mapping[str, Any], above: tuple[s
     lines: list[str] = []
     for name, item in schema.get("properties", {}).items():
         own = item if isinstance(item, Mapping) else {}
-        shape = _shape(item, root)
+        shape = shape_of(item, root)
         opening = f"<{name}{_attribute(str(own.get('description', '')))}>"
         inner: list[str] = []
         if shape.get("type") == "array":
-            entry = _shape(shape.get("items"), root)
+            entry = shape_of(shape.get("items"), root)
             nested = _nested(entry, root, above)
             inner = ["<item>", *nested, "</item>"] if nested else ["<item></item>"]
             inner = [INDENT + line for line in inner]
@@ -133,7 +134,7 @@ def _nested(shape: Mapping[str, Any], root: Mapping[str, Any], above: tuple[str,
     return [] if key in above else [INDENT + line for line in _template(shape, root, (*above, key))]
 
 
-def _shape(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def shape_of(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the alternative that has parts, if any; else the first that is not null."""
     options = options_of(schema, root)
     parts = [option for option in options if option.get("type") == "array" or option.get("properties")]
@@ -189,7 +190,7 @@ def _without_cdata(text: str) -> str:
 
 def _object(part: XmlPart, schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
     properties = schema.get("properties", {})
-    shapes = {name: _shape(item, root) for name, item in properties.items()}
+    shapes = {name: shape_of(item, root) for name, item in properties.items()}
     made: dict[str, Any] = {}
     for inner in part.elements(properties, lambda name: not _has_parts(shapes[name])):
         if inner.name not in made:
@@ -209,7 +210,7 @@ def _value(part: XmlPart, schema: Any, shape: Mapping[str, Any], root: Mapping[s
     if not text.strip() and any(option.get("type") == "null" for option in options):
         return True, None
     if shape.get("type") == "array":
-        item_shape = _shape(shape.get("items"), root)
+        item_shape = shape_of(shape.get("items"), root)
         entries = list(part.elements({"item"}, lambda _: not _has_parts(item_shape)))
         if not entries and text.strip():
             return True, _unescaped(text.strip())

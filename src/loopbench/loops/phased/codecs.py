@@ -19,6 +19,7 @@ from loopbench.protocol import (
     PlanTask,
     Reply,
     Role,
+    SchemaCodec,
     Tasks,
     Text,
     TextLine,
@@ -40,12 +41,8 @@ NO_CALL = "none"
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 
 
-class JsonCodec(Codec, Protocol):
-    """A codec whose reply is one JSON object."""
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """JSON schema of the reply, for models that take one."""
+class JsonCodec(SchemaCodec, Protocol):
+    """A codec whose reply is one JSON object; models that take a schema get its own."""
 
     @property
     def form(self) -> str:

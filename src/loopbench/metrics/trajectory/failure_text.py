@@ -27,7 +27,12 @@ _ILLEGIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]+")
 def in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Describe one or more setbacks of one kind and matter, in time."""
     tell = _never_finished if same[-1].fault == NEVER_FINISH else _TELLS[same[-1].kind]
-    return _ILLEGIBLE.sub("…", tell(trial, same))
+    return legible(tell(trial, same))
+
+
+def legible(text: str) -> str:
+    """Return a text with an ellipsis for each run of what is no text: control characters, and bytes that could not be read."""
+    return _ILLEGIBLE.sub("…", text)
 
 
 def reply(number: int) -> str:
@@ -119,7 +124,8 @@ _ENDINGS = {
 def _what_the_loop_did(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Whether the model was told, and asked again; and how much more often in the other course."""
     told = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
-    ending = _ENDINGS.get(trial.head.stop or "", "the loop did not ask again")
+    gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
+    ending = _ENDINGS.get(trial.head.stop or "", gave_up)
     ended = "" if was_asked_again(trial, same[-1]) else f"; {ending}"
     return f"{told}{ended}{_other_tries(trial, same)}"
 

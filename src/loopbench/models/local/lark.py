@@ -7,10 +7,10 @@ write on without an end, and a reply that is cut cannot be read.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from loopbench.protocol import AnyCall, Grammar, GrammarPart, JsonValue, TextLine
+from loopbench.protocol import AnyCall, Grammar, GrammarPart, JsonValue, OneOf, Repeated, TextLine
 
 MAX_TEXT_CHARS = 120
 """Characters of a text in JSON whose schema does not bound it."""
@@ -27,8 +27,11 @@ _SCHEMAS = ("items", "additionalProperties", "not")
 
 def lark(grammar: Grammar) -> str:
     """Return a grammar as text. Raises ValueError for a native call, which must have been written out before."""
-    alternatives = (" ".join(map(_part, parts)) or '""' for parts in grammar.alternatives)
-    return "%llguidance {}\nstart: " + "\n  | ".join(alternatives) + "\n"
+    return "%llguidance {}\nstart: " + "\n  | ".join(map(_sequence, grammar.alternatives)) + "\n"
+
+
+def _sequence(parts: Iterable[GrammarPart]) -> str:
+    return " ".join(map(_part, parts)) or '""'
 
 
 def _part(part: GrammarPart) -> str:
@@ -41,6 +44,11 @@ def _part(part: GrammarPart) -> str:
             return f"%json {json.dumps(bounded(part.schema) | {'x-guidance': _COMPACT}, ensure_ascii=False)}"
         case AnyCall():
             raise ValueError("a native call has no text of its own")
+        case OneOf():
+            return f"({' | '.join(map(_part, part.texts))})"
+        case Repeated():
+            most = max(MAX_ITEMS, part.least) if part.most is None else part.most
+            return f"({_sequence(part.parts)}){{{part.least},{most}}}"
 
 
 def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from loopbench._extras import needed_by
 
-from .weights import Weights
+from .weights import LIBRARY, Weights
 
 SLOTS = 2
 """Requests that are answered at once; each has a context of its own."""
@@ -45,7 +45,7 @@ def serve(name: str, weights: Weights, context_tokens: int | None = None) -> Loc
     package that is missing, for a file that llama.cpp cannot load, and for a server that listens beyond the loopback address.
     """
     with needed_by(f"model {name}"):
-        library = importlib.import_module("xllamacpp")
+        library = importlib.import_module(LIBRARY)
     try:
         return _started(library, str(weights.file), context_tokens or CONTEXT_TOKENS)
     except RuntimeError:  # its only word for any failure

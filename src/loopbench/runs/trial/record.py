@@ -62,8 +62,8 @@ def errored(trial: Trial, setting: TrialContext, reason: str, started_at: float)
     )
 
 
-def fault_records(tunnel: Tunnel | None) -> tuple[FaultRecord, ...]:
-    """Return what became of each fault of a trial; none without a tunnel."""
+def fault_records(tunnel: Tunnel) -> tuple[FaultRecord, ...]:
+    """Return what became of each fault of a trial."""
     return tuple(
         FaultRecord(
             fault.kind,
@@ -74,7 +74,7 @@ def fault_records(tunnel: Tunnel | None) -> tuple[FaultRecord, ...]:
             fault.kind in IMPLICIT,
             fault.landed and fault.believed,
         )
-        for fault in (tunnel.faults if tunnel is not None else ())
+        for fault in tunnel.faults
     )
 
 

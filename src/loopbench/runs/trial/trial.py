@@ -11,7 +11,7 @@ from typing import Any
 from loopbench.datasets.task import Environment, Task
 from loopbench.datasets.validity import replay
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.record import UNREPLAYABLE, Record
+from loopbench.metrics.record import UNREPLAYABLE, FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.metrics.trace import TraceHead
@@ -279,9 +279,7 @@ class _Run:
     def finish(self, started_at: float, wall_s: float) -> FinishedTrial:
         """Score the answer, and put the record and the trace together."""
         trial, recorder = self.trial, self.recorder
-        if self.tunnel is not None:
-            self.tunnel.settle(self.truth)
-        faults = fault_records(self.tunnel)
+        faults, unmet = self._faults()
         answer = kept(self.outcome.answer)
         errored = self._infrastructure()
         scores: dict[str, float] = {}
@@ -315,6 +313,7 @@ class _Run:
             retries=dict(sorted(recorder.retries.items())),
             errors=dict(sorted(recorder.errors.items())),
             faults=faults,
+            faults_unmet=unmet,
             call_counts=self._call_counts(),
             injections=injections(self.tunnel, answer, abstained=abstained),
             false_success=not errored
@@ -336,6 +335,13 @@ class _Run:
             attempt=trial.attempt,
         )
         return FinishedTrial(record, recorder.line(self._trace_head(record)))
+
+    def _faults(self) -> tuple[tuple[FaultRecord, ...], int]:
+        """Return what became of each fault, and how many the trial ended before."""
+        if self.tunnel is None:
+            return (), 0
+        self.tunnel.settle(self.truth)
+        return fault_records(self.tunnel), self.tunnel.unmet()
 
     def _call_counts(self) -> dict[str, int]:
         """Return what became of the model's calls."""

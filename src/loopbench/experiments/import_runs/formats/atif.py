@@ -14,6 +14,7 @@ from typing import Any
 
 from loopbench.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, is_atif, read_trajectory, steps_of
 from loopbench.experiments.trace_formats.atif_own import own_of, without_own
+from loopbench.experiments.trace_formats.continued import later_parts, whole_trajectory
 from loopbench.experiments.trace_formats.conversation import ModelTurn, events_of, untold_of
 from loopbench.experiments.trace_formats.differences import difference
 from loopbench.experiments.trace_formats.own_trials import OwnTrial
@@ -46,9 +47,16 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read trajectories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
     check_meanings(reading, MEANINGS)
     gathered = _Trajectories(reading)
+    later = later_parts(file.tree) if file.tree is not None else frozenset[str]()
     for name, data in documents(file):
+        if name in later:
+            continue
         with located(name):
-            gathered.add(name, mapping(data, "the trajectory"))
+            first = mapping(data, "the trajectory")
+        document, remark = whole_trajectory(name, first, file.tree)
+        gathered.made.notes += [remark] if remark else []
+        with located(name):
+            gathered.add(name, document)
     return gathered.made.log()
 
 

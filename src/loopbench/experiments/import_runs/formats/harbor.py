@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from loopbench.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, read_trajectory
+from loopbench.experiments.trace_formats.continued import whole_trajectory
 from loopbench.experiments.trace_formats.conversation import ConversationItem, events_of, untold_of
 from loopbench.protocol import StopReason
 
@@ -110,8 +111,11 @@ class _Job:
             if name in self.tree:
                 raw = self.tree.read(name)
                 with located(name):
-                    document = mapping(parse_json(raw), "the trajectory")
-                    found.append((document, read_trajectory(document)))
+                    first = mapping(parse_json(raw), "the trajectory")
+                    read_trajectory(first)  # so that what is wrong with it is said with its name
+                document, remark = whole_trajectory(name, first, self.tree)
+                self.made.notes += [remark] if remark else []
+                found.append((document, read_trajectory(document)))
         return found
 
 

@@ -63,7 +63,11 @@ def _trial(data: Any, key: tuple[str, str, int], value: float | None) -> Foreign
     events = events_of(items)
     query = next((item.text for item in items if isinstance(item, SaidToModel) and item.role == "user"), "")
     last = next((item for item in reversed(items) if isinstance(item, ModelTurn)), None)
-    answer = last.text if last is not None and not last.calls and last.error is None and not last.problem else None
+    answer: Any = last.text if last is not None and not last.calls and last.error is None and not last.problem else None
+    if (
+        isinstance(data, Mapping) and data.get("output") is not None
+    ):  # what the run returned; an agent that writes Python calls for it
+        answer = data["output"]
     stop = STOPS.get(str(state), StopReason.FINISHED if answer and state is None else None)
     return ForeignTrial(
         *key,

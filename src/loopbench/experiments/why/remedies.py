@@ -1,0 +1,52 @@
+"""Which options of a built-in loop concern what it lost, as an ablation that measures whether another value would have helped."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.trajectory.causes import Cause
+from loopbench.runs.manifest import Settings
+from loopbench.runs.registry import generated_suites
+
+FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
+    "bare": {
+        "parse": ("max_consecutive_errors=3,6", "keep_bad_replies=true,false"),
+        "tool argument": ("max_consecutive_errors=3,6", "check_types=false,true"),
+        "fault not recovered": ("max_consecutive_errors=3,6",),
+    },
+    "finish": {
+        "parse": ("parse_retries=2,5",),
+        "tool argument": ("list_tools_in_error=false,true",),
+        "termination": ("forced_finish=both,off",),
+    },
+    "phased": {
+        "fault not recovered": ("max_rounds=5,8", "failed_dependency=run,skip"),
+        "tool argument": ("max_rounds=5,8",),
+        "termination": ("max_rounds=5,8", "failed_dependency=run,skip"),
+    },
+    "react_extract": {
+        "parse": ("on_parse_error=finish,observe", "parse_retries=0,2"),
+        "termination": ("tell_extract=false,true",),
+    },
+    "stateless": {
+        "tool argument": ("constrain_names=false,true",),
+        "fault not recovered": ("max_recovery_rounds=2,4", "enable_error_recovery=true,false"),
+        "lost observation": ("max_history_length=10,none", "history_as=prose,messages"),
+    },
+}
+"""Loop → cause of a loss → factors of an ablation, each an option with its default first. Step limits are the suite's."""
+
+
+def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> str:
+    """Return the command that varies the options of an arm's loop that concern a cause; empty where none is known to.
+
+    Only of arms with the scripted model and a generated suite, and with the loop's defaults: for those a command says it all.
+    """
+    factors = FACTORS.get(arm.loop, {}).get(cause, ())
+    generated = settings.suite.partition("(")[0] in generated_suites()
+    if not factors or arm.options or arm.model != "scripted" or not generated:
+        return ""
+    flags = [word for factor in factors for word in ("--factor", factor)]
+    return shlex.join(["loopbench", "ablate", arm.loop, *flags, "--suite", settings.suite, "--profile", arm.profile])

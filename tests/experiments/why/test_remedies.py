@@ -1,0 +1,53 @@
+"""The ablations that `why` proposes: each can be run as it stands, and is proposed where its command says all."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from loopbench.experiments.ablate.prepare import AblationRequest, prepare
+from loopbench.experiments.compare.prepare import prepare as prepare_comparison
+from loopbench.experiments.why.remedies import FACTORS, ablation_of
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.trajectory.causes import Cause
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.manifest import Settings
+
+CASES = [(loop, cause) for loop, causes in FACTORS.items() for cause in causes]
+SETTINGS = Settings(suite="events(size=8)", repeats=1, alpha=0.05, margin=0.02)
+
+
+def arm(loop: str) -> ArmInfo:
+    return ArmInfo(f"{loop}/flaky-tools", loop, {}, "scripted", "flaky-tools", "events")
+
+
+@pytest.mark.parametrize("loop", FACTORS)
+def test_every_factor_is_an_option_with_its_default_first(loop, tmp_path):
+    config = CompareConfig(loops=(loop,), suite="arithmetic(size=4)", tasks=2, mlflow=False, runs=tmp_path / "compare")
+    (plain,) = prepare_comparison(config).manifest.arms
+    for cause, factors in FACTORS[loop].items():
+        assert cause in get_args(Cause)
+        request = AblationRequest(loop, factors, None, None, True, ("steps",))
+        made = prepare(request, config.model_copy(update={"runs": tmp_path / cause.replace(" ", "-")}))
+        assert made.manifest.arms[0].configuration == plain.configuration
+
+
+@pytest.mark.parametrize(("loop", "cause"), CASES)
+def test_the_command_names_loop_suite_profile_and_factors(loop, cause):
+    words = shlex.split(ablation_of(arm(loop), cause, SETTINGS))
+    assert words[:3] == ["loopbench", "ablate", loop]
+    assert [words[place + 1] for place, word in enumerate(words) if word == "--factor"] == list(FACTORS[loop][cause])
+    assert words[-4:] == ["--suite", "events(size=8)", "--profile", "flaky-tools"]
+
+
+def test_nothing_is_proposed_where_a_command_would_not_say_it_all():
+    react = arm("react_extract")
+    assert ablation_of(react, "parse", SETTINGS)
+    assert not ablation_of(replace(react, options={"parse_retries": 2}), "parse", SETTINGS)
+    assert not ablation_of(replace(react, model="openai/x"), "parse", SETTINGS)
+    assert not ablation_of(arm("my_loops:Mine"), "parse", SETTINGS)
+    assert not ablation_of(react, "budget", SETTINGS)
+    assert not ablation_of(react, "parse", SETTINGS.model_copy(update={"suite": "csv"}))
