@@ -216,7 +216,7 @@ def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None
     modules, rest = ended.stderr.splitlines()[-2:]
     assert modules == "['loopbench.cli.codes', 'loopbench.cli.help', 'loopbench.cli.main', 'loopbench.cli.process']"
     count, _, heavy = rest.partition(" ")
-    assert int(count) <= 32
+    assert int(count) <= 33
     assert heavy == "set()"
 
 
@@ -227,7 +227,7 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "compare --loop bare --tasks 1 --no-mlflow --quiet": (345, {"jinja2", "numpy", "rich", "scipy.special"}),
     "list loops": (140, {"dspy", "rich"}),
     "list profiles": (65, {"rich"}),
-    "show latest": (75, {"rich"}),
+    "show latest": (82, {"rich"}),
     "why latest": (240, {"numpy", "rich", "scipy.special"}),
     "report latest": (195, {"jinja2", "numpy", "rich", "scipy.special"}),
 }
