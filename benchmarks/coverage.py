@@ -8,6 +8,7 @@ python benchmarks/coverage.py [--share S] [--write]
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 import zlib
@@ -323,19 +324,28 @@ def budget_difference(scene: Scene, generator: Generator) -> bool:
 
 
 LOOPS, MODELS = np.array([-0.1, 0.0, 0.1]), np.array([-0.05, 0.0, 0.05])
+BASE, OWN = (0.3, 0.7), (0.5, 1.5)
+"""Ends of what tasks are worth, and of how far a loop moves one."""
+TASKS_DIFFER = float(np.diff(BASE)[0]) / math.sqrt(12)
+LOOPS_DIFFER = float(LOOPS.std(ddof=1) * np.diff(OWN)[0]) / math.sqrt(12)
 
 
 def _crossed(scene: Scene, generator: Generator) -> Crossed:
     """Three loops × three models; tasks differ, and so do they in how much a loop moves them."""
-    base, own = (scene.shared(generator.uniform(low, high, scene.units)) for low, high in ((0.3, 0.7), (0.5, 1.5)))
+    base, own = (scene.shared(generator.uniform(low, high, scene.units)) for low, high in (BASE, OWN))
     rate = base + own * LOOPS[:, None, None] + MODELS[:, None]
     drawn = generator.random((scene.repeats, *rate.shape)) < rate
     return Crossed(drawn.mean(0), None, scene.clusters)
 
 
-def loops_part(scene: Scene, generator: Generator) -> bool:
-    found = next(part for part in _crossed(scene, generator).parts() if part.source == "loop")
-    return holds(found.deviation, float(LOOPS.std(ddof=1)))
+def part_of(source: str, truth: float) -> Check:
+    """How far one source moves accuracy."""
+
+    def check(scene: Scene, generator: Generator) -> bool:
+        found = next(part for part in _crossed(scene, generator).parts() if part.source == source)
+        return holds(found.deviation, truth)
+
+    return check
 
 
 def loops_against_models(scene: Scene, generator: Generator) -> bool:
@@ -477,8 +487,11 @@ SECTIONS = (
             Row("difference of steps", step_difference, COVERS),
             Row("one-sided bound of a ratio of steps", ratio_bound, COVERS),
             Row("difference within a budget", budget_difference, COVERS),
-            Row("what loops move, 0.1, beside three models", loops_part, FEW_UNITS, MIN_RUNS),
-            Row("the same less what models move, 0.05", loops_against_models, FEW_UNITS, FEWEST_RUNS),
+            Row("what loops move, 0.1, beside three models", part_of("loop", float(LOOPS.std(ddof=1))), COVERS, MIN_RUNS),
+            Row("the same less what models move, 0.05", loops_against_models, COVERS, MIN_RUNS),
+            Row("what loops × models move, nothing", part_of("loop × model", 0.0), COVERS, MIN_RUNS),
+            Row("what tasks differ by, 0.12", part_of("task", TASKS_DIFFER), FEW_UNITS, FEWEST_RUNS),
+            Row("what loops × tasks differ by, 0.03", part_of("loop × task", LOOPS_DIFFER), FEW_UNITS, FEWEST_RUNS),
         ),
     ),
     Section(

@@ -5,7 +5,14 @@ models are those that were run, tasks a sample. So the part of the loops is the 
 Σ(mean of loop - mean)² / (loops - 1), less what the sample of tasks adds to it, (MS_loop - MS_loop×task) / (models · tasks), and
 alike for models and for loop × model. The parts that vary from task to task are less by the variance of chance where repeats tell
 it, else by that of loop × model × task (Cornfield & Tukey 1956, "Average Values of Mean Squares in Factorials"; Searle, Casella &
-McCulloch 1992, "Variance Components", §4). An estimate may be negative, and then counts as 0. Intervals: BCa bootstrap over units.
+McCulloch 1992, "Variance Components", §4). An estimate may be negative, and then counts as 0.
+
+Intervals of the parts of loops, models and loop × model invert a test, since a sum of squares is never without noise: a deviation
+is in the interval if a move as large, in the direction that was found and with the noise that a bootstrap over units shows, comes
+out as large as what was found in neither too few nor too many draws. (Where the noise is the same in all directions, that is the
+interval of the noncentral F: Steiger 2004, "Beyond the F Test", Psychological Methods 9.) The interval of a difference of two
+deviations is made of theirs (MOVER: Zou & Donner 2008, Statistics in Medicine 27); those of parts that vary from task to task are
+BCa bootstraps.
 
 A ranking reverses where, of two loops, one is more accurate under one model and the other under another: a share of all pairs of
 loops and pairs of models. Loops that are alike reverse half of the time, by chance.
@@ -13,6 +20,7 @@ loops and pairs of models. Loops that are alike reverse half of the time, by cha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,6 +28,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 
 from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
@@ -36,6 +45,8 @@ Kind = Literal["model", "fault profile"]
 """What stands beside loops."""
 SOURCES = ("loop", "model", "task", "loop × model", "loop × task", "model × task", "loop × model × task", "chance")
 """What accuracy varies by; `chance` is that of repeats, and without any stands within `loop × model × task`."""
+FIXED = frozenset({"loop", "model", "loop × model"})
+"""Those that do not vary from task to task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +254,47 @@ class Crossed:
         values = {source: max(0.0, float(value[0])) for source, value in self.variances().items()}
         whole = sum(values.values()) or 1.0
         return tuple(
-            SourcePart(source, self._interval(partial(self._deviation, source=source), alpha), values[source] / whole)
+            SourcePart(
+                source,
+                self._fixed_interval(source, alpha)
+                if source in FIXED
+                else self._interval(partial(self._deviation, source=source), alpha),
+                values[source] / whole,
+            )
             for source in SOURCES
             if source in values
         )
+
+    def _moves(self, totals: Floats, source: str) -> Floats:
+        """Return how far loops, models, or loop × model move the mean, `[draw, which]`."""
+        starts = {"loop": 3, "model": 4 + self.loops, "loop × model": 5 + self.loops + self.models}
+        sizes = {"loop": self.loops, "model": self.models, "loop × model": self.loops * self.models}
+        return totals[:, starts[source] : starts[source] + sizes[source]] / totals[:, :1]
+
+    def _degrees(self, source: str) -> int:
+        """Return the degrees of freedom of what was chosen."""
+        loops, models = int(self.loops) - 1, int(self.models) - 1
+        return {"loop": loops, "model": models, "loop × model": loops * models}[source]
+
+    def _fixed_interval(self, source: str, alpha: float) -> Interval:
+        """Return the deviation by what was chosen, loops, models or both, with the interval that inverts a test."""
+        value, units = float(self._deviation(self._whole, source)[0]), len(self._sums)
+        if units < 2:
+            return Interval(value, value, value, self.tasks)
+        found = self._moves(self._whole, source)[0]
+        # the spread of n units is short by (n-1)/n, and its own error makes the tails Student's
+        wider = (
+            math.sqrt(units / (units - 1)) * scipy.special.stdtrit(units - 1, 1 - alpha / 2) / scipy.special.ndtri(1 - alpha / 2)
+        )
+        noise = (self._moves(self._drawn, source) - found) * wider
+        size = float(np.linalg.norm(found))
+        along = noise @ (found / size) if size > 0 else noise[:, 0]
+        squares = (noise**2).sum(1)
+        # less than the noise alone would give is no evidence that there is less than nothing
+        room = along**2 - squares + max(size**2, float(np.median(squares)))
+        moved = np.where(room < 0, 0.0, np.maximum(0.0, np.sqrt(np.maximum(room, 0.0)) - along))  # |moved + noise| = size
+        low, high = np.quantile(moved, (alpha / 2, 1 - alpha / 2)) / math.sqrt(self._degrees(source))
+        return Interval(value, min(float(low), value), max(float(high), value), self.tasks)
 
     def _deviation(self, totals: Floats, source: str) -> Floats:
         """Return the square root of a source's variance; 0 of a negative estimate."""
@@ -254,11 +302,11 @@ class Crossed:
 
     def difference(self, alpha: float = ALPHA) -> Interval:
         """Return the deviation by loop minus that by model."""
-
-        def statistic(totals: Floats) -> Floats:
-            return self._deviation(totals, "loop") - self._deviation(totals, "model")
-
-        return self._interval(statistic, alpha)
+        loop, model = (self._fixed_interval(source, alpha) for source in ("loop", "model"))
+        value = loop.value - model.value
+        below = math.hypot(loop.value - loop.low, model.high - model.value)
+        above = math.hypot(loop.high - loop.value, model.value - model.low)
+        return Interval(value, value - below, value + above, self.tasks)
 
     def reversals(self, alpha: float = ALPHA) -> Interval:
         """Return the share of pairs of loops and pairs of models in which the order reverses, with percentiles of the draws."""

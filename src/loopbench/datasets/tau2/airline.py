@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from ..worlds import Toolset
 from .airline_tables import Cabin
-from .arithmetic import calculated
+from .desk import calculate, transfer_to_human_agents
 from .domain import NotFound, RefusedCall
 from .records import Record, TrialTables
 
@@ -121,24 +121,6 @@ def search_onestop_flight(db: TrialTables, origin: str, destination: str, date: 
         if second["destination"] == destination
         and second["scheduled_departure_time_est"] >= first["scheduled_arrival_time_est"].removesuffix("+1")
     ]
-
-
-def calculate(db: TrialTables, expression: str) -> str:
-    """Calculate a sum, rounded to cents.
-
-    Args:
-        expression: Numbers with + - * / and parentheses, such as '2 * 150 + 30'.
-    """
-    return calculated(expression)
-
-
-def transfer_to_human_agents(db: TrialTables, summary: str) -> str:
-    """Hand the customer over to a human; only where they ask for one, or policy and tools leave no way to help.
-
-    Args:
-        summary: The customer's issue in short.
-    """
-    return "Transfer successful"
 
 
 # Changes.

@@ -31,7 +31,7 @@ from .rows import (
     unplannable,
 )
 
-VERSION = "2"
+VERSION = "3"
 INSTRUCTION = "Solve this ticket with the tools, by the policy. Nobody can be asked. When it is done, answer with what was done."
 SOLVED = "The ticket is solved."
 DOMAINS = {domain.name: domain for domain in (mock.DOMAIN, telecom.DOMAIN)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from ..worlds import Toolset
-from .arithmetic import calculated
+from .desk import calculate, transfer_to_human_agents
 from .domain import NotFound, RefusedCall
 from .records import Record, TrialTables
 from .retail_tables import Address, AddressFields
@@ -88,24 +88,6 @@ def get_item_details(db: TrialTables, item_id: str) -> Record:
 def list_all_product_types(db: TrialTables) -> dict[str, str]:
     """List the names of all products with their product ids."""
     return dict(sorted((str(product["name"]), str(product["product_id"])) for product in db.each("products")))
-
-
-def calculate(db: TrialTables, expression: str) -> str:
-    """Calculate a sum, rounded to cents.
-
-    Args:
-        expression: Numbers with + - * / and parentheses, such as '19.99 * 2 + 5'.
-    """
-    return calculated(expression)
-
-
-def transfer_to_human_agents(db: TrialTables, summary: str) -> str:
-    """Hand the customer over to a human; only where they ask for one, or policy and tools leave no way to help.
-
-    Args:
-        summary: The customer's issue in short.
-    """
-    return "Transfer successful"
 
 
 # Pending orders.
