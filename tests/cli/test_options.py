@@ -228,7 +228,7 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list loops": (140, {"dspy", "rich"}),
     "list profiles": (65, {"rich"}),
     "show latest": (82, {"rich"}),
-    "why latest": (240, {"numpy", "rich", "scipy.special"}),
+    "why latest": (250, {"numpy", "rich", "scipy.special"}),
     "report latest": (195, {"jinja2", "numpy", "rich", "scipy.special"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
