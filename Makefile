@@ -18,13 +18,13 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal -q
 # What one process compiles, the next reads, whatever the environment says; without this, pytest rewrites every test at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compare optimize local real frameworks test explore test-slow fuzz hostile test-real test-node lint types fast bench bench-peers clean
+.PHONY: help compare optimize local real frameworks test explore test-slow fuzz hostile test-real test-node lint types compiled fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
 	@echo "make local      install a small real model, for loopbench compare --model local"
-	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: long, and not timed yet"
+	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: a quarter of an hour or more"
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
@@ -46,10 +46,14 @@ optimize: $(READY)
 
 local: $(READY_LOCAL)
 
-# The suite is a module in benchmarks. An interrupted run begins anew with the replies that were recorded.
+# The suite is a module in benchmarks. The scripted model solves tasks of its train split; four of its replies become each design's
+# demonstrations. An interrupted run begins anew with the replies that were recorded.
 real: export PYTHONPATH := benchmarks
 real: $(READY_LOCAL)
-	$(BIN)/loopbench compare --config benchmarks/real.toml --model local --constrain --runs runs/real --cassette runs/real-replies --cassette-mode replay-or-record
+	$(BIN)/loopbench optimize --suite lookups:load --optimizer 'BootstrapFewShot(max_bootstrapped_demos=4, max_labeled_demos=0)' \
+	  --train 12 --dev 2 --test 1 --repeats 1 --no-mlflow --runs runs/real-prompts
+	$(BIN)/loopbench compare --config benchmarks/real.toml $$($(BIN)/python benchmarks/demonstrated.py runs/real-prompts) \
+	  --model local --constrain --runs runs/real --cassette runs/real-replies --cassette-mode replay-or-record
 	$(BIN)/loopbench profile fit latest --runs runs/real --allow lookups:load --out runs/real.toml --force
 	$(BIN)/loopbench validate latest --runs runs/real --allow lookups:load
 	$(BIN)/python benchmarks/real_models.py latest --in runs/real --write
@@ -61,7 +65,7 @@ frameworks: $(READY)
 	$(BIN)/python benchmarks/framework_faults.py --write
 
 test: $(READY_DEV)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint $(READY_FRAMEWORKS)
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync types lint compiled $(READY_FRAMEWORKS)
 	LOOPBENCH_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(PYTEST)
 
 lint: $(READY_DEV)
@@ -70,6 +74,10 @@ lint: $(READY_DEV)
 
 types: $(READY_DEV)
 	$(BIN)/mypy
+
+# Once, and beside what waits for the package index: each process of the tests would compile them, and what they import, by itself.
+compiled: $(READY_DEV)
+	@$(BIN)/pytest --collect-only -n 0 -qq > $(VENV)/collected || (cat $(VENV)/collected; false)
 
 fast: $(READY_DEV)
 	$(PYTEST) -m 'not slow and not real and not thorough'
@@ -96,6 +104,7 @@ test-node: $(READY_DEV)
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/waits.py
+	$(BIN)/python benchmarks/stages.py
 	$(BIN)/python benchmarks/overhead.py
 
 # Real frameworks for the tests, each in an environment of its own; without a package index their tests are skipped.

@@ -352,6 +352,11 @@ def loops_against_models(scene: Scene, generator: Generator) -> bool:
     return holds(_crossed(scene, generator).difference(), float(LOOPS.std(ddof=1) - MODELS.std(ddof=1)))
 
 
+def loops_reverse(scene: Scene, generator: Generator) -> bool:
+    """Loops move all models alike, so that in truth none change places."""
+    return holds(_crossed(scene, generator).reversals(), 0.0)
+
+
 # --- tests: True where the test rejects ---
 
 
@@ -490,6 +495,7 @@ SECTIONS = (
             Row("what loops move, 0.1, beside three models", part_of("loop", float(LOOPS.std(ddof=1))), COVERS, MIN_RUNS),
             Row("the same less what models move, 0.05", loops_against_models, COVERS, MIN_RUNS),
             Row("what loops × models move, nothing", part_of("loop × model", 0.0), COVERS, MIN_RUNS),
+            Row("how often loops change places, never", loops_reverse, MIN_TASKS, MIN_RUNS),
             Row("what tasks differ by, 0.12", part_of("task", TASKS_DIFFER), FEW_UNITS, FEWEST_RUNS),
             Row("what loops × tasks differ by, 0.03", part_of("loop × task", LOOPS_DIFFER), FEW_UNITS, FEWEST_RUNS),
         ),

@@ -3,7 +3,7 @@
 python benchmarks/real_models.py RUN … [--in FOLDER] [--write]
 
 `loopbench validate RUN` comes before: it registers the prediction, and holds it against the run. Markdown to stdout; --write adds
-the rows to docs/validity.md, in place of those of the same model.
+the rows to docs/validity.md, in place of those of the same model, and copies the prediction beside the page.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.validate.outcome import FOLDER, VALIDITY
+from loopbench.experiments.validate.prediction import PREDICTION
 from loopbench.runs.folders import run_folder
 from loopbench.runs.manifest import Manifest
 from loopbench.runs.store.files import RunError, read_document
@@ -37,6 +38,8 @@ HEADS = (
 )
 """The two tables: of validations, and of what the loops scored."""
 DIGEST_CHARS = 12
+PREDICTIONS = "predictions"
+"""The folder beside the page that keeps the registered predictions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,9 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help="add the rows to docs/validity.md")
     options = parser.parse_args(arguments)
     text = PAGE.read_text("utf-8")
+    predictions = {}
     try:
         for run in options.runs:
-            text = with_rows(text, rows(run_folder(run, options.folder)))
+            folder = run_folder(run, options.folder)
+            text = with_rows(text, rows(folder))
+            predicted = folder / FOLDER / PREDICTION
+            predictions[f"{read_document(predicted)['digest'][:DIGEST_CHARS]}.json"] = predicted.read_bytes()
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
     found = BLOCK.search(text)
@@ -56,6 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(found[2].strip())
     if options.write:
         PAGE.write_text(text, "utf-8")
+        beside = PAGE.parent / PREDICTIONS
+        beside.mkdir(exist_ok=True)
+        for name, content in predictions.items():
+            (beside / name).write_bytes(content)
 
 
 def rows(folder: Path) -> tuple[list[str], list[str]]:
@@ -70,23 +81,29 @@ def rows(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _model(manifest: Manifest, folder: Path) -> str:
-    """Return the model as the tables name it, with the weights of a local one and whether it was constrained."""
+    """Return the model as the tables name it: a local one's weights, and whether it was constrained and its prompts optimized."""
     models = {arm.model for arm in manifest.arms}
     if len(models) != 1:
         raise RunError(f"{folder}: a row is of one model, and this run has {', '.join(sorted(models))}")
     (name,) = models
     weights = manifest.weights.get(name)
     named = f"`{name}`" if weights is None else f"`{name.partition(':')[0]}` ({weights.file}, {weights.sha256[:DIGEST_CHARS]})"
-    return f"{named}, constrained" if manifest.config.get("provider", {}).get("constrain") else named
+    constrained = ", constrained" if manifest.config.get("provider", {}).get("constrain") else ""
+    return named + constrained + (", with optimized prompts" if any(arm.program for arm in manifest.arms) else "")
+
+
+def _short(found: Mapping[str, Any]) -> str:
+    return str(found["prediction"][:DIGEST_CHARS])
 
 
 def _validation(run: Results, model: str, found: Mapping[str, Any]) -> str:
     tau = found["tau"]
     gaps = [abs(gap["difference"]["value"]) for gap in found["differences"] if gap["measure"] == "accuracy"]
+    suite = run.manifest.suite
     cells = (
         model,
-        f"{run.manifest.suite.name}, {found['fitted_tasks']} fitted and {found['held_out_tasks']} held out",
-        f"`{found['prediction'][:DIGEST_CHARS]}`",
+        f"{suite.name} {suite.version}, {found['fitted_tasks']} fitted and {found['held_out_tasks']} held out",
+        f"[`{_short(found)}`]({PREDICTIONS}/{_short(found)}.json)",
         found["verdict"].partition(":")[0],
         f"{len(found['pairs'])} of {found['pairs_in_all']}",
         str(sum(pair["misplaced"] for pair in found["pairs"])),

@@ -66,10 +66,21 @@ def test_one_arm_prints_its_accuracy(quiet: dict[str, Any]) -> None:
     assert said[1].endswith("n = 12")
 
 
+def test_repeats_do_not_count_as_tasks_and_a_name_is_printed_and_found(quiet: dict[str, Any]) -> None:
+    run = loopbench.compare([Bare], **quiet | {"repeats": 2, "name": "nb first"})
+    first, second = repr(run).splitlines()
+    assert first.startswith(f"<{run.results.folder.name} (nb first): ")
+    assert second.endswith("n = 12 tasks (24 trials)")
+    assert loopbench.load("nb first", quiet["runs"]).results.folder == run.results.folder
+
+
 def test_why_and_size_read_a_run(pair: Loaded) -> None:
     why = loopbench.why(pair, "bare", "finish(parse_retries=0)")
     assert repr(why).splitlines()[1].startswith("bare/flaky-format against finish(parse_retries=0)/flaky-format: both solved")
     assert repr(loopbench.why(pair.results.folder)) == repr(why)
+    assert repr(pair.why("bare", "finish(parse_retries=0)")) == repr(pair.why()) == "\n".join(why.verdicts)
+    assert "both solved" in pair.why()._repr_html_()
+    assert pair.why(task="arithmetic-0001").pairs[0].tasks <= 1
     size = loopbench.size(pair, purpose="compare")
     assert "To decide each pair within 0.020" in repr(size)
     assert "<table" in size._repr_html_()

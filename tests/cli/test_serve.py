@@ -78,7 +78,9 @@ def test_it_takes_any_name_of_a_model_and_tells_what_it_refuses_and_cannot_read(
     assert no_json.startswith("refused POST /v1/chat/completions: 400: We could not parse the JSON body of your request.")
     assert no_json.endswith(" (1 line held back before it)")
     assert page == "refused GET /v1/nowhere: 404: Invalid URL (GET /v1/nowhere)"
-    assert unread.startswith("not read as a program's: no trial named, wire chat: it offers no tools, ")
+    assert unread.startswith(
+        "a request that names no trial (wire chat) leaves the scripted model without its task's calls: it offers no tools, "
+    )
     assert closed == "closed"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
+from loopbench.protocol.digest import digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import RunError, write_document
+from loopbench.runs.store.files import RunError, read_document, write_document
 
 ROOT = Path(__file__).parents[2]
 FOUND: dict[str, Any] = {
@@ -57,10 +59,37 @@ def validated(folder: Path) -> Path:
 def test_a_run_gives_a_row_of_its_validation_and_one_for_each_loop(benchmark, folder):
     (row,), scores = benchmark.rows(validated(folder))
     assert row.split(" | ") == [
-        *("| `scripted`", "arithmetic, 4 fitted and 3 held out", "`ab12ab12ab12`", "Weak"),
+        *("| `scripted`", "arithmetic 2, 4 fitted and 3 held out", "[`ab12ab12ab12`](predictions/ab12ab12ab12.json)", "Weak"),
         *("1 of 10", "1", "–", "0.250", "1 of 2", "tool.KeyError |"),
     ]
     assert [line.split(" | ")[1:3] for line in scores] == [["`bare`", "4"], ["`finish`", "4"]]
+
+
+def test_a_written_row_has_its_prediction_beside_the_page(benchmark, folder, tmp_path, monkeypatch, capsys):
+    page = tmp_path / "docs" / "validity.md"
+    page.parent.mkdir()
+    page.write_text("<!-- real models: how -->\n<!-- /real models -->\n")
+    monkeypatch.setattr(benchmark, "PAGE", page)
+    write_document(validated(folder) / "validity" / "prediction.json", {"loops": [], "digest": FOUND["prediction"]})
+    benchmark.main([str(folder)])
+    assert not (page.parent / "predictions").exists()
+    benchmark.main([str(folder), "--write"])
+    assert (page.parent / "predictions" / "ab12ab12ab12.json").read_bytes() == (
+        folder / "validity" / "prediction.json"
+    ).read_bytes()
+    assert "(predictions/ab12ab12ab12.json)" in page.read_text()
+
+
+def test_every_prediction_of_the_page_is_the_one_that_its_digest_names(benchmark):
+    named = re.findall(
+        r"\[`([0-9a-f]{12})`\]\(predictions/\1\.json\)", benchmark.BLOCK.search(benchmark.PAGE.read_text("utf-8"))[2]
+    )
+    assert named
+    assert {file.stem for file in (ROOT / "docs" / "predictions").iterdir()} == set(named)
+    for name in named:
+        kept = read_document(ROOT / "docs" / "predictions" / f"{name}.json")
+        assert kept["digest"].startswith(name)
+        assert kept["digest"] == digest({key: value for key, value in kept.items() if key != "digest"})
 
 
 def test_a_run_that_is_not_validated_is_refused(benchmark, folder):
@@ -100,3 +129,21 @@ def test_the_suite_of_make_real_is_sound():
         assert len({task.query.text for task in suite.tasks}) == len(suite.tasks) == lookups.SIZE
         answers = [json.dumps(task.expected) for task in suite.tasks]
         assert max(map(answers.count, answers)) <= 2
+
+
+def test_the_optimized_loops_of_a_folder_are_named_as_compare_takes_them(tmp_path, monkeypatch, capsys):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        demonstrated = importlib.import_module("demonstrated")
+    latest = tmp_path / "20260101-000000-run"
+    latest.mkdir()
+    (latest / "manifest.json").write_text("{}")
+    monkeypatch.setattr("sys.argv", ["demonstrated.py", str(tmp_path)])
+    with pytest.raises(SystemExit, match="no design was optimized"):
+        demonstrated.main()
+    files = [latest / "designs" / name / "optimized.json" for name in ("1-bare", "2-react_extract")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("{}")
+    demonstrated.main()
+    assert capsys.readouterr().out == f"--loop bare@{files[0]} --loop react_extract@{files[1]}\n"

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "speed.md"
 SCRIPT = ROOT / "benchmarks" / "run.py"
 WAITS = runpy.run_path(str(ROOT / "benchmarks" / "waits.py"))
+STAGES = ROOT / "benchmarks" / "stages.py"
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,17 @@ def test_the_page_says_how_long_each_command_takes() -> None:
     assert head == list(WAITS["HEAD"])
     assert [row[0] for row in rows] == list(WAITS["COMMANDS"])
     assert all(re.fullmatch(r"\d+\.\d\d", cell) for row in rows for cell in row[1:])
+
+
+def test_the_page_says_where_a_trials_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(STAGES.parent))
+    stages = runpy.run_path(str(STAGES))
+    found = stages["BLOCK"].search(PAGE.read_text(encoding="utf-8"))
+    assert found is not None
+    head, *rows = tables(f"\n## stages\n{found[0]}")["stages"]
+    assert head == list(stages["HEAD"])
+    assert [row[0] for row in rows] == [f"`{loop}`" for loop in stages["LOOPS"]]
+    assert len(stages["shares"]("bare", 1)) == len(head) - 2
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from loopbench.loops.bare import Bare
+from loopbench.loops.finish import Finish
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
     Act,
@@ -61,9 +62,14 @@ def test_a_list_that_is_too_short_says_so() -> None:
 
 def test_a_move_that_the_format_cannot_express_is_named() -> None:
     with pytest.raises(
-        ValueError, match=r"item 1 cannot be expressed in the format bare.json, which lacks a Text: Text\(text='hello'\)"
+        ValueError,
+        match=r"item 1 cannot answer request 1: its format bare.json has no Text like this .*given: Text\(text='hello'\)$",
     ):
         run_sync(Bare().run(Query("2 + 3?"), TOOLS, FakeModel(Text("hello"))))
+    with pytest.raises(
+        ValueError, match=r"then cannot answer request 2: .*: only an answer can be given now\); give an Answer, a text"
+    ):
+        run_sync(Finish(max_steps=1).run(Query("2 + 3?"), TOOLS, FakeModel(then=SUM)))
 
 
 def test_without_a_codec_moves_are_native_calls_and_streams_add_up() -> None:

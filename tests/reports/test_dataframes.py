@@ -351,6 +351,8 @@ def test_a_run_says_what_its_records_say(folder):
     assert run.views == run.results.views
     assert run.why().pairs == why(run.results).pairs
     with pytest.raises(RunError, match="no trial of a task 'nowhere'"):
+        run.why(task="nowhere")
+    with pytest.raises(RunError, match="name two arms or loops, a and b, or none; a task goes by its name"):
         run.why("nowhere")
 
 

@@ -25,13 +25,12 @@ from loopbench.experiments.size import tables as size_tables
 from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
 from loopbench.experiments.size.size import Sizing
 from loopbench.experiments.size.size import size as work_out_sizes
-from loopbench.experiments.why.arms import pairs_named
-from loopbench.experiments.why.why import PairLosses, Why
-from loopbench.experiments.why.why import why as explain
+from loopbench.experiments.why.why import Why
 from loopbench.models.profiles import Profile
 from loopbench.protocol import Loop
 from loopbench.protocol.names import parse_spec, value_text
 from loopbench.reports.dataframes import Loaded, load
+from loopbench.reports.why_shown import partings, shown_why
 from loopbench.runs.config import CompareConfig, load_config
 from loopbench.runs.permissions import Permissions
 
@@ -218,12 +217,10 @@ def why(run: AnyRun, a: AnyLoop | None = None, b: AnyLoop | None = None, *, task
     `a`, `b`: two arms by name, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
     Raises ValueError for a name that no arm or task has, and for one arm without the other.
     """
-    if (a is None) != (b is None):
-        raise ValueError("why: name two arms or loops, a and b, or none")
     found = _loaded(run).results
-    pairs = None if a is None or b is None else pairs_named(found, _arm_name(a, "a"), _arm_name(b, "b"))
-    reasons = explain(found, pairs=pairs, task=task)
-    return Conclusion(found.title, [_parting(pair) for pair in reasons.pairs], (), reasons)
+    named = [None if given is None else _arm_name(given, setting) for given, setting in ((a, "a"), (b, "b"))]
+    reasons = shown_why(found, *named, task=task)
+    return Conclusion(found.title, partings(reasons), (), reasons)
 
 
 # --- shared ---
@@ -287,13 +284,3 @@ def _loaded(run: AnyRun) -> Loaded:
 def _arm_name(given: AnyLoop, setting: str) -> str:
     """Return the name of an arm or a loop as it is typed, or that of a loop object as a run has it."""
     return given if isinstance(given, str) else str(parse_spec(loop_name(given, setting)))
-
-
-def _parting(pair: PairLosses) -> str:
-    """Return a sentence on the tasks on which two arms differ, and on the causes of their losses."""
-    lost = [
-        f"{arm} lost by {', '.join(f'{cause} {count}' for cause, count in causes.items())}"
-        for arm, causes in pair.causes.items()
-        if causes
-    ]
-    return "; ".join([f"{pair.a} against {pair.b}: {pair.counts}", *lost])

@@ -19,6 +19,7 @@ _HOMES = {
         "Unfinished",
         "UnfinishedError",
         "module",
+        "resolve_model",
         "tool",
     ),
     "loopbench.loops.guarded": ("Guarded",),

@@ -7,6 +7,7 @@ observation that it sees next; a valve ends the run after too many errors in a r
 
 from __future__ import annotations
 
+import logging
 import runpy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -42,8 +43,11 @@ from loopbench.protocol.program import merged
 from loopbench.protocol.threads import run_here
 
 from .bare_codecs import CODEC, FORMATS, BadMove
+from .run_arguments import check_run
 from .tool_settings import ToolSettings
 from .tool_signatures import signature_of, validate_tool_arguments
+
+logger = logging.getLogger(__name__)
 
 MAX_STEPS_TEXT = "Maximum steps reached without final answer"
 VALVE_TEXT = "Agent terminated: {errors} consecutive errors detected"
@@ -124,7 +128,8 @@ class Bare(ToolSettings):
         return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        """The outcome's details hold the seed's `history` (row S4-7)."""
+        """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""
+        check_run(query, tools, model)
         tools = self.over(tools)
         codec = FORMATS[self.decision_format]
         prompt = self.predictors[DECIDE]
@@ -137,6 +142,7 @@ class Bare(ToolSettings):
             details: dict[str, Any] = {"history": talk.history, "consecutive_errors": errors}
             if cause is not None:
                 details["error"] = str(cause)
+                logger.info("the run ends as %s: %s", stop, cause)
             return Outcome(answer, stop, steps, None, details, gave_up=stop in (StopReason.MAX_STEPS, StopReason.ERROR_VALVE))
 
         while steps < self.max_steps:

@@ -236,7 +236,7 @@ def _only_call(move: Act) -> ToolCall:
 
 def _answer(move: Move) -> Answer:
     if not isinstance(move, Answer):
-        raise Inexpressible(f"a {type(move).__name__}")
+        raise Inexpressible(f"the {type(move).__name__} is neither a call nor an answer")
     if move.value is None or move.confidence is not None:
         raise Inexpressible("an answer without a value, or with a confidence")
     return move

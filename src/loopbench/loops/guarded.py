@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.run_arguments import check_run
 from loopbench.protocol import (
     SILENT,
     Chunk,
@@ -72,6 +73,7 @@ class Guarded(WrappedLoop):
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """Run the loop within. Where the model fails at a request of the guard's own, the run ends without an answer."""
+        check_run(query, tools, model)
         asking = Confirmations(query, model, observer)
         try:
             if self.tools == "needed":

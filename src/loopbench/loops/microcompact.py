@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.run_arguments import check_run
 from loopbench.protocol import (
     SILENT,
     Chunk,
@@ -47,6 +48,7 @@ class Microcompact(WrappedLoop):
         return "microcompact"
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        check_run(query, tools, model)
         return await self.loop.run(query, tools, CompactingModel(model, self.keep), observer)
 
 

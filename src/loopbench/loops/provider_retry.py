@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.run_arguments import check_run
 from loopbench.protocol import (
     SILENT,
     Chunk,
@@ -21,6 +23,8 @@ from loopbench.protocol import (
     WrappedLoop,
     WrappedModel,
 )
+
+logger = logging.getLogger(__name__)
 
 MAX_DELAY_S = 60.0
 """Longest wait before an attempt; what a provider asks for beyond it is not waited for, as in OpenAI's clients."""
@@ -55,6 +59,7 @@ class ProviderRetry(WrappedLoop):
         return self.attempts
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        check_run(query, tools, model)
         return await self.loop.run(query, tools, RetryingModel(model, self.attempts, self.delay_s, observer), observer)
 
 
@@ -97,6 +102,7 @@ class RetryingModel(WrappedModel):
         asked_s = error.retry_after_s
         wait_s = asked_s if asked_s is not None and asked_s <= MAX_DELAY_S else self.delay_s * 2 ** (attempt - 1)
         self.observer.note("provider_retry", attempt=attempt, error=str(error))
+        logger.info("attempt %d of %d failed, and the next follows: %s", attempt, self.attempts, error)
         await asyncio.sleep(min(wait_s, MAX_DELAY_S))
 
 

@@ -23,6 +23,7 @@ import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.run_arguments import check_run
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,
@@ -114,6 +115,7 @@ class ReactExtract(ToolSettings):
         return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        check_run(query, tools, model)
         refuse_reserved(tools)
         tools = self.over(tools)
         program = self.program or _default_program()
@@ -219,6 +221,8 @@ _CUT_OFF = {
 
 
 def _outcome(answer: Any, stop: StopReason, steps: int, trajectory: Trajectory, **details: str) -> Outcome:
+    if "error" in details:
+        logger.info("the run ends as %s: %s", stop, details["error"])
     return Outcome(answer, stop, steps, None, {"trajectory": trajectory, **details})
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.run_arguments import check_run
 from loopbench.protocol import (
     SILENT,
     Model,
@@ -50,6 +51,7 @@ class RepeatGuard(WrappedLoop):
         return self.loop.stops if self.stop_at is None else self.loop.stops | {StopReason.TERMINATED}
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        check_run(query, tools, model)
         guarded = RepeatCountingToolbox(tools, self.warn_at, self.stop_at)
         running = asyncio.create_task(self.loop.run(query, guarded, model, observer))
         caught = asyncio.create_task(guarded.caught.wait())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from loopbench.protocol import Capabilities, Chunk, Inexpressible, Move, Reply, Request
+from loopbench.protocol import Capabilities, Chunk, Inexpressible, Move, Reply, Request, Role
 
 from .native import NATIVE
 from .streaming import pieces
@@ -21,9 +21,10 @@ class FakeModel:
         model = FakeModel(Act("Add them.", (ToolCall("add", {"a": 2, "b": 3}),)), Answer("That is it.", "5"))
 
     An item is a move, which is written in the request's own format; a text; a whole Reply, which is given as it is (an invalid
-    answer, for example); an error, which is raised; or a function of the request, async or not, that returns one of these.
-    `requests` keeps the requests. Raises LookupError for a request after the list where `then` is not given, and ValueError for
-    a move that the request's format cannot express.
+    answer, for example); an error, which is raised (`ProviderError("down")` ends a run as a provider's failure does, while an
+    exception that is no ModelError leaves the loop, as it would from any model); or a function of the request, async or not,
+    that returns one of these. `requests` keeps the requests. Raises LookupError for a request after the list where `then` is
+    not given, and ValueError for a move that the request's format cannot express.
     """
 
     def __init__(
@@ -62,5 +63,9 @@ class FakeModel:
         try:
             return codec.render(move)
         except Inexpressible as error:
-            place = f"item {len(self.requests)}"
-            raise ValueError(f"{place} cannot be expressed in the format {codec.name}, which lacks {error}: {move}") from None
+            count, wanted = len(self.requests), "an Answer" if codec.role is Role.ANSWER else "a move that the format has"
+            place = f"item {count}" if count <= len(self.items) else "then"
+            raise ValueError(
+                f"{place} cannot answer request {count}: its format {codec.name} has no {type(move).__name__} like this ({error}); "
+                f"give {wanted}, a text or a whole Reply; given: {move}"
+            ) from None

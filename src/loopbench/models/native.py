@@ -21,7 +21,7 @@ class NativeCodec:
             return Reply(move.thought, tuple(native_call(call, place) for place, call in enumerate(move.calls)), None, "tool_calls")
         if isinstance(move, Answer) and isinstance(move.value, str) and not move.thought and move.confidence is None:
             return Reply(move.value)
-        raise Inexpressible(f"a {type(move).__name__} that is neither calls nor a plain text")
+        raise Inexpressible(f"the {type(move).__name__} is neither calls nor a plain text")
 
     def parse(self, reply: Reply) -> Move:
         if not reply.calls:

@@ -18,49 +18,50 @@ Uses = Mapping[Path, frozenset[str | None]]
 
 
 class Known(NamedTuple):
-    """A planned call whose result the prompt shows."""
+    """A planned call whose receipt the prompt shows; its result is known if `is_enough`."""
 
-    call: ToolCall
+    form: Form
     entry: ReceiptEntry
+    uses: Uses
+    seen: Sequence[Sighting]
+    """Where the prompt shows it."""
+    shares: Sequence[Mapping[Path, float]]
+    """The parts that each of these shows, with the share of its text that ends with each; the empty path: all."""
     parts: tuple[Path, ...]
-    """The parts that are used and can be read, and the empty path if all of it can."""
-    distance: float
-    """How far from the prompt's end what is used of it stands, 0 to 1."""
+    """The parts that can be read, and the empty path if all of it can."""
+    is_whole: bool
+    """All that is used can be read."""
+
+    @property
+    def call(self) -> ToolCall:
+        return self.form.call
 
     @property
     def value(self) -> Any:
         return self.entry.value
 
-
-class Met(NamedTuple):
-    """A planned call whose receipt the prompt shows."""
-
-    form: Form
-    entry: ReceiptEntry
-    uses: Uses
-    places: Mapping[Path, float]
-    """The parts that can be read, with the distance from the prompt's end of each, where it stands nearest; the empty path: all."""
-    distance: float
-    """The distance of the nearest mark."""
-    is_whole: bool
-    """All that is used can be read."""
+    @property
+    def distance(self) -> float:
+        """How far from the prompt's end what is used of it stands, 0 to 1; of each part, where it stands nearest."""
+        places: dict[Path, float] = {}
+        for one, shares in zip(self.seen, self.shares, strict=True):
+            for path, share in shares.items():
+                place = one.distance(share)
+                places[path] = min(place, places.get(path, place))
+        used = [places[path] for path in self.uses if path in places]
+        return max(used) if used else places.get((), self.seen[-1].distance())
 
     def is_shown_to(self, user: str) -> bool:
         """Whether a call can be made from what the prompt shows of the result."""
-        return self.is_whole or all(path in self.places for path, users in self.uses.items() if user in users)
+        return self.is_whole or all(path in self.parts for path, users in self.uses.items() if user in users)
 
     def is_enough(self, done: set[str | None]) -> bool:
         """Whether all can be read that is used by others than the calls that are done."""
-        return self.is_whole or all(path in self.places or users <= done for path, users in self.uses.items())
+        return self.is_whole or all(path in self.parts or users <= done for path, users in self.uses.items())
 
     def is_misled(self, truth: Truth | None) -> bool:
         """Whether the result differs from what the tool would truly give."""
         return self.form.option == 0 and truth is not None and truth.content != self.entry.content
-
-    def known(self) -> Known:
-        places = self.places
-        used = [places[path] for path in self.uses if path in places]
-        return Known(self.form.call, self.entry, tuple(places), max(used) if used else places.get((), self.distance))
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -123,7 +124,7 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
     seen = sightings(text)
     if not seen:
         return PromptView(plan, text, tools, forms=ledger.forms)
-    met: dict[str, Met] = {}
+    met: dict[str, Known] = {}
     stuck = False
     values: dict[str, Any] = {}
     refers = plan.answer is None or plan.is_referring
@@ -152,35 +153,27 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
     return PromptView(plan, text, tools, known, misled, stuck, ledger.forms, illegible=illegible)
 
 
-def _may_be_made(planned: PlannedCall, met: Mapping[str, Met], plan: Plan) -> bool:
+def _may_be_made(planned: PlannedCall, met: Mapping[str, Known], plan: Plan) -> bool:
     """Whether the prompt shows all that a call is made from."""
     needs = plan.dependencies[planned.id]
     return not needs or all(name in met and met[name].is_shown_to(planned.id) for name in needs)
 
 
-def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Met:
+def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Known:
     paths = tuple(uses) if () in uses else (*uses, ())
-    places: dict[Path, float] = {}
-    nearest = 1.0
-    content = entry.content
-    for one in seen:
-        if one.content != content:
-            continue
-        nearest = one.distance()  # the last one counts
-        for path, share in ledger.shown(entry, one, paths).items():
-            place = nearest if share == 1.0 else one.distance(share)
-            if path not in places or place < places[path]:
-                places[path] = place
-    return Met(form, entry, uses, places, nearest, uses.keys() <= places.keys())
+    own = [one for one in seen if one.content == entry.content]
+    shares = [ledger.shown(entry, one, paths) for one in own]
+    parts = tuple(shares[0] if len(shares) == 1 else {path: None for shown in shares for path in shown})
+    return Known(form, entry, uses, own, shares, parts, all(path in parts for path in uses))
 
 
-def _known(plan: Plan, met: Mapping[str, Met]) -> dict[str, Known]:
+def _known(plan: Plan, met: Mapping[str, Known]) -> dict[str, Known]:
     """Return the calls of which all can be read that is still to be used: what has served calls that are known is done with."""
     done: set[str | None] = set()
-    for planned in reversed(plan.calls) if met else ():
+    for planned in reversed(plan.calls):
         if planned.id in met and met[planned.id].is_enough(done):
             done.add(planned.id)
-    return {name: item.known() for name, item in met.items() if name in done}
+    return {name: item for name, item in met.items() if name in done}
 
 
 def _uses_by_value(plan: Plan, call: str, entry: ReceiptEntry, ledger: Ledger) -> Uses:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -28,6 +29,8 @@ from .prices import Price
 from .sampling import with_defaults
 from .tokens import estimate_input
 from .waits import waits
+
+logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.5
 """Seconds before the second attempt; twice as many before each further one."""
@@ -181,6 +184,7 @@ class RealModel:
                 error.failed_attempts = tuple(failed)
                 raise error
             failed.append(error.kind)
+            logger.info("%s: attempt %d of %d failed (%s): %s", self.name, len(failed), self.options.attempts, error.kind, error)
             with lost.counted():
                 await asyncio.sleep(pause_s)
             left_s -= pause_s

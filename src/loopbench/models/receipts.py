@@ -20,13 +20,22 @@ from loopbench.protocol.legibility import GivenResult, Path, legible_parts
 from loopbench.protocol.receipts import Sighting
 
 
+def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call as text, equal for equal calls in whatever order the arguments were given."""
+    try:
+        return canonical_json([tool, arguments])
+    except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
+        return f"{tool}({render_value(arguments)})"
+
+
 def call_digest(tool: str, arguments: Mapping[str, Any]) -> str:
     """Return six hex digits of tool and canonical arguments."""
-    try:
-        text = canonical_json([tool, arguments])
-    except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
-        text = f"{tool}({render_value(arguments)})"
-    return sha256(text)[:6]
+    return digest_of_text(call_text(tool, arguments))
+
+
+def digest_of_text(call: str) -> str:
+    """Return six hex digits of a call that is text already."""
+    return sha256(call)[:6]
 
 
 def content_digest(text: str) -> str:

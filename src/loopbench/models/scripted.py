@@ -166,9 +166,9 @@ class Scripted:
             raise ContextOverflow(f"the request has about {tokens} tokens, the context holds {limit}")
         if request.tool_choice not in (None, "auto", "none") and not self.capabilities.tool_choice:
             raise ProviderError("tool_choice is not supported", "refused", status=400, injected=True)
-        messages = split_examples(request)
-        followed = self._plan.at(messages, self.script.oracle, self.tunnel.ledger, request.role)
-        live = believed(messages.live, self.tunnel.ledger)
+        shown = split_examples(request) if request.examples or self._plan.slips else None
+        followed = self._plan.right if shown is None else self._plan.at(shown, self.script.oracle, self.tunnel.ledger, request.role)
+        live = believed(request.messages if shown is None else shown.live, self.tunnel.ledger)
         view = self._view(request, "\n".join([message.content for message in live]), followed)
         return ReplyTurn(request, request.codec or NATIVE, tokens, followed, view)
 

@@ -306,7 +306,7 @@ class PlanWithSlips:
     def __init__(self, plan: Plan, slips: Sequence[Slip]) -> None:
         self.plan = plan
         self.slips = slips
-        self._right = WorkingPlan(plan)
+        self.right = WorkingPlan(plan)
         self._made: dict[tuple[frozenset[str], frozenset[str]], WorkingPlan] = {}
         """Kept: planned calls are known by their identity."""
 
@@ -319,7 +319,7 @@ class PlanWithSlips:
         slips = [slip for slip in self.slips if slip.kind != "step" or role is not Role.PLAN]
         uncovered = [slip for slip in slips if not slip.is_covered(shown)]
         if not uncovered:
-            return self._right
+            return self.right
         concerned = frozenset[str]().union(*(slip.calls for slip in uncovered))
         done = self._done(concerned, "\n".join(message.content for message in shown.live), oracle, ledger)
         key = (frozenset(slip.kind + (slip.only or "") for slip in uncovered), done)

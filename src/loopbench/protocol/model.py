@@ -92,7 +92,7 @@ class Model(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     async def complete(self, request: Request) -> Reply:
-        """Raises ModelError."""
+        """Return the reply. Raises ModelError, and nothing else for what the provider does: any other exception leaves the loop."""
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Yield the same reply in pieces; the last chunk holds it whole. Raises ModelError."""
@@ -120,7 +120,7 @@ class WrappedModel:
 
 
 class ModelError(Exception):
-    """A request that got no reply."""
+    """A request that got no reply. A Model raises this, or a subclass, for every failure of its provider: loops expect no other."""
 
 
 ProviderTrouble = Literal["rate_limit", "server", "overloaded", "timeout", "connection", "auth", "setup", "refused", "bad_request"]

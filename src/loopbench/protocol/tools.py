@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -22,6 +23,9 @@ from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy
 
 if TYPE_CHECKING:
     from .schema import Arguments
+
+logger = logging.getLogger("loopbench.loops.tools")
+"""Beside the loops' own loggers, so that one setting is for all that a product hears of a loop."""
 
 DEFAULT_TIME_LIMIT_S = 30.0
 """Seconds that a comparison grants one call; a toolbox of a product's own has no limit unless it is given one."""
@@ -259,6 +263,7 @@ class Toolbox:
             raise
         except BaseException as error:  # the boundary to foreign code: SystemExit in a tool must not end the run
             raised = _raised(error)
+            logger.info("tool %s raised %s", call.name, type(raised).__name__, exc_info=raised)
             seen = limits._failed(call, type(raised).__name__, error_text(raised), started)
             return dataclasses.replace(seen, transient=True) if isinstance(raised, TransientError) else seen
         finally:

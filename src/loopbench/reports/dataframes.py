@@ -20,15 +20,16 @@ from loopbench._extras import needed_by
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.arm_loop import arm_loop
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
-from loopbench.experiments.why.why import Why, why
+from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import Places, RecordTable, distinct
-from loopbench.metrics.summary import METRICS, PRIMARY, FaultCounts, count_faults, task_values
+from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary, FaultCounts, count_faults, task_values
 from loopbench.metrics.views import Views
-from loopbench.protocol import render_value
+from loopbench.protocol import Loop, render_value
 from loopbench.runs.config import shown_short
 from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.runs.store.files import RunError
@@ -37,6 +38,7 @@ from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain_line
 
 from .notebook import block
+from .why_shown import ShownWhy, shown_why
 
 if TYPE_CHECKING:
     import pandas as pd  # an extra, and half a second to import: only a table needs it
@@ -140,12 +142,21 @@ class Loaded:
         """Return accuracy against cost and at equal budgets, cost per solved task, confidence, and reliability."""
         return self.results.views
 
-    def why(self, task: str | None = None) -> Why:
-        """Return why trials were lost, from their traces, by pair and by arm. `task`: only its trials.
+    def why(self, a: str | None = None, b: str | None = None, *, task: str | None = None) -> ShownWhy:
+        """Return why trials were lost, from their traces, by pair and by arm; it prints as a sentence for each pair.
 
-        Raises RunError for an unknown task, and for traces that cannot be read.
+        `a`, `b`: two arms by name, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
+        Raises RunError for one arm without the other, an unknown arm or task, and for traces that cannot be read.
         """
-        return why(self.results, task=task)
+        return shown_why(self.results, a, b, task=task)
+
+    def loop(self, name: str) -> Loop:
+        """Return the loop of an arm, set as it was compared: with the suite's limit of steps, and the options that were typed.
+
+        `name`: an arm or a loop, as `why` takes it; whole, where its code is your own, which is imported. Its arms under several
+        models and profiles are one loop. Raises RunError for an unknown name, and for a loop that cannot be made again as it was.
+        """
+        return arm_loop(self.results, required_arms(self.results, name)[0], name)
 
     def trace(self, trial: str) -> dict[str, Any]:
         """Return all events of one trial. `trial`: ARM/TASK/REPEAT, as in the column of that name, or a unique part of it.
@@ -157,7 +168,9 @@ class Loaded:
     def __repr__(self) -> str:
         """Return a line that names the run, then its verdicts and the accuracy of each arm, a line each."""
         found = self.results
-        head = f"<{found.folder.name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
+        given = found.manifest.config.get("name")
+        name = found.folder.name if given is None else f"{found.folder.name} ({given})"
+        head = f"<{name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
         return "\n".join(plain_line(line) for line in (head, *self._sentences(), *self._compared()))
 
     def _repr_html_(self) -> str:
@@ -186,8 +199,7 @@ class Loaded:
     def _accuracies(self) -> list[str]:
         """Return a line for each arm, which is all that a run says that compares nothing."""
         return [
-            f"{arm.info.arm}: accuracy {interval(arm.summary.accuracy, 3)}, n = {arm.summary.scored}"
-            for arm in self.comparison.arms
+            f"{arm.info.arm}: accuracy {interval(arm.summary.accuracy, 3)}, {_counted(arm.summary)}" for arm in self.comparison.arms
         ]
 
     def _of(self, arm: str) -> list[Record]:
@@ -213,6 +225,12 @@ class Loaded:
         except (TypeError, ValueError, OverflowError) as error:
             raise RunError(f"{self.results.folder}: a record holds a value of another type: {error}") from None
         return frame(columns)
+
+
+def _counted(summary: ArmSummary) -> str:
+    """Return what an arm's accuracy is over, its tasks, with the number of trials where tasks have several."""
+    tasks, trials = 0 if summary.accuracy is None else summary.accuracy.n, summary.scored
+    return f"n = {tasks}" if trials == tasks else f"n = {tasks} tasks ({trials} trials)"
 
 
 # --- rows ---

@@ -6,6 +6,7 @@ import re
 import secrets
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from loopbench.protocol.names import meant, several
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
@@ -23,7 +24,8 @@ def run_name(folder: Path) -> str:
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     """Return a run's directory: `run` is that, its name under `runs`, or `latest`, the run that was begun, or imported, last.
 
-    A part of a name that no other run has will do, and so will a path below a run: `latest/test` is the last optimization's test.
+    A part of a directory's name that no other run has will do, and so will the name that the run was given (`--name`), and a path
+    below a run: `latest/test` is the last optimization's test.
     Raises RunError if there is none, or several.
     """
     root = runs or RUNS
@@ -32,13 +34,15 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
             if folder.is_dir():
                 return folder
         found = [path.parent for path in root.glob(f"*/{MANIFEST}") if not path.parent.name.startswith(".")]  # a dot: not whole yet
-        began = {folder.name: _began(folder) for folder in found}
+        runs_there = {folder.name: _run_there(folder) for folder in found}
         _check_no_file(root)
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
-    known = sorted(began, key=lambda name: (began[name], name))
+    known = sorted(runs_there, key=lambda name: (runs_there[name].began, runs_there[name].written, name))
     first, *below = Path(run).parts or ("",)
     meaning = known[-1:] if first == "latest" else meant(first, known) if first else []
+    if len(meaning) != 1 and (given := [name for name in known if runs_there[name].given_name == str(run)]):
+        meaning, below = given, []
     if len(meaning) > 1:
         raise RunError(f"{str(run)!r} matches {len(meaning)} runs in {root}: {several(meaning)}")
     if meaning:
@@ -49,13 +53,26 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     raise RunError(f"no run {str(run)!r}; in {root}: {', '.join(known[-5:]) or 'none yet'}")
 
 
-def _began(folder: Path) -> tuple[float, float]:
-    """Return when a run was begun, to the second, then when its manifest was written last, in Unix time. Raises OSError."""
+class _RunThere(NamedTuple):
+    """A run in the folder of runs, as far as looking it up takes."""
+
+    began: float
+    """When it was begun, to the second, in Unix time."""
+    written: float
+    """When its manifest was written last, in Unix time."""
+    given_name: str | None
+    """The name that its user gave it."""
+
+
+def _run_there(folder: Path) -> _RunThere:
+    """Read what looking a run up takes. Raises OSError."""
     written = (folder / MANIFEST).stat().st_mtime
     try:
-        return datetime.fromisoformat(read_manifest_json(folder)["created"]).timestamp(), written
+        read = read_manifest_json(folder)
+        began, config = datetime.fromisoformat(read["created"]).timestamp(), read.get("config")
     except (KeyError, TypeError, ValueError, OverflowError):  # a damaged manifest, which says so once the run is opened
-        return written, written
+        return _RunThere(written, written, None)
+    return _RunThere(began, written, config.get("name") if isinstance(config, dict) else None)
 
 
 def new_folder(runs: Path, suite: str) -> Path:

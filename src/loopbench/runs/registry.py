@@ -266,12 +266,12 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
     given = dict(spec.options)
     if "tools" in given and "tools" in known:
         raise ValueError(f"suite {spec.name}: tools is not an option; name their module with --tools")
-    if tools is not None and "tools" not in known:
-        raise ValueError(f"suite {spec.name} brings its own tools; leave --tools out")
     if data is not None:
         if "data" not in known:
-            raise ValueError(f"suite {spec.name} takes no --data file")
+            raise ValueError(f"suite {spec.name} takes no --data file{_reading_suite(data)}")
         given["data"] = data
+    if tools is not None and "tools" not in known:
+        raise ValueError(f"suite {spec.name} brings its own tools; leave --tools out")
     options = checked_options(loader, given, f"suite {spec.name}")
     if tools is not None:
         options["tools"] = tools_named(tools)
@@ -279,6 +279,12 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
         how = {"data": "--data FILE", "tools": "--tools MODULE or mcp:COMMAND"}.get(missing, f"{spec.name}({missing}=…)")
         raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
     return options
+
+
+def _reading_suite(data: Path) -> str:
+    """Return what an error adds about the suite that reads files of this kind, by their ending; empty if none is known to."""
+    ending = data.suffix.removeprefix(".").lower()
+    return f"; --suite {ending} reads it" if ending in ("csv", "jsonl", "parquet") else ""
 
 
 def tools_named(name: str) -> OwnTools:

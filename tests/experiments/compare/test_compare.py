@@ -330,6 +330,25 @@ def test_a_manifest_that_is_written_again_makes_no_run_the_latest_nor_does_one_o
         run_folder("another", tmp_path)
 
 
+def test_a_run_is_found_by_the_name_that_it_was_given_where_no_folder_of_that_name_is_there(tmp_path):
+    for folder, name in (
+        ("day-shop-1", "nb first"),
+        ("day-shop-2", "shop"),
+        ("day-shop-3", None),
+        ("day-shop-4", "twice"),
+        ("day-5", "twice"),
+    ):
+        (tmp_path / folder).mkdir()
+        write_manifest_json(tmp_path / folder, {"config": {"name": name}, "created": "2026-01-01T00:00:00+00:00"})
+    assert run_folder("nb first", tmp_path) == tmp_path / "day-shop-1"
+    assert run_folder("shop", tmp_path) == tmp_path / "day-shop-2"  # four folders have it as a part
+    assert run_folder("shop-3", tmp_path) == tmp_path / "day-shop-3"
+    with pytest.raises(RunError, match="'twice' matches 2 runs"):
+        run_folder("twice", tmp_path)
+    (tmp_path / "shop").mkdir()
+    assert run_folder("shop", tmp_path) == tmp_path / "shop"
+
+
 # --- what is right by construction ---
 
 

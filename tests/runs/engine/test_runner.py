@@ -21,11 +21,12 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
+from loopbench.models.metering import Meter
 from loopbench.models.profiles import load_profile
-from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
+from loopbench.protocol import BudgetExceeded, Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
 from loopbench.protocol.names import Spec
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched, run_trials
+from loopbench.runs.engine.runner import SLICE, Unwatched, run_trials
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import MAX_ATTEMPTS
 from loopbench.runs.schedule import Arm, Trial
@@ -33,7 +34,7 @@ from loopbench.runs.store import journal
 from loopbench.runs.store.files import TRIALS, RunError
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import read_records
-from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.setting import NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from tests.sealing import reseal, unseal
 
@@ -179,6 +180,35 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     assert run(reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 100_000}})), Count()) == ""
     assert results(experiment.folder).digest == whole.digest
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
+
+
+def test_replies_to_the_first_trials_are_not_kept_waiting_until_all_have_begun(tiny, written, tmp_path):
+    begun: list[str] = []
+    seen: list[int] = []
+
+    async def execute(trial: Trial) -> Any:
+        begun.append(trial.task.id)
+        await asyncio.sleep(0)  # a reply that comes at once
+        seen.append(len(begun))
+        raise NotRun("no more")
+
+    async def go() -> None:
+        with Journal(tmp_path / "run") as kept:
+            await run_trials(trials_of(tiny(), written(execute)) * (3 * SLICE), execute, kept, Unwatched(), 3 * SLICE)
+
+    (tmp_path / "run").mkdir()
+    asyncio.run(go())
+    assert seen[0] <= 2 * SLICE
+
+
+def test_a_run_that_another_process_stops_lets_no_request_through_though_its_own_meter_has_no_budget():
+    class Stopped(Meter):
+        exhausted = "stopped elsewhere"  # as that of a worker process says
+
+    meter = Meter(parent=Stopped())
+    with pytest.raises(BudgetExceeded, match="stopped elsewhere"):
+        meter.admit()
+    assert (meter.refused, meter.calls) == ("stopped elsewhere", 0)
 
 
 def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(tiny, written, tmp_path, monkeypatch):

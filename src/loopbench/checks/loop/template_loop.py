@@ -56,7 +56,7 @@ class ObjectCodec:
         elif isinstance(move, Answer) and move.confidence is None:
             made = {"thought": move.thought, "answer": move.value}
         else:
-            raise Inexpressible(f"a {type(move).__name__} that is neither one call nor an answer without confidence")
+            raise Inexpressible(f"the {type(move).__name__} is neither one call nor an answer without confidence")
         try:
             text = json.dumps(made, allow_nan=False)
             if json.loads(text) == made:

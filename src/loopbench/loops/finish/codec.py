@@ -75,7 +75,8 @@ class FinishCodec:
         elif isinstance(move, Act) and 0 < len(move.calls) <= self.max_calls and all(c.name != FINISH for c in move.calls):
             calls = list(move.calls)
         else:
-            raise Inexpressible(f"a {type(move).__name__} that is neither calls nor an answer")
+            said = "only an answer can be given now" if self.max_calls == 0 else "it is neither calls nor an answer"
+            raise Inexpressible(f"the {type(move).__name__}: {said}")
         made = tuple(native_call(call, place) for place, call in enumerate(calls))
         return Reply(move.thought, made, None, "tool_calls")
 
@@ -134,7 +135,7 @@ class XmlCodec:
 
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Answer):
-            raise Inexpressible(f"a {type(move).__name__}: only an answer can be given now")
+            raise Inexpressible(f"the {type(move).__name__}: only an answer can be given now")
         arguments = arguments_of(move, self.output)
         try:
             text = output_xml(arguments)

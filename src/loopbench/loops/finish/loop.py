@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.run_arguments import check_run
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,
@@ -46,6 +48,8 @@ from .step import Step
 from .streaming import streamed
 from .tools import CurrentTools, refuse_reserved
 from .xml_output import input_xml, instruction
+
+logger = logging.getLogger(__name__)
 
 SYSTEM_PROMPT = """\
 Solve the task in the user's message. Call the tools that you are given where they help, one or several at a time, and look at \
@@ -92,9 +96,9 @@ class Finish(ToolSettings):
     max_tokens: int | None = None
     """Most tokens of a reply; None leaves it to the model."""
     on_step: Callable[[Step], Any] | None = field(default=None, repr=False, compare=False, metadata={"option": False})
-    """Called after a step's tools and before the next request, def or async def."""
+    """Called after a step's tools and before the next request. A def gets a thread of its own, an async def none."""
     on_stream: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False, metadata={"option": False})
-    """Called with every StreamChunk; if given, replies are streamed."""
+    """Called with every StreamChunk, on threads as `on_step` is; if given, replies are streamed."""
     resolver: Callable[[Any], Model] = field(default=resolve_model, repr=False, compare=False, metadata={"option": False})
     """Makes a Model of a name or a dict that `on_step` puts into `step.model`."""
     program: Program | None = field(default=None, repr=False, compare=False, metadata={"option": False})
@@ -153,7 +157,8 @@ class Finish(ToolSettings):
         return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        """Run the loop on a query. Raises ValueError for a tool named `__finish__`."""
+        """Run the loop on a query. Raises TypeError for arguments of other types, ValueError for a tool named `__finish__`."""
+        check_run(query, tools, model)
         output = JsonOutput.of(query.schema if self.typed_output else None)
         run = self.begin(output, tools, model, [entry("user", input_xml({"question": query.full_text}))], observer)
         error: Exception | None = None
@@ -169,6 +174,7 @@ class Finish(ToolSettings):
             ending, error = Ending(StopReason.TERMINATED), failure.error
         details: dict[str, Any] = {"history": run.history}
         if error is not None:
+            logger.info("the run ends as %s: %s: %s", ending.stop, type(error).__name__, error_text(error))
             details |= {"error": f"{type(error).__name__}: {error_text(error)}", "exception": error}
         if ending.unfinished is not None:
             details["unfinished"] = ending.unfinished

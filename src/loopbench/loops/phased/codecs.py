@@ -395,4 +395,4 @@ def _checked(codec: Codec, move: Move, reply: Reply) -> Reply:
 
 
 def _other(move: Move) -> Inexpressible:
-    return Inexpressible(f"a {type(move).__name__}")
+    return Inexpressible(f"the {type(move).__name__} is neither a call nor an answer")

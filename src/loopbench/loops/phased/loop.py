@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.run_arguments import check_run
 from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Toolbox
 from loopbench.protocol.program import merged
 from loopbench.protocol.threads import run_here
@@ -66,6 +67,7 @@ class Phased(PhasedOptions):
         return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        check_run(query, tools, model)
         ending = RunEnd(self.cancellation_token)
         guarded = StoppableModel(model, ending)
         contexts = self.context_manager or ToolContextManager()

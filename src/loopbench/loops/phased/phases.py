@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from loopbench.protocol import ContextOverflow, ModelError, Outcome, PlanTask, StopReason, Tasks, Understanding, WireError
@@ -26,6 +27,8 @@ from .prompts import (
 from .run import RunContext
 from .state import Phase, PhaseTask, Reflection, ToolCallStatus
 from .tasks import RoundTasks, numbered
+
+logger = logging.getLogger(__name__)
 
 
 class PhasedRun(RunContext):
@@ -184,4 +187,5 @@ class PhasedRun(RunContext):
         }
         if error is not None:
             details["error"] = str(error)
+            logger.info("the run ends as %s: %s", stop_reason, error)
         return Outcome(answer, stop_reason, progress.tool_tasks, None, details)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
@@ -12,6 +13,7 @@ import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, program_of
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.run_arguments import check_run
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
@@ -23,6 +25,8 @@ from .manager import Activity, ActivityManager
 from .options import AgentOptions, ExecutionMode, FinishWithTools, HistoryAs, ManagerOptions, check_choice
 from .predictors import predictor_of, with_prompts
 from .registry import ToolboxRegistry
+
+logger = logging.getLogger(__name__)
 
 _WITHOUT_ANSWER = frozenset({StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW})
 _OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.RECOVERY_FAILED, StopReason.PARSE_FAILED})
@@ -125,6 +129,7 @@ class Stateless(ToolSettings):
         return run_here(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        check_run(query, tools, model)
         registry = ToolboxRegistry(tools)
         agent = _agent_of(self).over(registry, model, observer)
         manager = self.manager(agent, registry, **asdict(self.manager_options), observer=observer)
@@ -160,6 +165,7 @@ def _outcome(ended: Activity, query: Query) -> Outcome:
     }
     if ended.cause is not None:
         details["error"] = str(ended.cause)
+        logger.info("the run ends as %s: %s", ended.stop, ended.cause)
     gave_up = ended.answer is None and ended.stop in _OWN_WORDS
     return Outcome(_typed(answer, query.schema), ended.stop, state.iteration_count, confidence, details, gave_up)
 

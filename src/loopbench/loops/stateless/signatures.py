@@ -174,7 +174,7 @@ class DecideCodec(CheckedCodec):
                 "final_response": move.value,
             }
         else:
-            raise Inexpressible(f"a {type(move).__name__} that is neither up to {self.max_calls} calls nor an answer in words")
+            raise Inexpressible(f"the {type(move).__name__} is neither up to {self.max_calls} calls nor an answer in words")
         try:
             output = self.output_type(**said)
         except ValidationError as error:
@@ -258,7 +258,7 @@ class RecoverCodec(CheckedCodec):
 
     def fields(self, move: Move) -> Fields:
         if not isinstance(move, Recovery) or (move.call is not None and not _all_plain((move.call,))):
-            raise Inexpressible(f"a {type(move).__name__} that is no recovery with plain arguments")
+            raise Inexpressible(f"the {type(move).__name__} is no recovery with plain arguments")
         try:
             strategy = ErrorRecoveryStrategy(
                 strategy_type=move.strategy,

@@ -56,8 +56,8 @@ class Chat:
         assert reply is not None
         if isinstance(codec, ForeignCodec):
             if served.tunnel.unknown and (why := unread(asked, codec.task_tools)):
-                said = f"trial {trial}" if trial else "no trial named"
-                logger.info("not read as a program's: %s, wire %s: %s", said, wire.name, why)
+                said = f"of trial {trial}" if trial else "that names no trial"
+                logger.info("a request %s (wire %s) leaves the scripted model without its task's calls: %s", said, wire.name, why)
             made = _as_asked(codec, reply, spoiled=(struck or "").startswith("wire."))
             sent = within_limits(made, question.sampling)
             stamp = replace(stamp, stopped_at=stopped_at(made, sent, question.sampling.stop))
@@ -112,7 +112,7 @@ def unread(asked: WireRequest, task_tools: Collection[str]) -> str:
     if not task_tools or not set(task_tools).isdisjoint(offered):
         return ""
     if not offered:
-        return "it offers no tools, and those that a prompt describes in words the model cannot call"
+        return "it offers no tools, and the model cannot call tools that a prompt only describes in words"
     named, wanted = (", ".join(names[:MAX_TOOLS_SAID]) for names in (offered, sorted(task_tools)))
     return f"it offers the tools {named}, and the task is solved with {wanted}"
 

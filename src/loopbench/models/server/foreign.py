@@ -128,7 +128,7 @@ class ForeignCodec:
             return self._calls(move)
         if isinstance(move, Answer) and move.value is not None and move.confidence is None:
             return self._answer(move)
-        raise Inexpressible(f"a {type(move).__name__} that is neither calls nor an answer")
+        raise Inexpressible(f"the {type(move).__name__} is neither calls nor an answer")
 
     def _calls(self, move: Act) -> Reply:
         if len(move.calls) > self.max_calls:

@@ -14,6 +14,9 @@ from loopbench.runs.trial.setting import FinishedTrial, NotRun
 FIRST_FAILURES = 50
 """First trials of a run that stop it, to be resumed later, if all of them were errored."""
 
+SLICE = 16
+"""Most trials that begin in one turn of the event loop: were it all of them, the first reply would wait for the last to begin."""
+
 
 Execute = Callable[[Trial], Awaitable[FinishedTrial]]
 """Runs a trial, here or elsewhere. Raises NotRun when the run's budget is used up."""
@@ -64,8 +67,10 @@ async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
+            for number in range(1, concurrency + 1):
                 group.create_task(worker())
+                if number % SLICE == 0:
+                    await asyncio.sleep(0)
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from None  # one failure is told plainly; the others met the same disk
     finally:

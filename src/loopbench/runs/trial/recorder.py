@@ -12,7 +12,7 @@ from loopbench.metrics.record import RECORDING
 from loopbench.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent, TraceHead
 from loopbench.models.cassette import RecordingError
 from loopbench.models.metering import MeteredExchange
-from loopbench.models.receipts import call_digest
+from loopbench.models.receipts import call_text, digest_of_text
 from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
     STEP_ROLES,
@@ -70,7 +70,7 @@ class Recorder(Observer):
         self.call_use = CallUse()
         self._digested: list[Any] = []
         self._gave: set[str] = set()
-        """Keys of the calls that have given a result."""
+        """Calls that have given a result, as text."""
         self._shown: dict[tuple[str, str], tuple[Message, ...]] = {}
         """Role and scope → messages of the last request."""
 
@@ -89,10 +89,11 @@ class Recorder(Observer):
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         run = ToolRun(TracedCall(call.name, call.arguments), seen.status, seen.data, seen.error_type, fault or "")
         self.tool_calls += not run.never_ran
-        self.repeated_calls += run.call.key in self._gave
-        if run.gave:
-            self._gave.add(run.call.key)
-        self.call_use.ran(call_digest(call.name, call.arguments), run.gave, fault)
+        made, gave = call_text(call.name, call.arguments), run.gave
+        self.repeated_calls += made in self._gave
+        if gave:
+            self._gave.add(made)
+        self.call_use.ran(digest_of_text(made), gave, fault)
         if seen.error_type is not None and not run.never_ran:
             self.errors[f"tool.{seen.error_type}"] += 1
         self.events.append(run)

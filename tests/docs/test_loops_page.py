@@ -1,0 +1,80 @@
+"""docs/loops.md, "In a service": its code answers as the page says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.loops import StopReason
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, ToolCall, Usage
+
+PAGE = Path(__file__).parents[2] / "docs" / "loops.md"
+SERVICE = re.compile(r"^## In a service\n(.*?)^## ", re.MULTILINE | re.DOTALL)
+
+
+def price(item: str) -> float:
+    """What an item costs."""
+    return 1.5
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[dict[str, Any]]:
+    """The names that the page's code defines; the level that it sets goes back."""
+    (section,) = SERVICE.findall(PAGE.read_text(encoding="utf-8"))
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    made: dict[str, Any] = {}
+    logger = logging.getLogger("loopbench.loops")
+    level = logger.level
+    exec(compile(code, str(PAGE), "exec"), made)
+    yield made
+    logger.setLevel(level)
+
+
+def responded(service: dict[str, Any], model: Model) -> tuple[int, dict[str, Any], list[dict[str, Any]]]:
+    """Return status and body, and what the client of a stream is sent."""
+
+    async def ran() -> tuple[int, dict[str, Any], list[dict[str, Any]]]:
+        events = service["Events"]()
+        status, body = await service["respond"]("What does tea cost?", [price], model, events)
+        sent = [events.queue.get_nowait() for _ in range(events.queue.qsize())]
+        return status, body, sent
+
+    return asyncio.run(ran(), debug=True)
+
+
+def test_an_answer_is_200_with_its_tokens_and_its_text_was_streamed(service: dict[str, Any]) -> None:
+    model = FakeModel(Act("Look it up.", (ToolCall("price", {"item": "tea"}),)), Answer("It is known.", "1.5"))
+    status, body, sent = responded(service, model)
+    assert (status, body["answer"]) == (200, "1.5")
+    assert body["tokens"] > 0
+    assert "".join(piece.get("text", "") for piece in sent) == "Look it up.It is known."
+    assert [piece["event"] for piece in sent if "event" in piece] == ["request", "request"]
+
+
+@pytest.mark.parametrize(
+    ("model", "status", "error"),
+    [
+        (lambda: FakeModel(then=ProviderError("down", "auth")), 503, StopReason.PROVIDER_ERROR),
+        (lambda: FakeModel(then=ContextOverflow("too long")), 413, StopReason.CONTEXT_OVERFLOW),
+        (lambda: FakeModel(then="I do not know."), 502, StopReason.PARSE_FAILED),
+        (lambda: FakeModel(then=Reply("Well.", usage=Usage(60_000, 1))), 429, "budget of 50000 tokens used up"),
+    ],
+)
+def test_what_is_no_answer_has_the_status_that_the_page_gives_it(
+    service: dict[str, Any], model: Callable[[], FakeModel], status: int, error: str
+) -> None:
+    found, body, _ = responded(service, model())
+    assert (found, body["error"]) == (status, error)
+
+
+def test_the_table_of_stops_names_every_stop() -> None:
+    (section,) = SERVICE.findall(PAGE.read_text(encoding="utf-8"))
+    first_cells = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
+    assert set(re.findall(r"`(\w+)`", first_cells)) == {str(stop) for stop in StopReason}
