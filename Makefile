@@ -18,7 +18,7 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal -q
 # What one process compiles, the next reads, whatever the environment says; without this, pytest rewrites every test at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compare optimize local real frameworks test explore test-slow fuzz hostile test-real test-node lint types fast bench bench-peers clean
+.PHONY: help compare optimize local real frameworks test explore test-slow fuzz hostile test-real test-node lint types compiled fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
@@ -65,7 +65,7 @@ frameworks: $(READY)
 	$(BIN)/python benchmarks/framework_faults.py --write
 
 test: $(READY_DEV)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint $(READY_FRAMEWORKS)
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync types lint compiled $(READY_FRAMEWORKS)
 	LOOPBENCH_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(PYTEST)
 
 lint: $(READY_DEV)
@@ -74,6 +74,10 @@ lint: $(READY_DEV)
 
 types: $(READY_DEV)
 	$(BIN)/mypy
+
+# Once, and beside what waits for the package index: each process of the tests would compile them, and what they import, by itself.
+compiled: $(READY_DEV)
+	@$(BIN)/pytest --collect-only -n 0 -qq > $(VENV)/collected || (cat $(VENV)/collected; false)
 
 fast: $(READY_DEV)
 	$(PYTEST) -m 'not slow and not real and not thorough'

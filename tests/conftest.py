@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +27,6 @@ from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 from tests.over_http import OverHttp, Switchboard, open_switchboard
-from tests.prepared import worker_or_other
 from tests.rows import chosen, rows_of
 
 
@@ -83,14 +80,6 @@ os.fsync = _stay_in_memory
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=100)
 settings.load_profile("repeatable")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def workers_are_prepared() -> Iterator[None]:
-    """Worker processes of runs in this process have imported the package already; those of commands start from nothing."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio.unix_events, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": worker_or_other}))
-        yield
 
 
 def make_record(**changes: Any) -> Record:

@@ -1,4 +1,4 @@
-"""Commands and workers as processes that have imported the package already: most of what a short one costs is its imports.
+"""Commands as processes that have imported the package already: most of what a short one costs is its imports.
 
 One process imports it and waits. Another one is its fork, and a child of the process that asked: a `subprocess.Popen` in every way.
 Where the hash seed or the start of Python itself is the subject, a test starts a process from nothing.
@@ -28,8 +28,6 @@ from pathlib import Path
 from typing import Any
 
 _LIBC = ctypes.CDLL(None)
-_SET_NAME = 15
-"""`PR_SET_NAME` of Linux."""
 _SUBREAPER = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux: orphans below this process become its children."""
 _LARGEST_BYTES = 1 << 17
@@ -37,11 +35,7 @@ _LARGEST_BYTES = 1 << 17
 _MOST_HANDLES = 16
 _BEYOND = 100
 """File descriptors from here on are in nobody's way."""
-WORKER = "loopbench.runs.engine.worker_process"
-WORKER_NAME = "prepared worker"
-"""By which the kernel knows a worker that is a fork, whose command line is that of the prepared process."""
-_PYTHON = sys.executable
-_LATER = ("scipy.special", "loopbench.runs.engine.worker", "loopbench.loops.bare", "loopbench.datasets.arithmetic")
+_LATER = ("scipy.special", "loopbench.loops.bare", "loopbench.datasets.arithmetic")
 """What most commands of the tests import only once they need it."""
 
 
@@ -84,12 +78,6 @@ def start_command(arguments: Sequence[str], folder: Path, environment: Mapping[s
     """Start `loopbench` with these arguments, in a folder, with nothing else in its environment."""
     taken = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
     return Prepared([sys.executable, "-m", "loopbench", *arguments], cwd=folder, env=environment, **taken)
-
-
-def worker_or_other(arguments: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-    """As `Popen`: a worker process of this process's runs is a fork, all else starts from nothing."""
-    starts = Prepared if WORKER in arguments and arguments[0] == _PYTHON else subprocess.Popen
-    return starts(arguments, **options)
 
 
 @contextlib.contextmanager
@@ -168,8 +156,6 @@ def main() -> None:
         time.sleep(0.001)
     if request["session"]:
         os.setsid()
-    if request["module"] == WORKER:
-        _LIBC.prctl(_SET_NAME, WORKER_NAME.encode(), 0, 0, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what began the tests in the background may have it ignored
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.chdir(request["folder"])

@@ -133,7 +133,7 @@ class MyLoop(Bare):
         (lambda run, path: ASK.compare(profiles=3), "^profiles: give a list, .*, got 3$"),
         (lambda run, path: ASK.compare(["bare"], provider=3), "^provider: .*, got 3$"),
         (lambda run, path: ASK.compare(["bare"], model="x"), "^unknown setting 'model'; did you mean 'models'"),
-        (lambda run, path: ASK.compare(["bare"], data="x.csv"), "^suite arithmetic takes no data file$"),
+        (lambda run, path: ASK.compare(["bare"], data="x.csv"), "^suite arithmetic takes no data file; suite csv reads it$"),
         (lambda run, path: ASK.compare(["bare"], suite="csv", data="x.csv"), r"^data: x.csv: No such file or directory$"),
         (lambda run, path: ASK.compare(["bare"], suite="csv", data="x.csv", scorer="exact"), "^data: x.csv: No such file"),
         (lambda run, path: ASK.compare(["bare"], profiles=["x.toml"]), "^profiles: x.toml: No such file or directory$"),

@@ -112,6 +112,14 @@ def test_failures_that_pass_are_overcome_and_told(ask: Ask, kinds: list[str]) ->
 
 
 @BOTH
+def test_an_attempt_that_is_made_again_is_logged(ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "loopbench.models.real")
+    virtually(ask(RealModel(Flaky([failing("overloaded"), "at last"]))))
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("openai/flaky: attempt 1 of 4 failed (overloaded): ")
+
+
+@BOTH
 @pytest.mark.parametrize("kind", ["auth", "refused", "bad_request"])
 def test_failures_that_stay_are_not_tried_again(ask: Ask, kind: str) -> None:
     model = Flaky([failing("server"), failing(kind)])

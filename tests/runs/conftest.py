@@ -11,10 +11,10 @@ import pytest
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import records_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.records import read_records
-from tests.prepared import WORKER_NAME
 
 NASTY = '''
 """Designs that misbehave, each in one way."""
@@ -179,7 +179,7 @@ class Ran:
 
     @property
     def records(self) -> list[Record]:
-        return read_records(self.experiment.folder)
+        return list(read_records(self.experiment.folder))
 
     @property
     def digest(self) -> str:
@@ -248,16 +248,12 @@ def is_alive() -> Callable[[int], bool]:
     return _is_alive
 
 
-def _name(folder: Path) -> str:
-    return (folder / "comm").read_text().strip()
-
-
 def _workers_of(parent: int) -> list[int]:
     found = []
     for folder in Path("/proc").iterdir():
         try:
             is_child = int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent
-            if is_child and (b"engine.worker" in (folder / "cmdline").read_bytes() or _name(folder) == WORKER_NAME):
+            if is_child and b"engine.worker" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except (OSError, ValueError):  # no process, or one that has just ended
             continue

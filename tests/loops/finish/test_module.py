@@ -260,10 +260,14 @@ def test_retry_delay_lies_between_the_tries_and_hopeless_errors_are_not_tried_ag
 
 
 @row("S3-47")
-def test_exhausted_retries_are_provider_error_in_an_outcome() -> None:
+def test_exhausted_retries_are_provider_error_in_an_outcome(caplog: pytest.LogCaptureFixture) -> None:
     model = resolve_model({"model": Flaky(9), "num_retries": 1})
+    caplog.set_level("INFO", "loopbench.loops")
     outcome = run_sync(Finish().run(Query("Q"), Toolbox(), model))
     assert outcome.stop is StopReason.PROVIDER_ERROR
+    retried, ended = [record.getMessage() for record in caplog.records]
+    assert "ProviderError" in retried
+    assert ended.startswith("the run ends as provider_error: ProviderError: ")
 
 
 @row("S3-47")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_fixed
+from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception, stop_after_attempt, wait_fixed
 
 from loopbench.protocol import Chunk, Model, ProviderError, Reply, Request, WrappedModel
+
+logger = logging.getLogger(__name__)
 
 
 class Retrying(WrappedModel):
@@ -42,6 +45,7 @@ class Retrying(WrappedModel):
             retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_transient),
             stop=stop_after_attempt(self.num_retries + 1),
             wait=wait_fixed(self.retry_delay),
+            before_sleep=before_sleep_log(logger, logging.INFO),
             reraise=True,
         )
 

@@ -91,9 +91,10 @@ _CALL: ContextVar[_Call | None] = ContextVar("loopbench_finish_call", default=No
 class Module:
     """Subclass it, state the attributes, call an instance; one instance may run many calls at once.
 
-    `on_step(self, step)` and `on_stream(self, chunk)`, def or async def, are optional. The options of Finish are attributes
-    too, but for `typed_output`, which `final_output` stands for. Raises ValueError when a class is made with a tool named
-    `__finish__` or an option out of range, TypeError for an input or output that is not a pydantic model.
+    `on_step(self, step)` and `on_stream(self, chunk)` are optional; a def is called on a thread of its own, an async def on the
+    event loop, and is the one to write where a hook touches a queue of that loop. The options of Finish are attributes too, but for
+    `typed_output`, which `final_output` stands for. Raises ValueError when a class is made with a tool named `__finish__` or an
+    option out of range, TypeError for an input or output that is not a pydantic model.
     """
 
     model: ClassVar[Any] = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import json
 import logging
 import os
@@ -115,6 +116,8 @@ def main() -> None:
     ) as error:  # code of a trial may have changed what all code shares; another worker takes over
         sys.stderr.write(redact(f"a worker process cannot go on: {error!a}\n"))
         sys.exit(1)
+    finally:
+        gc.freeze()  # else Python looks through all objects once more before it ends
 
 
 if __name__ == "__main__":
