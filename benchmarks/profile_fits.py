@@ -33,7 +33,7 @@ from loopbench.models.profiles import Profile, load_profile
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.records import each_record
+from loopbench.runs.store.each_record import each_record
 
 PAGE = Path(__file__).parents[1] / "docs" / "tunnel.md"
 BLOCK = re.compile(r"(<!-- fits: .*? -->\n)(.*?)(<!-- /fits -->)", re.DOTALL)

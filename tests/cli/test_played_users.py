@@ -15,7 +15,8 @@ from loopbench.datasets.with_user import UserEnvironment
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.loops.bare_codecs import CODEC
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import records_digest
 from loopbench.models.fake import FakeItem, FakeModel
 from loopbench.protocol import Act, Answer, ToolCall
 from loopbench.runs.config import CompareConfig, config_from
@@ -78,7 +79,7 @@ def prepared(tmp_path: Path, shop: Suite, server: Server | None, **changes: Any)
 
 def ran(experiment: Experiment) -> list[Record]:
     compare.run(experiment, Unwatched())
-    return read_records(experiment.folder)
+    return list(read_records(experiment.folder))
 
 
 def test_the_user_is_counted_apart_recorded_and_replayed(tmp_path: Path, shop: Suite, loopbench: Callable[..., Ended]) -> None:

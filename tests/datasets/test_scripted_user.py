@@ -30,7 +30,8 @@ from loopbench.datasets.task import HasUser, Suite
 from loopbench.datasets.tau2.customer_words import in_turn
 from loopbench.datasets.with_user import UserEnvironment, with_user
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import records_digest
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import ProviderError, run_sync
 from loopbench.runs.config import config_from

@@ -104,7 +104,7 @@ def test_a_loop_that_fails_while_it_is_cancelled_leaves_no_unheard_exception(cap
                 raise ValueError("while cleaning up") from None
 
     async def main() -> None:
-        running = asyncio.create_task(RepeatGuard(Odd()).run(Query("Q"), tools(), None))  # type: ignore[arg-type]
+        running = asyncio.create_task(RepeatGuard(Odd()).run(Query("Q"), tools(), Script()))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         running.cancel()

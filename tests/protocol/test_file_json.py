@@ -20,8 +20,8 @@ from loopbench.experiments.import_runs.joining import ImportRequest
 from loopbench.models.cassette.lines import decode
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
 from loopbench.protocol.program import read_program
+from loopbench.runs.store.each_record import record_of
 from loopbench.runs.store.files import read_manifest_json
-from loopbench.runs.store.records import record_of
 from tests.sealing import reseal
 from tests.syntax import parsed
 

@@ -262,7 +262,7 @@ def check(records: list[Record], tasks: int) -> None:
 
 
 def test_noise_ends_all_five_designs_in_a_stop_of_theirs(finished):
-    records = read_records(finished)
+    records = list(read_records(finished))
     check(records, 2)
     assert [record.reason for record in records if record.status == "errored"] == []
     for record in records:
@@ -272,7 +272,7 @@ def test_noise_ends_all_five_designs_in_a_stop_of_theirs(finished):
 
 
 def test_a_context_too_small_is_the_loops_to_deal_with(small, tmp_path):
-    records = read_records(run(tmp_path / "runs", small, tasks=1))
+    records = list(read_records(run(tmp_path / "runs", small, tasks=1)))
     check(records, 1)
     assert "context_overflow" in {record.stop for record in records}
 
@@ -286,7 +286,7 @@ def loopbench(*arguments: str | Path) -> str:
 
 
 def test_noise_is_shown_and_does_nothing(finished):
-    records = read_records(finished)
+    records = list(read_records(finished))
     said = "".join(
         event.reply or "" for record in records for event in read_trace(finished, record).events if isinstance(event, ModelExchange)
     )

@@ -11,7 +11,8 @@ import pytest
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import records_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.records import read_records
 
@@ -178,7 +179,7 @@ class Ran:
 
     @property
     def records(self) -> list[Record]:
-        return read_records(self.experiment.folder)
+        return list(read_records(self.experiment.folder))
 
     @property
     def digest(self) -> str:

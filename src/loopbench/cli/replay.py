@@ -10,7 +10,7 @@ import typer
 from loopbench.experiments.why.replay import landed, profile_named, replayable, trace_of, unmet
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
-from loopbench.runs.store.records import find_trial
+from loopbench.runs.store.each_record import find_trial
 from loopbench.text.trace_text import as_judged
 
 from . import render_trace

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
+from loopbench.runs.store.each_record import each_record, find_trial
 from loopbench.runs.store.files import read_manifest_json
-from loopbench.runs.store.records import find_trial, read_records
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.trace_text import as_judged
 
@@ -49,8 +50,12 @@ def show(choice: RunChoice, options: ShowOptions, output: JsonOption) -> None:
 
 def _list_missed(folder: Path, *, as_json: bool, show_all: bool) -> None:
     """Print the trials that were not solved: how many each arm has, or each of them."""
-    missed = [record for record in read_records(folder) if record.status != "excluded" and record.accuracy < 1]
-    missed.sort(key=lambda record: record.key)
+    by_trial: dict[tuple[str, str, int], Record] = {}
+    for record in each_record(folder):
+        by_trial.pop(record.key, None)
+        if record.status != "excluded" and record.accuracy < 1:
+            by_trial[record.key] = record
+    missed = [by_trial[key] for key in sorted(by_trial)]
     if as_json:
         print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
     elif show_all:

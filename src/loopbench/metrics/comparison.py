@@ -24,6 +24,7 @@ from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip
 from .power import spread
 from .record import RECORDING, UNREPLAYABLE, Record
+from .record_table import alike, records_by_arm
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
 from .summary import GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
@@ -210,7 +211,7 @@ def compare(
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = family(metric, tests, alpha, look)
         pairs.extend(_with_outlook(found, scores, by_arm, level) if metric == PRIMARY else found)
-    unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in records)
+    unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{unrecorded} trials asked what the recording does not have; the run is invalid."] if unrecorded else []
     left_out, unreplayable = _excluded_warnings(records)
     dead = [*map(dead_arm_warning, compared)]
@@ -280,17 +281,16 @@ def undecided(pair: Pair) -> Pair:
     return replace(pair, verdict=Verdict("undecided", within_margin=False), outlook=None)
 
 
-def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, list[Record]]:
-    by_arm: dict[str, list[Record]] = {info.arm: [] for info in arms}
+def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Mapping[str, Sequence[Record]]:
+    by_arm = records_by_arm(records, arms)
     if len(by_arm) != len(arms):
         raise ValueError("two arms have the same name")
-    for record in records:
-        if record.arm not in by_arm:
-            raise ValueError(f"a record of arm {record.arm!r}, which is not among {sorted(by_arm)}")
-        by_arm[record.arm].append(record)
+    if sum(map(len, by_arm.values())) < len(records):
+        other = next(record.arm for record in alike(records) if record.arm not in by_arm)
+        raise ValueError(f"a record of arm {other!r}, which is not among {sorted(by_arm)}")
     digests: dict[str, str] = {}
     for info in arms:
-        for record in by_arm[info.arm]:
+        for record in alike(by_arm[info.arm]):
             if digests.setdefault(info.suite, record.suite_digest) != record.suite_digest:
                 raise ValueError(f"suite {info.suite!r}: records of two different versions of it")
     return by_arm
@@ -318,13 +318,13 @@ def _with_outlook(
 
 def _mean_dollars(records: Sequence[Record]) -> float | None:
     """Return the mean dollars of one trial, over the scored ones whose price is known."""
-    known = [cost for record in records if record.status == "scored" and (cost := dollars(record)) is not None]
+    known = [cost for record in alike(records) if record.status == "scored" and (cost := dollars(record)) is not None]
     return math.fsum(known) / len(known) if known else None
 
 
 def _excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
     """Tell how many tasks are left out, and say whether a broken tool or plan has excluded any, which nobody asked for."""
-    excluded = [record for record in records if record.status == "excluded"]
+    excluded = [record for record in alike(records) if record.status == "excluded"]
     broken = [record for record in excluded if record.reason.startswith(UNREPLAYABLE)]
     asked_for = [record for record in excluded if not record.reason.startswith(UNREPLAYABLE)]
     tasks, warnings = _tasks(records), []
@@ -341,7 +341,7 @@ def _excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
 
 
 def _tasks(records: Sequence[Record]) -> int:
-    return len({record.task for record in records})
+    return len({record.task for record in alike(records)})
 
 
 def dead_arm_warning(arm: ArmResult) -> str:

@@ -34,6 +34,7 @@ from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
 from .comparison import MARGIN
 from .record import Record
+from .record_table import records_by_arm
 from .statistics import ALPHA, Clusters, Floats, Interval
 from .summary import METRICS, PRIMARY, task_values
 
@@ -115,9 +116,7 @@ def harness(records: Sequence[Record], arms: Sequence[ArmInfo], alpha: float = A
 
     Only tasks that are scored in every arm count; loops that did not meet every model are left out.
     """
-    by_arm: dict[str, list[Record]] = {info.arm: [] for info in arms}
-    for record in records:
-        by_arm[record.arm].append(record)
+    by_arm = records_by_arm(records, arms)
     suites = dict.fromkeys(info.suite for info in arms)
     made = [_of_suite([info for info in arms if info.suite == suite], by_arm, alpha) for suite in suites]
     return tuple(found for found in made if found is not None)

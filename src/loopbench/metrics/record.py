@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Literal
@@ -13,7 +12,6 @@ from typing import Any, Literal
 import orjson
 
 from loopbench.protocol.checksums import seal_line
-from loopbench.protocol.digest import canonical_json
 
 from .record_fields import check_fault, check_fields
 
@@ -290,22 +288,3 @@ class Shared:
 
 _TEXTS = ("arm", "suite", "suite_digest", "task", "status", "reason", "stop", "cluster", "template")
 _COUNTS = ("scores", "calls", "user_counts", "retries", "errors", "results_needed", "results_shown", "injections", "call_counts")
-
-
-_DIGESTED = (
-    "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",
-    "input_tokens", "output_tokens", "errors", "scores", "false_success", "trace_digest",
-)  # fmt: skip
-_digested = attrgetter(*_DIGESTED)
-
-
-def records_digest(records: Iterable[Record]) -> str:
-    """sha256 over the records sorted by (arm, task, repeat): never times, cost, host, ids or the order in the file."""
-    made = hashlib.sha256()
-    between = b""
-    for record in sorted(records, key=lambda record: record.key):
-        kept = dict(zip(_DIGESTED, _digested(record), strict=True))
-        kept["faults"] = [fault.to_json() for fault in record.faults]
-        made.update(between + canonical_json(kept).encode("ascii"))
-        between = b"\n"
-    return made.hexdigest()

@@ -18,6 +18,7 @@ from loopbench.datasets.generating import Draw
 from .arm_info import ArmInfo
 from .comparison import Comparison, Pair, compare, undecided
 from .record import Record
+from .record_table import of_tasks
 from .spending import LookLevel
 from .statistics import ALPHA
 
@@ -144,9 +145,7 @@ def compare_at_looks(
     decided: dict[tuple[str, str, str], Pair] = {}
     for look in range(1, at.reached + 1):
         seen = looks.seen(look)
-        then = compare(
-            [record for record in records if record.task in seen], arms, alpha=alpha, margin=margin, look=looks.level(look)
-        )
+        then = compare(of_tasks(records, seen), arms, alpha=alpha, margin=margin, look=looks.level(look))
         for pair in () if then.invalid else then.pairs:
             if pair.verdict.word != "undecided":
                 decided.setdefault((pair.a, pair.b, pair.metric), replace(pair, look=look))

@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Literal
+
+import numpy as np
 
 from loopbench.protocol import StopReason
 
@@ -15,6 +18,7 @@ from .amounts import mean_interval
 from .context import DISTANCES, retention_at
 from .measure import Measure, TableName, measures
 from .record import FaultRecord, Record
+from .record_table import RecordTable, alike, where
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
 
 PRIMARY = "accuracy"
@@ -154,6 +158,40 @@ class TaskValues:
 
 def task_values(records: Sequence[Record], metric: Callable[[Record], float | None]) -> TaskValues:
     """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
+    found = _values_of_kinds(records, metric) if isinstance(records, RecordTable) else None
+    return _values_of_each(records, metric) if found is None else found
+
+
+def _values_of_kinds(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:
+    """Read a metric once for each kind; None where it is not the kind that decides, or a task's trials do not stand together."""
+    kinds, numbers = table.store.kinds, dict[str, int]()
+    by_kind, task_of = np.full(len(kinds), np.nan), np.zeros(len(kinds), dtype=np.int64)
+    for code, kind in table.each_kind():
+        task_of[code] = numbers.setdefault(kind.task, len(numbers))
+        try:
+            value = metric(kind) if kind.status == "scored" else None
+        except AttributeError:  # a field of the trial's own, or a mistake of the metric's: then it is raised again
+            return None
+        if value is not None and abs(value) < MAX_VALUE:
+            by_kind[code] = value
+    codes = table.codes
+    codes = codes[~np.isnan(by_kind[codes])]
+    tasks, all_values = task_of[codes], by_kind[codes].tolist()
+    ends = np.append(np.flatnonzero(np.diff(tasks)) + 1, len(tasks)) if len(tasks) else tasks
+    if len(ends) != len(np.unique(tasks)):
+        return None
+    names, has_templates = list(numbers), any(kind.template for _, kind in table.each_kind())
+    values, clusters, templates = dict[str, Sequence[float]](), dict[str, str](), dict[str, str]()
+    for begin, end in pairwise((0, *ends.tolist())):
+        task, last = names[tasks[begin]], kinds[codes[end - 1]]
+        values[task], clusters[task] = all_values[begin:end], last.cluster
+        own = (kinds[code].template for code in codes[begin:end][::-1].tolist()) if has_templates else ()
+        if template := next(filter(None, own), ""):
+            templates[task] = template
+    return TaskValues(values, clusters, templates)
+
+
+def _values_of_each(records: Iterable[Record], metric: Callable[[Record], float | None]) -> TaskValues:
     values: dict[str, list[float]] = {}
     clusters: dict[str, str] = {}
     templates: dict[str, str] = {}
@@ -171,26 +209,27 @@ def task_values(records: Sequence[Record], metric: Callable[[Record], float | No
 
 def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
     """The summary of one arm's records, one per trial; repeats are reduced to task means before any interval."""
-    scored = [record for record in records if record.status == "scored"]
+    scored = where(records, _is_scored)
+    statuses = Counter(record.status for record in alike(records))
     faults = count_faults(scored)
     return ArmSummary(
         trials=len(records),
         scored=len(scored),
-        errored=sum(record.status == "errored" for record in records),
-        excluded=sum(record.status == "excluded" for record in records),
-        tasks=len({record.task for record in scored}),
+        errored=statuses["errored"],
+        excluded=statuses["excluded"],
+        tasks=len({record.task for record in alike(scored)}),
         means={name: (_share if value.is_share else _mean)(scored, value, alpha) for name, value in METRICS.items()},
-        stops=_counted(Counter(record.stop for record in scored if record.stop is not None)),
-        errors=_summed(record.errors for record in scored),
-        retries=_summed(record.retries for record in records),
+        stops=_counted(Counter(record.stop for record in alike(scored) if record.stop is not None)),
+        errors=_summed(record.errors for record in alike(scored)),
+        retries=_summed(record.retries for record in alike(records)),
         faults=faults,
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
         implicit_wrong=event_rate(faults.implicit_wrong, faults.implicit, alpha),
-        false_success=sum(record.false_success for record in scored),
+        false_success=sum(record.false_success for record in alike(scored)),
         false_success_rate=_share(scored, _false_success, alpha),
-        right_unseen=sum(record.right_unseen for record in scored),
+        right_unseen=sum(record.right_unseen for record in alike(scored)),
         exclusions=_reasons(records, "excluded"),
-        crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
+        crashes=Counter(record.reason for record in alike(scored) if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
         dead=death_cause(scored),
         retention_at=_retention_at(scored, alpha),
@@ -200,9 +239,13 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
 
 def death_cause(scored: Sequence[Record]) -> DeathCause:
     """Return why an arm's scored trials say nothing about an agent; a trial whose calls are not known counts as one with calls."""
-    if scored and all(record.stop == StopReason.CRASHED for record in scored):
+    if scored and all(record.stop == StopReason.CRASHED for record in alike(scored)):
         return "crashed"
-    return "never asked" if scored and not any(map(_asked, scored)) else ""
+    return "never asked" if scored and not any(map(_asked, alike(scored))) else ""
+
+
+def _is_scored(record: Record) -> bool:
+    return record.status == "scored"
 
 
 def _asked(record: Record) -> bool:
@@ -212,7 +255,7 @@ def _asked(record: Record) -> bool:
 
 def count_faults(records: Sequence[Record]) -> FaultCounts:
     """Every fault of a record was scheduled; what did not land was neither absorbed nor recovered."""
-    faults = [fault for record in records for fault in record.faults]
+    faults = [fault for record in alike(records) for fault in record.faults]
     return FaultCounts(
         scheduled=len(faults),
         landed=sum(fault.landed for fault in faults),
@@ -220,8 +263,8 @@ def count_faults(records: Sequence[Record]) -> FaultCounts:
         recovered=sum(fault.landed and fault.recovered and not fault.absorbed for fault in faults),
         implicit=sum(fault.landed and fault.implicit for fault in faults),
         believed=sum(fault.landed and fault.believed for fault in faults),
-        implicit_wrong=sum(fault.landed and fault.implicit for one in records if one.accuracy < 1 for fault in one.faults),
-        unmet=sum(record.faults_unmet for record in records),
+        implicit_wrong=sum(fault.landed and fault.implicit for one in alike(records) if one.accuracy < 1 for fault in one.faults),
+        unmet=sum(record.faults_unmet for record in alike(records)),
     )
 
 
@@ -255,7 +298,7 @@ def _share(records: Sequence[Record], metric: Callable[[Record], float | None], 
 
 
 def _retention_at(records: Sequence[Record], alpha: float) -> dict[str, Interval]:
-    known = {distance for record in records for distance in record.results_needed}
+    known = {distance for record in alike(records) for distance in record.results_needed}
     shares = {name: _share(records, partial(retention_at, distance=name), alpha) for name in DISTANCES if name in known}
     return {name: share for name, share in shares.items() if share is not None}
 
@@ -276,7 +319,7 @@ def _mean(records: Sequence[Record], metric: Callable[[Record], float | None], a
 
 
 def _reasons(records: Sequence[Record], status: Literal["errored", "excluded"]) -> dict[str, int]:
-    return _counted(Counter(record.reason for record in records if record.status == status))
+    return _counted(Counter(record.reason for record in alike(records) if record.status == status))
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

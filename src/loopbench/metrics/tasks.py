@@ -9,6 +9,7 @@ from typing import Any, Literal
 from .amounts import mean_interval
 from .arm_info import ArmInfo
 from .record import Record
+from .record_table import alike, by_key
 from .statistics import ALPHA, Interval, accuracy_interval
 
 Kind = Literal["unsolved", "solved by one arm", "flaky", "false success"]
@@ -118,7 +119,7 @@ def task_findings(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: 
     """From one record per trial, in any order; only scored ones count."""
     groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
     place = {info.arm: groups.setdefault((info.suite, info.profile), {}).setdefault(info.arm, []) for info in arms}
-    for record in sorted(records, key=lambda record: record.key):
+    for record in alike(by_key(records)):
         if record.status == "scored":
             place[record.arm].append(record)
     return TaskFindings(tuple(_group(suite, profile, by_arm, alpha) for (suite, profile), by_arm in groups.items()))

@@ -21,6 +21,7 @@ from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
 from .comparison import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
 from .record import Record
+from .record_table import alike, distinct, of_tasks, records_by_arm, where
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, accuracy_interval
 from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, dollars, task_values
@@ -152,7 +153,7 @@ def views(
     records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN, seed: int = 0
 ) -> Views:
     """All views of one record per trial. `seed`: of the bootstrap draws."""
-    scored = {info.arm: [r for r in records if r.arm == info.arm and r.status == "scored"] for info in arms}
+    scored = {arm: where(own, lambda record: record.status == "scored") for arm, own in records_by_arm(records, arms).items()}
     groups = _groups(arms, scored)
     return Views(
         tuple(front for group in groups for front in _fronts(group, alpha, seed)),
@@ -194,17 +195,17 @@ def _groups(arms: Sequence[ArmInfo], scored: Mapping[str, Sequence[Record]]) -> 
             members.setdefault((info.suite, info.profile), []).append(info.arm)
     groups = []
     for (suite, profile), names in members.items():
-        common = set.intersection(*({record.task for record in scored[name]} for name in names))
+        common = set.intersection(*({record.task for record in distinct(scored[name])} for name in names))
         if len(names) > 1 and common:
-            clusters = {record.task: record.cluster for record in scored[names[0]] if record.task in common}
-            own = {name: [record for record in scored[name] if record.task in common] for name in names}
+            clusters = {record.task: record.cluster for record in alike(scored[names[0]]) if record.task in common}
+            own = {name: of_tasks(scored[name], common) for name in names}
             groups.append(_Group(suite, profile, tuple(clusters), tuple(clusters.values()), own))
     return groups
 
 
 def _known(records: Sequence[Record], unit: Unit) -> bool:
     """The cost of every trial is known, and not always nothing."""
-    costs = [COSTS[unit](record) for record in records]
+    costs = [COSTS[unit](record) for record in distinct(records)]
     return all(cost is not None and 0 <= cost < MAX_VALUE for cost in costs) and any(costs)
 
 
@@ -212,7 +213,7 @@ def _known(records: Sequence[Record], unit: Unit) -> bool:
 
 
 def _fronts(group: _Group, alpha: float, seed: int) -> list[Front]:
-    trials = [record for own in group.arms.values() for record in own]
+    trials = [record for own in group.arms.values() for record in distinct(own)]
     unit = next((unit for unit in COSTS if _known(trials, unit)), None)
     if unit is None:
         return []
@@ -261,7 +262,7 @@ def on_front(accuracy: Floats, cost: Floats) -> NDArray[np.bool_]:
 
 
 def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtBudget]:
-    trials = [record for own in group.arms.values() for record in own]
+    trials = [record for own in group.arms.values() for record in alike(own)]
     if not _known(trials, unit):
         return []
     budgets = quartiles([float(COSTS[unit](record) or 0.0) for record in trials])

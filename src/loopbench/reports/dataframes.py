@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from loopbench._extras import needed_by
 from loopbench.experiments.ablate.ablation import ablation_result
@@ -24,6 +26,7 @@ from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, ta
 from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import Places, RecordTable, distinct
 from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary, FaultCounts, count_faults, task_values
 from loopbench.metrics.views import Views
 from loopbench.protocol import Loop, render_value
@@ -58,6 +61,15 @@ def load(run: str | Path, runs: str | Path | None = None) -> Loaded:
     return Loaded(results(trials_folder(run_folder(run, None if runs is None else Path(runs)))))
 
 
+class SpreadRows(NamedTuple):
+    """Rows of a table that are alike but for some columns."""
+
+    rows: Places
+    """For each row which of those that are given it is like."""
+    own: Mapping[str, Sequence[Any]]
+    """Columns with a value of each row's own."""
+
+
 @dataclass(frozen=True, repr=False)
 class Loaded:
     """A run and what it says. A table is made when it is first asked for, and kept."""
@@ -71,12 +83,24 @@ class Loaded:
         `trial` is the name that `trace` takes. Accuracy is NaN where the trial was not scored.
         """
         places = {arm.info.arm: number for number, arm in enumerate(self.comparison.arms)}
-        ordered = sorted(self.results.records, key=lambda record: (places[record.arm], record.task, record.repeat))
+        records = self.results.records
+        if not isinstance(records, RecordTable) or records.store.whole or any(kind.unknown for kind in distinct(records)):
+            by_trial = sorted(records, key=lambda record: (places[record.arm], record.task, record.repeat))
+            return self._table(self._trials(by_trial), _TRIALS | _with_gaps(records))
+        ordered = records.ordered(lambda kind: (places[kind.arm], kind.task))
+        codes, first, kinds = np.unique(ordered.codes, return_index=True, return_inverse=True)
+        rows = self._trials(RecordTable(ordered.store, ordered.places[first]))
+        names = [f"{kind.arm}/{kind.task}/" for kind in map(ordered.store.kinds.__getitem__, codes.tolist())]
+        own = {name: ordered.column(name).tolist() for name in ("repeat", "wall_s", "started_at", "attempt", "seed")}
+        own["started_at"] = [start or None for start in own["started_at"]]
+        own["trial"] = [f"{names[kind]}{repeat}" for kind, repeat in zip(kinds.tolist(), own["repeat"], strict=True)]
+        return self._table(rows, _TRIALS, SpreadRows(kinds, own))
+
+    def _trials(self, records: Iterable[Record]) -> list[dict[str, Any]]:
         infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
-        rows = [
-            _trial(record) | {name: getattr(infos[record.arm], name) for name in ("loop", "model", "profile")} for record in ordered
+        return [
+            _trial(record) | {name: getattr(infos[record.arm], name) for name in ("loop", "model", "profile")} for record in records
         ]
-        return self._table(rows, _TRIALS | _with_gaps(self.results.records))
 
     @cached_property
     def arms(self) -> pd.DataFrame:
@@ -183,8 +207,13 @@ class Loaded:
     def _of(self, arm: str) -> list[Record]:
         return [record for record in self.results.records if record.arm == arm]
 
-    def _table(self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str]) -> pd.DataFrame:
-        """Return rows as a DataFrame. `dtypes`: its constant columns, in order. Raises RunError for a value of another type."""
+    def _table(
+        self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], spread: SpreadRows | None = None
+    ) -> pd.DataFrame:
+        """Return rows as a DataFrame. `dtypes`: its constant columns, in order. `spread`: which of the rows stand in it.
+
+        Raises RunError for a value of another type.
+        """
         with needed_by("a DataFrame"):
             from .frame import column, frame
 
@@ -192,6 +221,9 @@ class Loaded:
         try:
             values = {name: [row.get(name) for row in rows] for name in (*dtypes, *more)}
             columns = {name: column(found, dtypes.get(name) or _dtype(name, found)) for name, found in values.items()}
+            if spread is not None:
+                columns = {name: found.take(spread.rows).reset_index(drop=True) for name, found in columns.items()}
+                columns |= {name: column(found, dtypes[name]) for name, found in spread.own.items()}
         except (TypeError, ValueError, OverflowError) as error:
             raise RunError(f"{self.results.folder}: a record holds a value of another type: {error}") from None
         return frame(columns)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-import sys
-from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_fields import MAX_COUNT
+from loopbench.metrics.record_table import Places, RecordStore, RecordTable
+from loopbench.metrics.statistics import Floats
 from loopbench.runs.store.files import TRIALS
-from loopbench.runs.store.records import each_record
+from loopbench.runs.store.record_lines import by_trial, latest
+from loopbench.runs.store.records import read_all
 
 from .config import BudgetConfig
 
@@ -108,46 +111,69 @@ def read_state(folder: Path, known: RunState | None = None) -> RunState:
     size = path.stat().st_size if path.exists() else 0
     if known is not None and known.size == size:
         return known
-    ended: dict[Key, TrialState] = {}
-    alike: dict[TrialState, TrialState] = {}
-    tally = SpentTally()
-    for record in each_record(folder):
-        key = (sys.intern(record.arm), sys.intern(record.task), record.repeat)
-        now = TrialState(record.status, record.stop, record.attempt)
-        if key not in ended or ended[key].attempt != record.attempt:  # else a line that only judges the same attempt again
-            tally.add(record)
-        ended[key] = alike.setdefault(now, now)
-    return RunState(ended, tally.spent, size)
+    store = read_all(folder)
+    order, begins = by_trial(store)
+    attempts = store.rows["attempt"][order]
+    counts = begins | (np.diff(attempts, prepend=attempts[:1]) != 0)  # else a line that only judges the same attempt again
+    return RunState(EndedTrials(latest(store)), _spent(store, np.sort(order[counts])), size)
 
 
-class SpentTally:
-    """Adds up what the trials of records cost."""
+def _spent(store: RecordStore, places: Places) -> Spent:
+    """Return what the trials in these rows cost."""
+    rows = store.rows[places]
+    kinds = [_cost(kind) for kind in store.kinds]
+    spent = [kinds[code] for code in rows["kind"].tolist()]
+    seconds = covered_s(rows["started_at"], rows["started_at"] + rows["wall_s"])
+    calls, tokens, dollars = map(sum, zip(*spent, strict=True)) if spent else (0, 0, 0.0)
+    return Spent(calls, tokens, dollars, seconds)
 
-    def __init__(self) -> None:
-        self.calls = 0
-        self.tokens = 0
-        self.dollars = 0.0
-        self._starts = array("d")
-        self._ends = array("d")
 
-    def add(self, record: Record) -> None:
-        self.calls += record.lm_calls + record.user_counts.get("calls", 0)
-        self.tokens += record.tokens + (record.user_tokens or 0)
-        self.dollars += (record.cost_usd or 0.0) + (record.user_cost_usd or 0.0)
-        self._starts.append(record.started_at)
-        self._ends.append(record.started_at + record.wall_s)
+def _cost(kind: Record) -> tuple[int, int, float]:
+    """Return the calls, the tokens and the dollars of a trial, those of a model that plays the user included."""
+    dollars = (kind.cost_usd or 0.0) + (kind.user_cost_usd or 0.0)
+    return kind.lm_calls + kind.user_counts.get("calls", 0), kind.tokens + (kind.user_tokens or 0), dollars
 
-    @property
-    def spent(self) -> Spent:
-        return Spent(self.calls, self.tokens, self.dollars, self._covered_s())
 
-    def _covered_s(self) -> float:
-        """Return the length of the union of all trials' times."""
-        covered, until = 0.0, 0.0
-        for start, end in sorted(zip(self._starts, self._ends, strict=True)):
-            covered += max(0.0, end - max(start, until))
-            until = max(until, end)
-        return covered
+def covered_s(starts: Floats, ends: Floats) -> float:
+    """Return the length of the union of all trials' times."""
+    order = np.lexsort((ends, starts))
+    starts, ends = starts[order], ends[order]
+    until = np.maximum.accumulate(np.concatenate(([0.0], ends)))[:-1]
+    return math.fsum(np.maximum(0.0, ends - np.maximum(starts, until)).tolist())
+
+
+class EndedTrials(Mapping[Key, TrialState]):
+    """The trials that have ended, and how, in a few bytes each."""
+
+    def __init__(self, records: RecordTable) -> None:
+        self._records = records.ordered(lambda kind: (kind.arm, kind.task))
+        self._repeats, self._attempts = self._records.column("repeat"), self._records.column("attempt")
+        codes, kinds = self._records.codes, self._records.store.kinds
+        cells: dict[tuple[str, str], int] = {}
+        cell = np.array([cells.setdefault((kind.arm, kind.task), len(cells)) for kind in kinds], dtype=np.int64)[codes]
+        begins = np.flatnonzero(np.diff(cell, prepend=-1)).tolist()
+        self._cells = {
+            (kinds[codes[begin]].arm, kinds[codes[begin]].task): (begin, end) for begin, end in pairwise([*begins, len(codes)])
+        }
+        """Arm and task → the first of its rows, and the one behind its last."""
+
+    def __getitem__(self, key: Key) -> TrialState:
+        begin, end = self._cells[key[0], key[1]]
+        place = begin + int(np.searchsorted(self._repeats[begin:end], key[2]))
+        if place == end or self._repeats[place] != key[2]:
+            raise KeyError(key)
+        return self._state(place)
+
+    def _state(self, place: int) -> TrialState:
+        kind = self._records.store.kinds[self._records.store.rows["kind"][self._records.places[place]]]
+        return TrialState(kind.status, kind.stop, int(self._attempts[place]))
+
+    def __iter__(self) -> Iterator[Key]:
+        for (arm, task), (begin, end) in self._cells.items():
+            yield from ((arm, task, repeat) for repeat in self._repeats[begin:end].tolist())
+
+    def __len__(self) -> int:
+        return len(self._records)
 
 
 def larger(budget: BudgetConfig, spent: Spent, share: float) -> dict[str, float]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from loopbench.protocol import Capabilities, ProviderError, Reply, Request
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions, resume_flags
-from loopbench.runs.run_state import Spent, SpentTally, larger, read_state
+from loopbench.runs.run_state import Spent, covered_s, larger, read_state
 from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
@@ -177,11 +178,11 @@ def test_every_limit_counts_what_was_spent_before(configured, limit):
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=8))
-def test_seconds_are_those_in_which_any_trial_was_under_way(record, spans):
-    tally = SpentTally()
-    for start, length in spans:
-        tally.add(record(started_at=float(start), wall_s=float(length)))
-    assert tally.spent.seconds == len({second for start, length in spans for second in range(start, start + length)})
+def test_seconds_are_those_in_which_any_trial_was_under_way(spans):
+    starts, lengths = np.array(spans, dtype=np.float64).reshape(-1, 2).T
+    assert covered_s(starts, starts + lengths) == len(
+        {second for start, length in spans for second in range(start, start + length)}
+    )
 
 
 def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, tmp_path):

@@ -18,7 +18,8 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.why.why import comparable, lost_trial, why
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import records_digest
 from loopbench.metrics.trace import ToolRun
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.runs.config import CompareConfig

@@ -97,7 +97,7 @@ def run(tmp_path: Path, server: Server, **changes: Any) -> list[Record]:
     values |= {"runs": tmp_path / "runs"} | changes
     experiment = prepare(CompareConfig(**values))
     compare.run(experiment, Unwatched())
-    return read_records(experiment.folder)
+    return list(read_records(experiment.folder))
 
 
 def test_both_loops_solve_tasks_over_http(tmp_path, solver: Solver):

@@ -15,7 +15,7 @@ import pytest
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import SessionSettings, reopen
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import records_digest
+from loopbench.metrics.record_table import records_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.records import read_records

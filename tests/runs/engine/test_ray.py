@@ -30,7 +30,7 @@ from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.engine.ray import PREFIX, joined, ray_folder
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.records import each_record
+from loopbench.runs.store.each_record import each_record
 
 LIMIT_S = 240.0
 """Far more than anything here takes."""

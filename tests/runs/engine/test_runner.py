@@ -19,7 +19,8 @@ from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.reopen import SessionSettings, reopen
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import records_digest
 from loopbench.models.metering import Meter
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import BudgetExceeded, Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason

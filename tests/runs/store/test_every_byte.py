@@ -21,9 +21,10 @@ from loopbench.protocol.checksums import seal_document
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import read_manifest
+from loopbench.runs.store.each_record import find_trial
 from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import find_trial, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import Traces
 from tests.models.cassettes import RECORD, ask, use
 

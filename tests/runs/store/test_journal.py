@@ -15,18 +15,19 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import FaultRecord, Record, Shared, records_digest
+from loopbench.metrics.record import FaultRecord, Record, Shared
+from loopbench.metrics.record_table import records_digest
 from loopbench.protocol.checksums import open_line
 from loopbench.protocol.digest import canonical_json, sha256
+from loopbench.runs.store.each_record import find_trial, one_of
 from loopbench.runs.store.files import TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
-from loopbench.runs.store.records import find_trial, one_of, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import tally_of
 from loopbench.runs.store.traces import read_trace
 from tests.sealing import reseal
 
-COUNT = st.integers(0, 10**6)
-NUMBER = st.floats(0, 1e9)
+COUNT, NUMBER = st.integers(0, 10**6), st.floats(0, 1e9)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -195,9 +196,8 @@ def test_a_kill_at_any_byte_of_the_last_frame_is_repaired(three):
 
 @given(st.binary(max_size=80))
 def test_any_bytes_behind_the_last_line_are_cut_off_or_named(tmp_path_factory, rest):
-    folder = tmp_path_factory.mktemp("run")
+    folder, said = tmp_path_factory.mktemp("run"), ""
     (folder / TRIALS).write_bytes(rest)
-    said = ""
     try:
         assert read_records(folder) == []
     except RunError as error:

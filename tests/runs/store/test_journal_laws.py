@@ -23,9 +23,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Note, Trace
+from loopbench.runs.store import index_writer
+from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import TRACES, TRIALS, RunError
+from loopbench.runs.store.index import INDEX
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
-from loopbench.runs.store.records import each_record, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import Traces
 
 Key = tuple[str, str, int]
@@ -73,6 +76,7 @@ class Journals(RuleBasedStateMachine):
                 self.moments.append(self.sizes())
 
         self.patch.setattr(os, "fsync", listened)
+        self.patch.setattr(index_writer, "BLOCK_ROWS", 16)
         self.appended: list[tuple[Record, int]] = []
         """In order, with the size of the trace; 0: none."""
         self.safe = 0
@@ -116,6 +120,7 @@ class Journals(RuleBasedStateMachine):
     @rule()
     def close_and_open_again(self) -> None:
         self.journal.close()
+        self.read_by_any_way()
         self.begin()
 
     @rule()
@@ -123,8 +128,8 @@ class Journals(RuleBasedStateMachine):
         with pytest.raises(RunError, match="another process is writing to this run"):
             Journal(self.folder)
 
-    @rule(when=st.integers(0, 10**6), how_much=st.integers(0, 10**6))
-    def kill(self, when: int, how_much: int) -> None:
+    @rule(when=st.integers(0, 10**6), how_much=st.integers(0, 10**6), of_index=st.integers(0, 10**6))
+    def kill(self, when: int, how_much: int, of_index: int) -> None:
         """At any time since the last acknowledgement: `when` of what was made durable since, and `how_much` of what came next."""
         self.journal.close()
         last = len(self.moments) - 1
@@ -134,9 +139,12 @@ class Journals(RuleBasedStateMachine):
         more = how_much % (grown + 1)
         cut(self.folder / TRIALS, durable.trials + (more if then.trials > durable.trials else 0))
         cut(self.folder / TRACES, durable.traces + (more if then.traces > durable.traces else 0))
+        index = self.folder / INDEX
+        cut(index, of_index % (index.stat().st_size + 1) if index.exists() else 0)
         self.survived()
         self.begin()
         self.whole()
+        self.read_by_any_way()
 
     def survived(self) -> None:
         """Before anything is repaired: a beginning of what was appended, with all that was acknowledged."""
@@ -144,6 +152,11 @@ class Journals(RuleBasedStateMachine):
         assert self.safe <= len(lines) <= len(self.appended)
         self.appended = self.appended[: len(lines)]
         self.check(lines)
+        self.read_by_any_way()
+
+    def read_by_any_way(self) -> None:
+        """The index, torn or ahead of the records, changes nothing."""
+        assert list(read_records(self.folder)) == [*{record.key: record for record in each_record(self.folder)}.values()]
 
     def check(self, lines: list[Record]) -> None:
         traces = Traces(self.folder)
@@ -205,6 +218,7 @@ TestJournals.settings = settings(max_examples=40, stateful_step_count=20, deadli
 WRITER = """
 import json, sys
 from pathlib import Path
+from loopbench.runs.store.index import INDEX
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import read_records
 from loopbench.metrics.record import Record

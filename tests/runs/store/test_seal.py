@@ -17,9 +17,10 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.each_record import find_trial
 from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import find_trial, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import break_seal, read_seal, run_lines
 from loopbench.runs.store.traces import TracePolicy
 from tests.sealing import unseal

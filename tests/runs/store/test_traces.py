@@ -28,9 +28,10 @@ from loopbench.metrics.trace import Trace
 from loopbench.reports.html.page import report_html
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.each_record import find_trial
 from loopbench.runs.store.files import TRACES, TRIALS, RunError, write_manifest_json
 from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import find_trial, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import (
     FRAME_BYTES,
     FRAME_TRACES,

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from loopbench.datasets.task import Suite
 from loopbench.loops.bare import Bare
 from loopbench.loops.bare_codecs import CODEC
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import records_digest
 from loopbench.models.fake import FakeModel
 from loopbench.models.metering import Budget, Meter
 from loopbench.protocol import (

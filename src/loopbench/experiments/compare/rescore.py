@@ -25,9 +25,10 @@ from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import Manifest, RunNote, write_manifest
 from loopbench.runs.new_manifest import asked_of, suite_entry
 from loopbench.runs.permissions import allowed_code, own_code
+from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import TRIALS, RunError, append_whole, new_file, open_repaired
 from loopbench.runs.store.lock import locked
-from loopbench.runs.store.records import each_record, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import break_seal, tally_of
 from loopbench.runs.store.traces import Traces
 

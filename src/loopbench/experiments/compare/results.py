@@ -11,13 +11,15 @@ from typing import Any
 
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.harness import Harness, harness
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import alike, columns, records_digest, trace_lengths, where
 from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from loopbench.metrics.views import Views, views
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
+from loopbench.runs.store.each_record import one_of
 from loopbench.runs.store.files import TRACES, RunError
-from loopbench.runs.store.records import one_of, read_records
+from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import traces_damage
 from loopbench.runs.store.traces import TracesSize, traces_size
 
@@ -33,7 +35,8 @@ class Results:
 
     folder: Path
     manifest: Manifest
-    records: tuple[Record, ...]
+    records: Sequence[Record]
+    """By task and repeat."""
     comparison: Comparison
     looked: Looked | None = None
     """The progress of a run with interim looks; None for other runs."""
@@ -46,10 +49,11 @@ class Results:
     @property
     def wall_s(self) -> float | None:
         """Seconds from the start of the first trial to the end of the last; None if unknown, as in an imported run."""
-        ran = [record for record in self.records if record.status != "excluded"]
+        ran = where(self.records, lambda record: record.status != "excluded")
         if not ran or self.manifest.imported is not None:
             return None
-        return max(record.started_at + record.wall_s for record in ran) - min(record.started_at for record in ran)
+        begins, lasted = columns(ran, ("started_at", "wall_s"))
+        return float((begins + lasted).max() - begins.min())
 
     @property
     def scheduled(self) -> int:
@@ -91,7 +95,8 @@ class Results:
     @cached_property
     def traces(self) -> TracesSize:
         """The size of the traces."""
-        return traces_size(self.folder, self.records)
+        lengths = trace_lengths(self.records)
+        return traces_size(self.folder, len(lengths), int(lengths.sum()))
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints; its names are stable."""
@@ -110,8 +115,7 @@ class Results:
 def results(folder: Path) -> Results:
     """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError."""
     manifest = read_manifest(folder)
-    records = read_records(folder)
-    records.sort(key=lambda record: (record.task, record.repeat))  # makes draws and sums of equal records equal
+    records = read_records(folder).ordered(lambda kind: kind.task)  # makes draws and sums of equal records equal
     settings, arms = manifest.settings, [arm.info(manifest.suite.name) for arm in manifest.arms]
     try:
         at = None if manifest.looks is None else looked_at(manifest.looks, records, manifest)
@@ -126,7 +130,7 @@ def results(folder: Path) -> Results:
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
         compared = replace(compared, remarks=(at.remark, *compared.remarks))
-    return Results(folder, manifest, tuple(records), compared, at)
+    return Results(folder, manifest, records, compared, at)
 
 
 def _warnings(folder: Path, manifest: Manifest) -> Iterator[str]:
@@ -156,4 +160,4 @@ def find_record(run: Results, trial: str) -> Record:
 def looked_at(looks: Looks, records: Sequence[Record], manifest: Manifest) -> Looked:
     """Return the progress of a run on its plan of looks."""
     per_task = len(manifest.arms) * manifest.settings.repeats
-    return looked(looks, Counter(record.task for record in records), per_task, manifest.settings.alpha)
+    return looked(looks, Counter(record.task for record in alike(records)), per_task, manifest.settings.alpha)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.metrics.comparison import Pair, PairTest, judged, paired_test
+from loopbench.metrics.record_table import where
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
 from loopbench.runs.folders import run_name
@@ -114,7 +115,7 @@ def _tests(place: int, run: Results, margin: float) -> Iterator[tuple[tuple[int,
 
 
 def _values(run: Results, arm: str) -> TaskValues:
-    return task_values([record for record in run.records if record.arm == arm], METRICS[PRIMARY])
+    return task_values(where(run.records, lambda record: record.arm == arm), METRICS[PRIMARY])
 
 
 def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:

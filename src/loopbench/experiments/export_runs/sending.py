@@ -23,8 +23,9 @@ from loopbench.metrics.record import Record
 from loopbench.protocol.checksums import ChecksumError, open_line
 from loopbench.protocol.redact import public_address
 from loopbench.runs.engine.runner import Progress
+from loopbench.runs.store.each_record import record_of
 from loopbench.runs.store.files import TRIALS, RunError
-from loopbench.runs.store.records import read_records, record_of
+from loopbench.runs.store.records import read_records
 
 from .export import kept_trials, traced_of
 

@@ -20,8 +20,8 @@ from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import ArmEntry, Manifest, read_manifest
 from loopbench.runs.permissions import allowed_code, own_code
+from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import each_record
 
 from .fit import FittedProfile
 from .gaps import MeasureGap, compare_records

@@ -15,8 +15,8 @@ from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.trace import Trace
 from loopbench.models.profiles import Profile
 from loopbench.runs.manifest import Manifest, Settings, read_manifest
+from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import each_record
 from loopbench.runs.store.traces import Traces, policy_of
 
 from .clearing import estimate_clears

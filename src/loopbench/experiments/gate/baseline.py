@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, fi
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.comparison import MAX_ERRORED, dead_arm_warning, most_frequent
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.checksums import open_document, seal_document

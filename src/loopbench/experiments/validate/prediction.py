@@ -16,8 +16,8 @@ from loopbench.experiments.fit_profile.toml import to_toml
 from loopbench.metrics.record import Record
 from loopbench.protocol.digest import digest
 from loopbench.runs.manifest import read_manifest
+from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import RunError, read_document, write_document
-from loopbench.runs.store.records import each_record
 
 from .halves import clusters_of, halves
 from .outcome import FOLDER

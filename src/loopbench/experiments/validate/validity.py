@@ -16,8 +16,8 @@ from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import ALPHA, Floats, Interval
 from loopbench.metrics.summary import summarize, task_values
+from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import each_record
 
 from .outcome import DIGITS, LoopValidity, PairOrder, Validity
 from .prediction import Predicted

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import alike, where
 from loopbench.metrics.tasks import TaskFindings, task_findings
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.metrics.trajectory.divergence import Divergence, Loss, divergence, explain, read_trial
@@ -144,7 +145,7 @@ def why(
     Raises RunError for a task that is unknown or not the only one, and for an invalid trace.
     """
     only = None if task is None else _task_named(run, task)
-    records = [record for record in run.records if only is None or record.task == only]
+    records = run.records if only is None else where(run.records, lambda record: record.task == only)
     matched = comparable(run) if pairs is None else list(pairs)
     paired = {arm for pair in matched for arm in pair}
     infos = [arm.info for arm in run.comparison.arms]
@@ -155,15 +156,15 @@ def why(
     collected = _Collected(
         Traces(run.folder), {name: (info.suite, info.profile) for name, info in met.items()}, matched, alone, most
     )
-    for cell in _cells(records, collected.groups):
+    for cell in _cells(records if len(met) > 1 else where(records, lambda record: not _is_solved(record)), collected.groups):
         collected.add(cell)
-    findings = task_findings([record for record in records if record.arm in met], list(met.values()), alpha=run.comparison.alpha)
+    findings = task_findings(where(records, lambda record: record.arm in met), list(met.values()), alpha=run.comparison.alpha)
     return Why(collected.parted(), collected.arm_losses(records), collected.untraced, findings)
 
 
 def _task_named(run: Results, task: str) -> str:
     """Return the id of the task that is meant. Raises RunError."""
-    found = meant(task, list(dict.fromkeys(record.task for record in run.records)))
+    found = meant(task, list(dict.fromkeys(record.task for record in alike(run.records))))
     if len(found) == 1:
         return found[0]
     if not found:
@@ -181,16 +182,15 @@ def lost_trial(run: Results, record: Record) -> LostTrial:
     """Explain the loss of a trial on its own. Raises RunError if it has no valid trace."""
     loss = explain(read_trial(Traces(run.folder).read(record), record))
     groups = {arm.info.arm: (arm.info.suite, arm.info.profile) for arm in run.comparison.arms}
-    same = [each for each in run.records if (each.task, each.repeat) == (record.task, record.repeat)]
+    same = [each for each in where(run.records, lambda each: each.task == record.task) if each.repeat == record.repeat]
     return LostTrial(record.task, record.repeat, record.stop, loss, _solved_by(same, record, groups))
 
 
 def _cells(records: Sequence[Record], arms: Mapping[str, Group]) -> Iterator[list[Record]]:
     """Yield the scored trials of each task and repeat."""
     cells: dict[tuple[str, int], list[Record]] = {}
-    for record in records:
-        if record.status == "scored" and record.arm in arms:
-            cells.setdefault((record.task, record.repeat), []).append(record)
+    for record in where(records, lambda record: record.status == "scored" and record.arm in arms):
+        cells.setdefault((record.task, record.repeat), []).append(record)
     for key in sorted(cells):
         yield cells[key]
 
@@ -321,8 +321,8 @@ class _Collected:
 
     def arm_losses(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:
         """Return the arms, in order."""
-        scored = Counter(record.arm for record in records if record.status == "scored")
-        lost = Counter(record.arm for record in records if record.status == "scored" and not _is_solved(record))
+        scored = Counter(record.arm for record in alike(records) if record.status == "scored")
+        lost = Counter(record.arm for record in alike(records) if record.status == "scored" and not _is_solved(record))
         return tuple(
             ArmLosses(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples)) for arm, tally in self._alone.items()
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
 from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.record_table import of_tasks
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.causes import MEANINGS, Cause
 from loopbench.metrics.trajectory.divergence import Divergence
@@ -228,7 +229,8 @@ def _task(task: TaskFinding, arms: Sequence[str]) -> tuple[Cell, ...]:
 def traces_section(losses: LossFindings) -> PageSection | None:
     """Return the chosen lost trials, each beside a solved one; None if none was chosen. Raises RunError if a trace is missing."""
     infos = {arm.info.arm: arm.info for arm in losses.results.comparison.arms}
-    records = {record.key: record for record in losses.results.records}
+    shown = of_tasks(losses.results.records, {one.task for _, one in losses.chosen.values()})
+    records = {record.key: record for record in shown}
     parts, called, traces = [], run_name(losses.results.folder), Traces(losses.results.folder)
     for anchor, one in losses.chosen.values():
         winner, loser = (traces.read(records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))

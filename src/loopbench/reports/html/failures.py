@@ -9,6 +9,7 @@ from statistics import median
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import alike, records_by_arm, where
 from loopbench.metrics.statistics import event_rate
 from loopbench.metrics.summary import count_faults
 from loopbench.text.numbers import interval, short_name
@@ -47,13 +48,13 @@ def recovery_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> Pa
 
 
 def _recovery(records: Sequence[Record], arms: Sequence[ArmInfo], name: str) -> list[Grid]:
-    scored = {info.arm: [record for record in records if record.arm == info.arm and record.status == "scored"] for info in arms}
-    landed = Counter(fault.kind for found in scored.values() for record in found for fault in record.faults if fault.landed)
+    scored = {arm: where(own, lambda record: record.status == "scored") for arm, own in records_by_arm(records, arms).items()}
+    landed = Counter(fault.kind for found in scored.values() for record in alike(found) for fault in record.faults if fault.landed)
     if not landed:
         return []
     rows = [("all", *(_all_faults(found) for found in scored.values()))]
     rows += [(kind, *(_faults_of_kind(found, kind) for found in scored.values())) for kind in by_frequency(landed)]
-    if any(fault.landed and fault.implicit for found in scored.values() for record in found for fault in record.faults):
+    if any(fault.landed and fault.implicit for found in scored.values() for record in alike(found) for fault in record.faults):
         rows.append(("implicit, in wrong trials", *(_implicit(found) for found in scored.values())))
     caption = f"{name}: of the faults that spoiled something, the share after which the loop still got the true result"
     return [Grid(caption, ("fault", *map(short_name, arms)), tuple(rows))]
@@ -77,7 +78,7 @@ def _implicit(records: Sequence[Record]) -> Cell:
 
 
 def _faults_of_kind(records: Sequence[Record], kind: str) -> Cell:
-    faults = [fault for record in records for fault in record.faults if fault.kind == kind and fault.landed]
+    faults = [fault for record in alike(records) for fault in record.faults if fault.kind == kind and fault.landed]
     hurt = [fault for fault in faults if not fault.absorbed]
     absorbed = len(faults) - len(hurt)
     if not hurt:
@@ -92,7 +93,7 @@ def _recovered_text(recovered: int, hurt: int, absorbed: int) -> str:
 
 def steps_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> PageSection | None:
     """Return the section on how many steps trials took, solved or not; None if none was scored."""
-    known = [record for record in records if record.status == "scored" and "steps" not in record.unknown]
+    known = where(records, lambda record: record.status == "scored" and "steps" not in record.unknown)
     rows = [row for arm in arms if (row := _steps(arm.info.arm, known)) is not None]
     if not rows:
         return None
@@ -104,7 +105,7 @@ def steps_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> PageS
 
 
 def _steps(arm: str, records: Sequence[Record]) -> tuple[str, ...] | None:
-    scored = [record for record in records if record.arm == arm]
+    scored = [record for record in alike(records) if record.arm == arm]
     if not scored:
         return None
     solved = [record.steps for record in scored if record.accuracy >= 1]

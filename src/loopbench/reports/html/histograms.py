@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import alike
 
 from .grouping import group_by
 from .names import chart_names, group_name
@@ -32,7 +33,7 @@ Bars = Mapping[int, tuple[int, int]]
 
 def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
     """Return a chart of how many steps the scored trials of each arm took: solved ones filled, the others in outline."""
-    scored = group_by((record for record in records if record.status == "scored"), lambda record: record.arm)
+    scored = group_by((record for record in alike(records) if record.status == "scored"), lambda record: record.arm)
     known = {info.arm: histogram(scored[info.arm]) for info in arms if info.arm in scored}
     frame = _Frame.around(list(known.values()))
     names = chart_names(arms)

@@ -24,7 +24,7 @@ from loopbench.experiments.compare.prepare import Experiment
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import wilson
 from loopbench.runs.engine.runner import Progress, Unwatched
-from loopbench.runs.store.records import each_record
+from loopbench.runs.store.each_record import each_record
 from loopbench.text.counts import reasons
 from loopbench.text.plain_text import plain
 

@@ -109,13 +109,15 @@ def whole_lines(raw: bytes) -> int:
     return raw.rfind(b"\n") + 1
 
 
-def sealed_lines(path: Path) -> Iterator[bytes]:
+def sealed_lines(path: Path, begin: int = 0, before: int = 0) -> Iterator[bytes]:
     """Yield the whole lines of a file without their checksums; none if the file does not exist.
+
+    `begin`: the offset of the first line that is read, with `before` lines before it.
 
     A torn last line, left by a kill, is skipped. Raises RunError, which names file and line, for one that was damaged.
     """
     try:
-        for number, line in enumerate(each_line(path), 1):
+        for number, line in enumerate(each_line(path, begin), before + 1):
             if not line.endswith(b"\n") and not is_whole_but_for_its_end(line):
                 return
             try:
@@ -154,14 +156,18 @@ def _blocks(size: int) -> Iterator[int]:
     yield from range(max(0, (size - 1) // _BLOCK * _BLOCK), -1, -_BLOCK)
 
 
-def append_whole(file: FileIO, data: bytes, path: Path) -> None:
-    """Append all of the data or nothing: a line that does not fit leaves no torn half behind. Raises DiskError."""
+def append_whole(file: FileIO, data: bytes, path: Path, *, durable: bool = True) -> None:
+    """Append all of the data or nothing: a line that does not fit leaves no torn half behind. Raises DiskError.
+
+    `durable`: wait until the disk has it.
+    """
     start = file.seek(0, os.SEEK_END)
     rest = memoryview(data)
     try:
         while rest:
             rest = rest[file.write(rest) :]
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     except BaseException as error:
         file.truncate(start)
         if isinstance(error, OSError):

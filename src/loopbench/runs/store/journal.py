@@ -2,6 +2,7 @@
 
 manifest.json   configuration, versions, digests, seed
 trials.jsonl    one record per trial; of several for one trial the last counts
+trials.index    the records of a large run once more, quick to read: see `index.py`
 traces.zst      compressed traces, see `traces.py`; a record holds where its own stands
 run.lock        held while a process writes
 """
@@ -22,6 +23,7 @@ from loopbench.protocol.checksums import open_line
 from loopbench.runs.store.lock import acquire_lock
 
 from .files import TRACES, TRIALS, RunError, append_whole, open_repaired
+from .index_writer import IndexWriter
 from .seal import break_seal, tally_of, write_seal
 from .traces import MAX_TEXT, TracePolicy, TraceWriter
 
@@ -58,6 +60,7 @@ class Journal:
             break_seal(folder)
             self._trials = opened.enter_context(open_repaired(folder / TRIALS))
             self._traces = TraceWriter(folder / TRACES, self._tally.traces)
+            self._index = IndexWriter(folder, self._tally.checksum)
             opened.pop_all()  # nothing failed: `close` closes them
         self._changed = Condition()
         """Guards all fields below."""
@@ -111,6 +114,7 @@ class Journal:
         self._traces.close()
         with self._lock:
             self._check()
+            self._index.flush(self._tally.checksum, whole_blocks=False)
             write_seal(self.folder, self._tally.seal())
 
     @property
@@ -156,3 +160,5 @@ class Journal:
         append_whole(self._trials, b"".join(lines), self.folder / TRIALS)
         for line in lines:
             self._tally.add(open_line(line))
+            self._index.add(line)
+        self._index.flush(self._tally.checksum)

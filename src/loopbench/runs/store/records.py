@@ -1,82 +1,51 @@
-"""The records of a run directory, read from `trials.jsonl`."""
+"""The records of a run directory as a table."""
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from loopbench.metrics.record import Record, Shared
-from loopbench.protocol.file_json import load_json
-from loopbench.protocol.names import meant, several
-from loopbench.runs.store.files import TRIALS, RunError
-from loopbench.runs.store.seal import run_lines
+from zstandard import ZstdError
+
+from loopbench.metrics.record_table import RecordStore, RecordTable
+from loopbench.runs.store.files import TRIALS
+from loopbench.runs.store.index import blocks_of, digest_of
+from loopbench.runs.store.record_lines import RecordReader, latest
+from loopbench.runs.store.seal import NOTHING_READ, LinesRead, read_seal, run_lines
 
 
-def read_records(folder: Path) -> list[Record]:
+def read_records(folder: Path) -> RecordTable:
     """Return the records of a run, the last one of each trial, in the order in which trials first ended.
 
     A torn last line, left by a kill, is skipped. Raises RunError for any other line that is not a record.
     """
-    latest: dict[tuple[str, str, int], Record] = {}
-    for record in each_record(folder):
-        latest[record.key] = record
-    return list(latest.values())
+    return latest(read_all(folder))
 
 
-def each_record(folder: Path) -> Iterator[Record]:
-    """Yield every record as it was written, also those that a later one of the same trial replaces. Raises as `read_records`."""
+def read_all(folder: Path) -> RecordStore:
+    """Return all records of a run, also those that a later one of the same trial replaces. Raises as `read_records`."""
     path = folder / TRIALS
-    shared = Shared()
-    for number, line in enumerate(run_lines(folder), 1):
-        yield record_of(line, f"{path}:{number}", shared)
+    reader, known = _indexed(folder)
+    for number, line in enumerate(run_lines(folder, known=known), known.lines + 1):
+        reader.add(line, path, number)
+    return reader.store()
 
 
-def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
-    """Read one line of `trials.jsonl`, without its checksum. RunError, which names `where`, is raised if it is not a record."""
-    try:
-        data = load_json(line, finite=True)
-        record = Record.from_json(data if shared is None else shared.of(data))
-        hash(record.key)  # TypeError where a name is a list
-        return record
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise RunError(f"{where}: not a record of a trial: {type(error).__name__}: {error}") from None
+def _indexed(folder: Path) -> tuple[RecordReader, LinesRead]:
+    """Return what the index says, and of which lines; of none where it is missing, damaged or of another file.
 
-
-def find_trial(folder: Path, trial: str) -> Record:
-    """Return the record of `ARM/TASK/REPEAT`, or a part of that as `one_of` takes it; of all other lines only names are read.
-
-    Raises RunError if none or several match.
+    It is of this file if that begins with the bytes that the index is about, by their digest, and with the lines that were sealed.
     """
-    path = folder / TRIALS
-    places = {_name(line, f"{path}:{number}"): number for number, line in enumerate(run_lines(folder), 1)}
-    number = places[one_of(places, trial, folder)]
-    line = next(itertools.islice(run_lines(folder), number - 1, None))
-    return record_of(line, f"{path}:{number}")
-
-
-def one_of(names: Collection[str], trial: str, folder: Path) -> str:
-    """Return the name `ARM/TASK/REPEAT` that is typed whole or in part, see `meant`. Raises RunError if none or several match."""
-    matching = meant(trial, names)
-    if len(matching) == 1:
-        return matching[0]
-    if not matching:
-        raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
-    raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}")
-
-
-def _name(line: bytes, where: str) -> str:
-    """Return ARM/TASK/REPEAT of a line, read from its beginning if a journal wrote it."""
-    found = _HEAD.match(line)
-    if found is None:
-        return record_of(line, where).name
-    arm, task, repeat = found.groups()
-    return f"{arm.decode()}/{task.decode()}/{int(repeat)}"
-
-
-_TEXT = rb'"([ !#-\[\]-~]*)"'
-"""A JSON string of ASCII without an escape."""
-_HEAD = re.compile(
-    rb'\{"arm": ?%b, ?"suite": ?"[^"\\]*", ?"suite_digest": ?"[^"\\]*", ?"task": ?%b, ?"repeat": ?(\d{1,9}),' % (_TEXT, _TEXT)
-)
+    reader, seal, ends = RecordReader(), read_seal(folder), dict[int, str]()
+    last = None
+    try:
+        for block in blocks_of(folder):
+            reader.add_block(block)
+            last = block.header
+            ends[last.lines] = last.checksum
+        if last is None or (seal is not None and ends.get(seal.lines) != seal.checksum):
+            return RecordReader(), NOTHING_READ
+        if digest_of(folder / TRIALS, last.end).hexdigest() != last.digest:
+            return RecordReader(), NOTHING_READ
+    except (OSError, ValueError, IndexError, ZstdError):
+        return RecordReader(), NOTHING_READ
+    return reader, LinesRead(last.lines, last.end)

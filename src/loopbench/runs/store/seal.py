@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -21,6 +21,7 @@ MAX_BYTES = 1 << 62
 
 _SIZE = 16
 """Bytes of the checksum of all lines."""
+_TRACE_AT = b'"trace_at":'
 _REFERENCE = re.compile(rb'"trace_at": ?\[(\d{1,18}), ?(\d{1,18}), ?\d+, ?\d+, ?\d+\]')
 _Size = Annotated[int, Field(ge=0, le=MAX_BYTES, strict=True)]
 
@@ -42,23 +43,38 @@ class Seal:
 _SEAL = TypeAdapter(Seal)
 
 
-class SealTally:
-    """Takes in the lines of `trials.jsonl` one by one, and gives the seal of those so far."""
+class LineTally:
+    """Counts and hashes the lines of `trials.jsonl`."""
 
     def __init__(self) -> None:
         self.lines = 0
-        self.traces = 0
         self._hash = blake2b(digest_size=_SIZE)
 
     def add(self, line: bytes) -> None:
         """Take in a line without its checksum."""
         self.lines += 1
         self._hash.update(line)
-        for place in _REFERENCE.findall(line):
-            self.traces = max(self.traces, int(place[0]) + int(place[1]))
+
+    @property
+    def checksum(self) -> str:
+        return self._hash.hexdigest()
+
+
+class SealTally(LineTally):
+    """Takes in the lines of `trials.jsonl` one by one, and gives the seal of those so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.traces = 0
+
+    def add(self, line: bytes) -> None:
+        super().add(line)
+        place = _REFERENCE.search(line, max(line.rfind(_TRACE_AT), 0))
+        if place is not None:
+            self.traces = max(self.traces, int(place[1]) + int(place[2]))
 
     def seal(self) -> Seal:
-        return Seal(self.lines, self._hash.hexdigest(), self.traces)
+        return Seal(self.lines, self.checksum, self.traces)
 
 
 def read_seal(folder: Path) -> Seal | None:
@@ -85,8 +101,8 @@ def write_seal(folder: Path, seal: Seal) -> None:
 def tally_of(folder: Path) -> SealTally:
     """Return the tally of all lines of a run. Raises RunError as `run_lines` does."""
     tally = SealTally()
-    for line in run_lines(folder):
-        tally.add(line)
+    for _ in run_lines(folder, tally):
+        pass
     return tally
 
 
@@ -99,16 +115,30 @@ def break_seal(folder: Path) -> None:
         write_seal(folder, replace(seal, growing=True))
 
 
-def run_lines(folder: Path) -> Iterator[bytes]:
+class LinesRead(NamedTuple):
+    """The beginning of a file of records that is known already, its seal included if the seal was made then."""
+
+    lines: int = 0
+    end: int = 0
+    """Offset behind them."""
+
+
+NOTHING_READ = LinesRead()
+
+
+def run_lines(folder: Path, tally: LineTally | None = None, known: LinesRead = NOTHING_READ) -> Iterator[bytes]:
     """Yield the lines of `trials.jsonl` without their checksums; none if there is no such file and none was sealed.
+
+    `tally`: an empty one, which takes them in. Without the lines in `known`, which are not looked at again.
 
     Raises RunError, which names the file, for a damaged line, and where the files are not those that were sealed.
     """
-    seal, path, tally = read_seal(folder), folder / TRIALS, SealTally()
-    for line in sealed_lines(path):
+    seal, path, tally = read_seal(folder), folder / TRIALS, tally or LineTally()
+    tally.lines = known.lines
+    for line in sealed_lines(path, known.end, known.lines):
         tally.add(line)
         yield line
-        if seal is not None and tally.lines == seal.lines and tally.seal().checksum != seal.checksum:
+        if seal is not None and tally.lines == seal.lines and tally.checksum != seal.checksum:
             raise RunError(f"{path}: {_said(seal)}, and others are there, or in another order: the file was damaged or edited")
     if seal is not None and _is_other(tally.lines, seal, folder):
         found = f"{tally.lines} are there" if path.exists() else "the file is missing"

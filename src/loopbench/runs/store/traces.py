@@ -115,11 +115,10 @@ class TracesSize:
         return f"traces: {each} per kept trial on disk ({text} before compression), {_size(self.bytes)} in all"
 
 
-def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:
-    """Return how much room the traces of these trials take."""
-    places = [record.trace_at for record in records if record.trace_at is not None]
+def traces_size(folder: Path, kept: int, text_bytes: int) -> TracesSize:
+    """Return how much room the traces of a run take, of which so many can be read, of so many bytes before compression."""
     path = folder / TRACES
-    return TracesSize(len(places), path.stat().st_size if path.exists() else 0, sum(at[3] for at in places))
+    return TracesSize(kept, path.stat().st_size if path.exists() else 0, text_bytes)
 
 
 def _size(count: float) -> str:

@@ -1,0 +1,106 @@
+"""The records of a run directory one by one, and one by its name: without NumPy, which takes longer to import than this to run."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import struct
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from zstandard import ZstdError
+
+from loopbench.metrics.record import Record, Shared
+from loopbench.protocol.checksums import open_line
+from loopbench.protocol.file_json import load_json
+from loopbench.protocol.files import open_regular
+from loopbench.protocol.names import meant, several
+from loopbench.runs.store.files import TRIALS, RunError, sealed_lines
+from loopbench.runs.store.index import blocks_of, row_of
+from loopbench.runs.store.seal import run_lines
+
+
+def each_record(folder: Path) -> Iterator[Record]:
+    """Yield every record as it was written, also those that a later one of the same trial replaces. Raises as `read_records`."""
+    path = folder / TRIALS
+    shared = Shared()
+    for number, line in enumerate(run_lines(folder), 1):
+        yield record_of(line, f"{path}:{number}", shared)
+
+
+def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
+    """Read one line of `trials.jsonl`, without its checksum. RunError, which names `where`, is raised if it is not a record."""
+    try:
+        data = load_json(line, finite=True)
+        record = Record.from_json(data if shared is None else shared.of(data))
+        hash(record.key)  # TypeError where a name is a list
+        return record
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise RunError(f"{where}: not a record of a trial: {type(error).__name__}: {error}") from None
+
+
+def find_trial(folder: Path, trial: str) -> Record:
+    """Return the record of `ARM/TASK/REPEAT`, or a part of that as `one_of` takes it; of all other lines only names are read.
+
+    In a file of more than `MAX_SCANNED` bytes a trial whose name is typed whole is found by the index, and only its own line is
+    checked. Raises RunError if none or several match.
+    """
+    path = folder / TRIALS
+    if (line := _indexed(folder, trial)) is not None:
+        return record_of(line, f"{path}: trial {trial}")
+    places = {_name(line, f"{path}:{number}"): number for number, line in enumerate(run_lines(folder), 1)}
+    number = places[one_of(places, trial, folder)]
+    line = next(itertools.islice(run_lines(folder), number - 1, None))
+    return record_of(line, f"{path}:{number}")
+
+
+MAX_SCANNED = 1 << 26
+"""Bytes of a file of records up to which all of it is checked before one trial is shown: half a second."""
+
+
+def _indexed(folder: Path, trial: str) -> bytes | None:
+    """Return the last line of a trial of a large run by the index, without its checksum; None where that does not help."""
+    path = folder / TRIALS
+    if not path.exists() or path.stat().st_size <= MAX_SCANNED:
+        return None
+    found = None
+    with suppress(OSError, ValueError, IndexError, RunError, ZstdError, struct.error):
+        *_, last = (None, *(block.header for block in blocks_of(folder)))
+        place = None if last is None else row_of(folder, trial, lambda line: _name(line, str(path)))
+        if last is None or last.end > path.stat().st_size:
+            return None
+        if place is not None:
+            with open_regular(path) as file:
+                file.seek(place[0])
+                found = open_line(file.read(place[1]))
+        for line in sealed_lines(path, last.end, last.lines):
+            if _name(line, str(path)) == trial:
+                found = line
+    return found if found is not None and _name(found, str(path)) == trial else None
+
+
+def one_of(names: Collection[str], trial: str, folder: Path) -> str:
+    """Return the name `ARM/TASK/REPEAT` that is typed whole or in part, see `meant`. Raises RunError if none or several match."""
+    matching = meant(trial, names)
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
+    raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}")
+
+
+def _name(line: bytes, where: str) -> str:
+    """Return ARM/TASK/REPEAT of a line, read from its beginning if a journal wrote it."""
+    found = _HEAD.match(line)
+    if found is None:
+        return record_of(line, where).name
+    arm, task, repeat = found.groups()
+    return f"{arm.decode()}/{task.decode()}/{int(repeat)}"
+
+
+_TEXT = rb'"([ !#-\[\]-~]*)"'
+"""A JSON string of ASCII without an escape."""
+_HEAD = re.compile(
+    rb'\{"arm": ?%b, ?"suite": ?"[^"\\]*", ?"suite_digest": ?"[^"\\]*", ?"task": ?%b, ?"repeat": ?(\d{1,9}),' % (_TEXT, _TEXT)
+)
