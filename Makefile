@@ -24,7 +24,7 @@ help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
 	@echo "make local      install a small real model, for loopbench compare --model local"
-	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: a quarter of an hour or more"
+	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: about half an hour"
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
@@ -52,11 +52,12 @@ real: export PYTHONPATH := benchmarks
 real: $(READY_LOCAL)
 	$(BIN)/loopbench optimize --suite lookups:load --optimizer 'BootstrapFewShot(max_bootstrapped_demos=4, max_labeled_demos=0)' \
 	  --train 12 --dev 2 --test 1 --repeats 1 --no-mlflow --runs runs/real-prompts
-	$(BIN)/loopbench compare --config benchmarks/real.toml $$($(BIN)/python benchmarks/demonstrated.py runs/real-prompts) \
+	loops=$$($(BIN)/python benchmarks/demonstrated.py runs/real-prompts) && \
+	  $(BIN)/loopbench compare --config benchmarks/real.toml $$loops \
 	  --model local --constrain --runs runs/real --cassette runs/real-replies --cassette-mode replay-or-record
-	$(BIN)/loopbench profile fit latest --runs runs/real --allow lookups:load --out runs/real.toml --force
 	$(BIN)/loopbench validate latest --runs runs/real --allow lookups:load
 	$(BIN)/python benchmarks/real_models.py latest --in runs/real --write
+	$(BIN)/loopbench profile fit latest --runs runs/real --allow lookups:load --out runs/real.toml --force
 
 frameworks: $(READY)
 	$(BIN)/loopbench frameworks install --all

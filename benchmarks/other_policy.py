@@ -1,8 +1,9 @@
 """A second model of a model, which shares no code with the scripted one: what the tunnel cannot know when it is fitted to a run.
 
-It solves a task from the same plan, and errs in ways that no kind of fault has: it takes a tool with a similar name, copies digits
-wrongly, drifts as its prompt grows, finishes too eagerly, and stops its own output short. How it errs hangs on how often it was
-asked, never on a point of the plan. `benchmarks/validity.py` runs loops on it, and `loopbench validate` sees the traces alone.
+It solves a task from the same plan, and errs in ways that no kind of fault has, or that a fit cannot see in a trace: it takes a
+tool with a similar name, copies digits wrongly, drifts as its prompt grows, finishes too eagerly, and stops its own output short.
+How it errs hangs on how often it was asked, never on a point of the plan. `benchmarks/validity.py` runs loops on it, and
+`loopbench validate` sees the traces alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Puts a validated run of a real model into the tables of real models: what its loops scored, and how well the tunnel predicted it.
+"""Puts a validated run of a real model into the tables of real models: what its loops did, and how well the tunnel predicted it.
 
 python benchmarks/real_models.py RUN … [--in FOLDER] [--write]
 
-`loopbench validate RUN` comes before: it registers the prediction, and holds it against the run. Markdown to stdout; --write adds
-the rows to docs/validity.md, in place of those of the same model, and copies the prediction beside the page.
+`loopbench validate RUN` comes before: it writes the prediction, and holds it against the run. Markdown to stdout; --write adds
+the rows to docs/validity.md, in place of those of the same model, copies the prediction beside the page, and deletes those there
+that the page no longer names.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.validate.outcome import FOLDER, VALIDITY
 from loopbench.experiments.validate.prediction import PREDICTION
+from loopbench.metrics.statistics import Interval
+from loopbench.protocol import StopReason
 from loopbench.runs.folders import run_folder
 from loopbench.runs.manifest import Manifest
 from loopbench.runs.store.files import RunError, read_document
@@ -27,7 +30,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
 BLOCK = re.compile(r"(<!-- real models: .*? -->\n)(.*?)(<!-- /real models -->)", re.DOTALL)
 HEADS = (
     (
-        "| model | suite, tasks | prediction, registered before | verdict | pairs told apart | misplaced | tau-b "
+        "| model | suite, tasks | prediction | verdict | pairs told apart | misplaced | tau-b "
         "| largest gap of accuracy | off | errors never made |",
         "|---|---|---|---|---:|---:|---|---:|---:|---|",
     ),
@@ -35,11 +38,24 @@ HEADS = (
         "| model | loop | trials | accuracy | steps | tokens | replies that could not be read, a trial |",
         "|---|---|---:|---|---|---|---:|",
     ),
+    (
+        "| model | loop | accuracy on the held-out tasks | predicted | solved, by template | trials without a tool call "
+        "| trials that the limit of steps ended | minutes of all trials |",
+        "|---|---|---|---|---|---:|---:|---:|",
+    ),
+    (
+        "| model | kind of fault | rate that the fit found |",
+        "|---|---|---|",
+    ),
 )
-"""The two tables: of validations, and of what the loops scored."""
+"""The tables: of validations, of what the loops scored, of what was predicted beside it, and of the profile that predicted it."""
 DIGEST_CHARS = 12
+FITTED = re.compile(r'^"([a-z_.]+)" = ([0-9.]+)  # (\[.*?\], [0-9.]+ of [0-9.]+ points)', re.MULTILINE)
+"""A rate in a fitted profile, with its interval and from how many points it comes."""
+LIMITED = (StopReason.FORCED.value, StopReason.MAX_STEPS.value)
+"""Why a trial ended whose steps were used up."""
 PREDICTIONS = "predictions"
-"""The folder beside the page that keeps the registered predictions."""
+"""The folder beside the page that keeps the predictions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,17 +83,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         beside.mkdir(exist_ok=True)
         for name, content in predictions.items():
             (beside / name).write_bytes(content)
+        for file in beside.iterdir():
+            if f"({PREDICTIONS}/{file.name})" not in text:  # of a row that was replaced
+                file.unlink()
 
 
-def rows(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the rows of a run in the two tables. Raises RunError for a run that is not validated, or of several models."""
+def rows(folder: Path) -> tuple[list[str], ...]:
+    """Return the rows of a run in each of the tables. Raises RunError for a run that is not validated, or of several models."""
     run = results(folder)
     model = _model(run.manifest, folder)
     try:
         found = read_document(folder / FOLDER / VALIDITY)
+        profile = str(read_document(folder / FOLDER / PREDICTION)["profile"])
     except FileNotFoundError:
         raise RunError(f"{folder} is not validated: loopbench validate {folder}") from None
-    return [_validation(run, model, found)], list(_scores(run, model))
+    fitted = [f"| {model} | `{kind}` | {float(rate):.2f} {known} |" for kind, rate, known in FITTED.findall(profile)]
+    return [_validation(run, model, found)], list(_scores(run, model)), list(_predicted(run, model, found)), fitted
 
 
 def _model(manifest: Manifest, folder: Path) -> str:
@@ -131,8 +152,28 @@ def _scores(run: Results, model: str) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def with_rows(page: str, new: tuple[list[str], list[str]]) -> str:
-    """Return the page with the rows in its two tables, in place of those of the same model."""
+def _predicted(run: Results, model: str, found: Mapping[str, Any]) -> Iterator[str]:
+    names = {arm.info.arm: arm.info.loop for arm in run.comparison.arms}
+    for loop in found["loops"]:
+        trials = [record for record in run.records if record.arm == loop["arm"] and record.status == "scored"]
+        templates = sorted({record.template for record in trials})
+        of_template = [[record.accuracy for record in trials if record.template == name] for name in templates]
+        solved = ", ".join(f"{name} {sum(one):g} of {len(one)}" for name, one in zip(templates, of_template, strict=True))
+        cells = (
+            model,
+            f"`{names[loop['arm']]}`",
+            interval(Interval(**loop["real"]), 2),
+            interval(Interval(**loop["predicted"]), 2),
+            solved,
+            f"{sum(record.tool_calls == 0 for record in trials)} of {len(trials)}",
+            f"{sum(record.stop in LIMITED for record in trials)} of {len(trials)}",
+            f"{sum(record.seconds for record in trials) / 60:.0f}",
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+def with_rows(page: str, new: tuple[list[str], ...]) -> str:
+    """Return the page with the rows in its tables, in place of those of the same model."""
 
     def renewed(found: re.Match[str]) -> str:
         tables = []
@@ -140,7 +181,7 @@ def with_rows(page: str, new: tuple[list[str], list[str]]) -> str:
             models = {_first_cell(row) for row in rows}
             kept = [row for row in _rows_below(found[2], head) if _first_cell(row) not in models]
             tables.append("\n".join([head, rule, *sorted([*kept, *rows], key=_first_cell)]))
-        return "\n\n".join([f"{found[1]}\n{tables[0]}", tables[1], found[3]])
+        return "\n\n".join([f"{found[1]}\n{tables[0]}", *tables[1:], found[3]])
 
     return BLOCK.sub(renewed, page)
 

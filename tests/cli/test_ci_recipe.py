@@ -56,3 +56,16 @@ def test_the_recipes_work(loopbench, here):
         assert ended.out.startswith("identical")
         assert ElementTree.parse(here / "gate.xml").getroot().tag == "testsuites"
     assert list((here / "runs").glob("*/report.html"))
+
+
+@pytest.mark.thorough
+def test_the_command_that_bless_prints_gates_a_project_with_tools_of_its_own(loopbench, here):
+    """As the page says of the files that `init` writes; fewer trials."""
+    assert loopbench("init").code == 0
+    compared, blessed, gated = commands(next(block for block in blocks("sh") if "--allow loop_tools" in block))
+    assert loopbench(*compared, "--loop", "bare", "--profile", "clean", "--repeats", "1", "-q").code == 0
+    printed = loopbench(*blessed).out
+    (command,) = commands(re.sub("^gate it with: ", "", printed, flags=re.MULTILINE))
+    assert command == gated
+    ended = loopbench(*gated, "-q")
+    assert (ended.code, ended.out.partition(":")[0]) == (0, "identical")

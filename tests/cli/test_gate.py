@@ -69,6 +69,7 @@ def test_bless_writes_the_file_and_says_what_it_holds(loopbench, compare, here):
         "  arithmetic 2: 6 tasks × 1, seed 0",
         "  arm bare/clean: accuracy 1.000",
         "  arm finish/clean: accuracy 1.000",
+        "gate it with: loopbench gate --baseline gates/b.json",
     ]
     assert list(read_baseline(here / "gates/b.json").arms) == ["bare/clean", "finish/clean"]
 
@@ -120,7 +121,7 @@ def test_a_loop_made_worse_is_a_regression(loopbench, blessed):
     assert command is not None
     shown = loopbench(*shlex.split(command[1]))
     assert shown.code == 0
-    assert "unreadable" in shown.out
+    assert "could not be read" in shown.out
 
 
 def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):
@@ -142,10 +143,18 @@ def test_a_wide_margin_passes_and_more_metrics_are_judged(loopbench, blessed):
     assert ended.json["arms"][0]["trials"] == 36
 
 
-def test_invalid(loopbench, blessed, compare):
+def test_a_run_without_an_arm_of_the_baseline_is_refused(loopbench, blessed, compare):
     blessed("--loop", "finish", "--loop", "bare")
     ended = loopbench("gate", compare("--loop", "finish"), "--baseline", "b.json")
-    assert (ended.code, first_line(ended.out)) == (4, "invalid: the run has no arm for bare/clean of the baseline")
+    assert (ended.code, ended.out) == (2, "")
+    assert "the run has no arm for bare/clean of the baseline; it has finish/clean; " in ended.err
+
+
+def test_another_profile_is_named(loopbench, blessed, compare):
+    blessed("--loop", "finish")
+    ended = loopbench("gate", compare("--loop", "finish", "--profile", "flaky-tools"), "--baseline", "b.json")
+    assert (ended.code, ended.out) == (2, "")
+    assert "another profile than in the baseline: flaky-tools, not clean; where that is meant, bless a new run" in ended.err
 
 
 OTHER_RUNS = [
@@ -210,7 +219,8 @@ BAD_INPUT = [
     (["--margin", "2"], "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0"),
     (["--alpha", "0.5"], "alpha: a level above 0 and below 0.5 is needed"),
     (["--seed", "1"], "--seed is for a new run; leave it out, or the run"),
-    (["--baseline", "missing.json"], "missing.json: no such file"),
+    (["--baseline", "missing.json"], "missing.json: no such file; write it from a run that you are content with: loopbench bless "),
+    (["--metric", "tokens=200"], "metric tokens: a margin is a share, such as 0.1 for 10 %; 200 would let it grow to ×201"),
 ]
 
 
@@ -223,6 +233,12 @@ def test_bad_input_is_one_line_and_nothing_is_run(loopbench, blessed, here):
         assert ended.err.count("\n") == 1
         assert ended.out == ""
     assert len(list((here / "runs").iterdir())) == 1
+
+
+def test_a_margin_that_is_no_number_is_told_with_an_example(loopbench, here):
+    ended = loopbench("gate", "--baseline", "b.json", "--margin", "2%")
+    assert ended.code == 2
+    assert "'--margin': a number such as 0.02 is needed, got '2%'" in ended.err
 
 
 def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench, blessed, here):
@@ -240,7 +256,8 @@ def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench,
     (here / "b.json").write_text(text)
     assert loopbench("gate", "--baseline", "b.json", "--alpha", "2").code == 2
     lacking = loopbench("gate", "--baseline", "b.json", "--loop", "finish", "--loop", "stateless")
-    assert (lacking.code, lacking.err) == (2, "error: b.json: the run has no arm for bare/clean of the baseline\n")
+    assert lacking.code == 2
+    assert lacking.err.startswith("error: b.json: the run has no arm for bare/clean of the baseline; it has finish/clean, ")
     assert len(list((here / "runs").iterdir())) == 1
 
 

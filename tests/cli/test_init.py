@@ -10,14 +10,14 @@ import pytest
 
 from loopbench.runs.config import CompareConfig
 
-FILES = {"loopbench.toml", "loop_tools.py", "loop_tasks.jsonl", "tests/test_loops.py", ".github/workflows/loops.yml"}
+FILES = {"loopbench.toml", "loop_tools.py", "loop_tasks.jsonl", "tests/test_loops.py", ".github/workflows/loops.yml", ".gitignore"}
 
 
 def written(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_writes_five_files_whose_tasks_the_scripted_model_solves(here, loopbench, monkeypatch):
+def test_it_writes_files_whose_tasks_the_scripted_model_solves(here, loopbench, monkeypatch):
     ended = loopbench("init", "project")
     assert ended.code == 0
     assert written(here / "project") == FILES
@@ -37,7 +37,7 @@ def test_the_suite_passes_every_check(here, loopbench):
     assert "FAILED" not in ended.out
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize("name", sorted(FILES - {".gitignore"}))
 def test_a_file_that_is_there_is_named_and_nothing_is_written(here, loopbench, name):
     (here / name).parent.mkdir(parents=True, exist_ok=True)
     (here / name).write_text("mine")
@@ -59,3 +59,31 @@ def test_any_name_of_a_loop_is_text_in_the_files(here, loopbench, loop):
     assert tomllib.loads((here / "loopbench.toml").read_text())["loops"] == [loop, "finish"]
     compile((here / "tests/test_loops.py").read_text(), "test_loops.py", "exec")
     assert json.dumps(loop) in (here / "tests/test_loops.py").read_text()
+
+
+def test_a_gitignore_that_is_there_stays_and_the_rest_is_written(here, loopbench):
+    (here / ".gitignore").write_text("mine\n")
+    assert loopbench("init").code == 0
+    assert written(here) == FILES
+    assert (here / ".gitignore").read_text() == "mine\n"
+
+
+def test_a_program_is_gated_as_a_program(here, loopbench):
+    assert loopbench("init", "--program", "my_agent.py:solve").code == 0
+    assert tomllib.loads((here / "loopbench.toml").read_text())["loops"] == ['program(command="my_agent.py:solve")', "finish"]
+    assert 'loop_gate(program="my_agent.py:solve", profile=profile' in (here / "tests/test_loops.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--loop", "my_agent.py:solve"], "a function of a file is a program: --program my_agent.py:solve"),
+        (["--loop", "finish", "--program", "a.py:solve"], "--loop and --program: give one of them"),
+        (["--program", ""], "write a command line, my.module:function or FILE.py:function"),
+    ],
+)
+def test_what_is_no_loop_is_refused_and_nothing_is_written(here, loopbench, flags, said):
+    ended = loopbench("init", *flags)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert written(here) == set()

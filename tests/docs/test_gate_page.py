@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loopbench.metrics.gate import MARGIN, agreeing_tasks
 from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_block
 
 PAGE = DOCS / "gate.md"
@@ -28,6 +29,12 @@ def test_the_example_shows_a_regression_of_the_loop_that_its_command_names():
     *_, last = commands(PAGE)
     loop = last[last.index("--loop") + 1]
     assert re.match(rf"regression: {re.escape(loop)}/", preformatted(PAGE, "example"))
+
+
+@pytest.mark.parametrize("page", [PAGE, DOCS / "ci.md"])
+def test_the_number_of_agreeing_tasks_is_the_gate_s(page):
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    assert re.findall(r"0\.02,? (?:that )?takes (\d+) tasks", text) == [str(agreeing_tasks(MARGIN))]
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

@@ -24,6 +24,14 @@ FOUND: dict[str, Any] = {
     "prediction": "ab12" * 16,
     "fitted_tasks": 4,
     "held_out_tasks": 3,
+    "loops": [
+        {
+            "arm": f"{loop}/clean",
+            "real": {"value": 0.25, "low": 0.01, "high": 0.81, "n": 4},
+            "predicted": {"value": predicted, "low": 0.4, "high": 0.9, "n": 4},
+        }
+        for loop, predicted in (("bare", 0.5), ("finish", 0.75))
+    ],
     "differences": [
         {"measure": "accuracy", "difference": {"value": -0.25}, "off": True},
         {"measure": "steps", "difference": {"value": 2.0}, "off": False},
@@ -32,6 +40,15 @@ FOUND: dict[str, Any] = {
     "pairs": [{"misplaced": True}],
     "pairs_in_all": 10,
     "unknown_errors": {"tool.KeyError": 2},
+}
+PREDICTED: dict[str, Any] = {
+    "loops": {},
+    "profile": """name = "local"
+[rates]
+# "decision.wrong_type": 0 of 20 points, at most 0.4837
+"decision.no_tool" = 0.350649  # [0.2867, 0.8485], 9 of 15 points; fewer than 30 points: this says little
+""",
+    "digest": FOUND["prediction"],
 }
 
 
@@ -53,27 +70,38 @@ def folder(tmp_path: Path) -> Path:
 def validated(folder: Path) -> Path:
     (folder / "validity").mkdir()
     write_document(folder / "validity" / "validity.json", FOUND)
+    write_document(folder / "validity" / "prediction.json", PREDICTED)
     return folder
 
 
 def test_a_run_gives_a_row_of_its_validation_and_one_for_each_loop(benchmark, folder):
-    (row,), scores = benchmark.rows(validated(folder))
+    (row,), scores, predicted, fitted = benchmark.rows(validated(folder))
     assert row.split(" | ") == [
         *("| `scripted`", "arithmetic 2, 4 fitted and 3 held out", "[`ab12ab12ab12`](predictions/ab12ab12ab12.json)", "Weak"),
         *("1 of 10", "1", "–", "0.250", "1 of 2", "tool.KeyError |"),
     ]
     assert [line.split(" | ")[1:3] for line in scores] == [["`bare`", "4"], ["`finish`", "4"]]
+    for line, loop, share in zip(predicted, ("bare", "finish"), ("0.50", "0.75"), strict=True):
+        name, real, tunnel, solved, silent, limited, _ = line.removeprefix("| `scripted` | ").split(" | ")
+        assert (name, real, tunnel) == (f"`{loop}`", "0.25 [0.01, 0.81]", f"{share} [0.40, 0.90]")
+        by_template = [one.split(" ")[1:] for one in solved.split(", ")]
+        assert sum(int(right) for right, _, _ in by_template) == sum(int(of) for _, _, of in by_template) == 4
+        assert (silent, limited) == ("0 of 4", "0 of 4")
+    assert fitted == ["| `scripted` | `decision.no_tool` | 0.35 [0.2867, 0.8485], 9 of 15 points |"]
 
 
-def test_a_written_row_has_its_prediction_beside_the_page(benchmark, folder, tmp_path, monkeypatch, capsys):
+def test_a_written_row_has_its_prediction_and_no_other_beside_the_page(benchmark, folder, tmp_path, monkeypatch, capsys):
     page = tmp_path / "docs" / "validity.md"
     page.parent.mkdir()
     page.write_text("<!-- real models: how -->\n<!-- /real models -->\n")
     monkeypatch.setattr(benchmark, "PAGE", page)
-    write_document(validated(folder) / "validity" / "prediction.json", {"loops": [], "digest": FOUND["prediction"]})
-    benchmark.main([str(folder)])
-    assert not (page.parent / "predictions").exists()
+    replaced = page.parent / "predictions" / "000000000000.json"
+    replaced.parent.mkdir()
+    replaced.write_text("{}")
+    benchmark.main([str(validated(folder))])
+    assert list(replaced.parent.iterdir()) == [replaced]
     benchmark.main([str(folder), "--write"])
+    assert not replaced.exists()
     assert (page.parent / "predictions" / "ab12ab12ab12.json").read_bytes() == (
         folder / "validity" / "prediction.json"
     ).read_bytes()
@@ -101,17 +129,20 @@ def test_a_run_that_is_not_validated_is_refused(benchmark, folder):
 
 def test_rows_are_added_and_those_of_the_same_model_replaced(benchmark):
     page = "before\n<!-- real models: how -->\n\nNothing yet.\n\n<!-- /real models -->\nafter\n"
-    one = benchmark.with_rows(page, (["| b | 1 |"], ["| b | `bare` |", "| b | `finish` |"]))
-    two = benchmark.with_rows(one, (["| a | 2 |"], ["| a | `bare` |"]))
-    three = benchmark.with_rows(two, (["| b | 3 |"], ["| b | `bare` | 4 |"]))
+    one = benchmark.with_rows(page, (["| b | 1 |"], ["| b | `bare` |", "| b | `finish` |"], ["| b | 0.5 |"], ["| b | rate |"]))
+    two = benchmark.with_rows(one, (["| a | 2 |"], ["| a | `bare` |"], ["| a | 0.7 |"], []))
+    again = (["| b | 3 |"], ["| b | `bare` | 4 |"], ["| b | 0.6 |"], ["| b | other rate |"])
+    three = benchmark.with_rows(two, again)
     assert "Nothing yet" not in one
     assert [line for line in three.splitlines() if line.startswith(("| a", "| b"))] == [
         *("| a | 2 |", "| b | 3 |"),
         *("| a | `bare` |", "| b | `bare` | 4 |"),
+        *("| a | 0.7 |", "| b | 0.6 |"),
+        "| b | other rate |",
     ]
     assert three.startswith("before\n")
     assert three.endswith("-->\nafter\n")
-    assert benchmark.with_rows(three, (["| b | 3 |"], ["| b | `bare` | 4 |"])) == three
+    assert benchmark.with_rows(three, again) == three
 
 
 def test_the_page_has_the_model_in_the_box_with_every_design(benchmark):

@@ -47,6 +47,57 @@ def test_without_a_baseline_the_test_fails_and_says_how_to_write_one(pytester):
     assert not (pytester.path / "baselines").exists()
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ('"finish", suite="arithmetic", profil="clean"', "unknown keyword 'profil'; did you mean 'profile'*"),
+        ('"finish", suite="arithmetik"', "*arithmetik*"),
+        ('"finish_", suite="arithmetic"', "*finish_*did you mean*finish*"),
+        ('suite="arithmetic"', "name a loop, such as loop_gate*none of them is given"),
+    ],
+)
+def test_a_mistake_in_a_call_is_told_before_the_missing_baseline(pytester, call, said):
+    pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    loop_gate({call})\n")
+    ended = run(pytester, "--loop-runs", "kept")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines([f"loop_gate: {said}"])
+    ended.stdout.no_fnmatch_line("no baseline*")
+    assert not list((pytester.path / "kept").glob("*"))
+
+
+def test_another_profile_than_the_baselines_is_refused_before_anything_runs(pytester, blessed):
+    pytester.makepyfile(test_mine=TEST.format(loop=LOOP, tasks=12, more="").replace("flaky-format", "flaky-tools"))
+    ended = run(pytester, "--loop-runs", "kept")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["loop_gate: *another profile than in the baseline: flaky-tools, not flaky-format*"])
+    assert not list((pytester.path / "kept").glob("*/trials.jsonl"))
+
+
+def test_the_hint_to_bless_can_be_pasted_into_any_shell(pytester):
+    pytester.makepyfile(
+        test_mine="""
+        import pytest
+
+        @pytest.mark.parametrize("profile", ["clean"])
+        def test_agent(loop_gate, profile):
+            loop_gate("finish", suite="arithmetic", profile=profile)
+        """
+    )
+    run(pytester).stdout.fnmatch_lines(["no baseline *: pytest --loop-bless 'test_mine.py::test_agent[[]clean]'"])
+
+
+def test_an_agent_as_a_program_is_gated_by_its_name(pytester):
+    pytester.makepyfile(my_agent="def solve(question, tools):\n    return 'not determined'\n")
+    pytester.makepyfile(
+        test_mine="""
+        def test_agent(loop_gate):
+            loop_gate(program="my_agent.py:solve", suite="arithmetic(size=2)", repeats=1)
+        """
+    )
+    ended = run(pytester, "--loop-bless")
+    ended.stdout.fnmatch_lines(["*my_agent.py:solve/clean: it never asked its model*nothing was blessed*"])
+
+
 def test_equal_behaviour_passes_and_is_told(pytester, blessed):
     assert json.loads(blessed.read_text(encoding="utf-8"))["loopbench_baseline"] == 1
     ended = run(pytester)
@@ -121,12 +172,14 @@ def test_a_class_is_a_loop_too(pytester):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (", sweet=1", "*unknown field 'sweet'*did you mean*suite*"),
+        (", sweet=1", "*unknown keyword 'sweet'*did you mean*suite*"),
         (", margin='a'", "*margin*"),
         (", metrics=0.1", "*metrics maps metric to margin*"),
         (", metrics={'grace': 0.1}", "*grace*"),
         (", on_undecided='maybe'", "*on_undecided is fail, skip, pass, got 'maybe'*"),
         (", alpha=2", "*alpha*"),
+        (", profil='clean'", "unknown keyword 'profil'; did you mean 'profile'*"),
+        (", program='a.py:solve'", "name a loop*or program=*both of them are given*"),
         (", profiles=('clean',)", "profile and profiles are both given"),
     ],
 )

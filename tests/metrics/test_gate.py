@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.gate import MORE, GateLine, Held, check_level, check_margin, judge_lines, overall
+from loopbench.metrics.gate import MORE, GateLine, Held, agreeing_tasks, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
 
-ORDER = ("identical", "pass", "regression", "undecided")
+ORDER = ("identical", "pass", "unchanged", "regression", "undecided")
 
 
 def values(scores: Sequence[Sequence[float]], clusters: Mapping[int, str] | None = None) -> TaskValues:
@@ -128,7 +128,7 @@ def test_more_lines_make_no_line_easier_to_call_a_regression_and_no_pass_harder(
 def test_the_gravest_line_is_the_outcome_of_the_whole(outcomes):
     made = line([1.0] * 3, [1.0] * 3)
     lines = [dataclasses.replace(made, outcome=outcome) for outcome in outcomes]
-    gravity = ["identical", "pass", "undecided", "regression"]
+    gravity = ["identical", "pass", "unchanged", "undecided", "regression"]
     assert overall(lines) == max(outcomes, key=gravity.index)
 
 
@@ -238,3 +238,51 @@ def test_a_margin_that_is_none_is_refused_and_named(metric, margin):
         check_margin(metric, margin)
     with pytest.raises(ValueError, match=rf"metric '?{metric}"):
         line([1.0], [1.0], metric, margin)
+
+
+# What passes, and what it says.
+
+
+@given(st.floats(0.01, 0.5), st.sampled_from([0.01, 0.05, 0.2]))
+def test_so_many_tasks_pass_where_all_agree_and_one_fewer_do_not(margin, alpha):
+    enough = agreeing_tasks(margin, alpha)
+    assert line([1.0] * enough, [1.0] * enough, margin=margin, alpha=alpha).outcome == "pass"
+    if enough > 1:
+        assert line([1.0] * (enough - 1), [1.0] * (enough - 1), margin=margin, alpha=alpha).outcome == "undecided"
+
+
+def test_the_tasks_that_two_points_take():
+    assert agreeing_tasks(0.02) == math.ceil(math.log(0.05) / math.log(0.98)) == 149
+
+
+@pytest.mark.parametrize(("margin", "alpha"), [(0.0, 0.05), (1.0, 0.05), (math.nan, 0.05), (0.02, 0.5)])
+def test_no_number_of_tasks_is_enough_for_a_margin_out_of_range(margin, alpha):
+    with pytest.raises(ValueError, match="is needed"):
+        agreeing_tasks(margin, alpha)
+
+
+def test_an_unchanged_line_stands_between_what_is_shown_and_what_is_open():
+    """A pass claims more, of tasks that were not run, and so it comes first."""
+    few, many = [1.0, 0.0] * 12, [1.0] * 149
+    assert line(few, few).outcome == "undecided"
+    assert line(few, few, unchanged=True).outcome == "unchanged"
+    assert line(many, many, unchanged=True).outcome == "pass"
+    assert line(few, few, unchanged=True, identical=True).outcome == "identical"
+    lines = judge_lines([held(few, few, unchanged=True), held(many, many, arm="b")])
+    assert overall(lines) == "unchanged"
+    assert overall([*lines, line(few, few)]) == "undecided"
+
+
+@given(sides(), MARGINS, LEVEL)
+def test_what_is_shown_to_be_better_is_not_shown_to_be_worse_and_passes(found, margin, alpha):
+    metric, baseline, run = found
+    (made,) = judge_lines([Held("a", metric, baseline, run, margin)], alpha)
+    assert not (made.better and made.worse)
+    assert not made.better or made.outcome == "pass"
+
+
+def test_better_is_shown_over_all_lines_together():
+    rising = held([0.0] * 6 + [1.0] * 6, [1.0] * 12)
+    assert judge_lines([rising])[0].better
+    assert not any(made.better for made in judge_lines([rising] * 40))
+    assert judge_lines([held([3.0] * 12, [1.0] * 12, "tokens")])[0].better

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.experiments.gate import (
     Baseline,
@@ -30,11 +31,12 @@ from loopbench.experiments.gate import (
 )
 from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.baseline import changes, contents
+from loopbench.experiments.gate.outputs import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, SHARES
 from loopbench.reports.progress.trials import watching
-from loopbench.runs.config import IfAbsent, flag_of
+from loopbench.runs.config import IfAbsent, config_from, flag_of
 from loopbench.runs.folders import RUNS, run_folder
 from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.text.plain_text import plain
@@ -77,12 +79,20 @@ RERUN_FLAGS = ConfigFlags(
 )
 
 
+def _number(text: str | float) -> float:
+    """Return a typed number. Raises BadParameter, which names the option, for what is none."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"a number such as 0.02 is needed, got {text!r}") from None
+
+
 class GateOptions(RunsOption):
     baseline: Path
     """File that `loopbench bless` wrote."""
     run: Annotated[Path | None, typer.Argument(), IfAbsent("a new run of the baseline's configuration")] = None
     """Run directory, its name in the runs folder, or `latest`."""
-    margin: Annotated[float | None, IfAbsent("0.02, which is 2 points")] = None
+    margin: Annotated[float | None, typer.Option(parser=_number), IfAbsent("0.02, which is 2 points")] = None
     """Loss of accuracy that is accepted."""
     metric: Annotated[Texts, IfAbsent("0.1, which is 10 %; of a share 0.02")]
     """Metric to judge as well, NAME=MARGIN or NAME; it may grow by the share MARGIN, or a share such as retention may fall by so
@@ -126,6 +136,9 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     given = [flag_of([name]) for name, value in {**flags, **again.model_dump()}.items() if value]
     if options.run is not None and given:
         raise ValueError(f"{given[0]} is for a new run; leave it out, or the run {str(options.run)!r}")
+    if not options.baseline.exists():
+        hint = f"loopbench bless latest --output {shlex.quote(str(options.baseline))}"
+        raise ValueError(f"{options.baseline}: no such file; write it from a run that you are content with: {hint}")
     known, margins = read_baseline(options.baseline), _margins(options.margin, options.metric)
     check_request(known, margins, options.alpha)
     targets = outputs.targets()  # before a run that may cost money
@@ -144,7 +157,7 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
         say(f"run directory: {folder}")
     _print_whatever_reads(judged, output)
     undecided = CODES[outputs.on_undecided]
-    codes = {"identical": DONE, "pass": DONE, "regression": FAILED, "undecided": undecided, "invalid": INVALID}
+    codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "undecided": undecided, "invalid": INVALID}
     raise typer.Exit(codes[judged.outcome])
 
 
@@ -168,9 +181,19 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     print(plain(f"{output}: the baseline of {choice.folder}, {len(found.records)} trials, {size:,} bytes"))
     for line in contents(new):
         print(plain(f"  {line}"))
+    print(plain(f"gate it with: {shlex.join(['loopbench', 'gate', '--baseline', str(output)])}{_again(found)}"))
     if old is not None:
         for line in changes(old, new) or ["nothing changed"]:
             print(plain(f"  {line}"))
+
+
+def _again(found: Results) -> str:
+    """Return the words that let the baseline's code, server and recording be used again, each behind a space."""
+    config = found.manifest.config
+    if "loops" not in config:
+        return ""
+    words = resume_flags(config_from({**config, "mlflow": False, "address": None}, str(found.folder)))
+    return "".join(f" {word}" for word in words)
 
 
 def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from loopbench.runs.config import IfAbsent
 from loopbench.text.plain_text import plain
 
 from .options import OptionGroup, with_options
@@ -19,12 +21,18 @@ class InitOptions(OptionGroup):
     """Folder of the project; it is made if it does not exist."""
     loop: str = "bare"
     """Loop that the project is about, a built-in name or `my_package.loops:Mine`."""
+    program: Annotated[str | None, IfAbsent("none")] = None
+    """Program of your own that the project is about instead: a command line, `my.module:function` or `FILE.py:function`."""
 
 
 @with_options()
 def init(options: InitOptions) -> None:
     """Write settings, example tasks with plans, tools, a test and a recipe for CI into a project."""
-    for name in write_project(options.folder, options.loop):
+    if options.program is not None and options.loop != "bare":
+        raise ValueError("--loop and --program: give one of them")
+    if re.match(r"[^(]*\.py:", options.loop):
+        raise ValueError(f"--loop {options.loop}: a function of a file is a program: --program {shlex.quote(options.loop)}")
+    for name in write_project(options.folder, options.loop, options.program):
         print(f"wrote {plain(str(options.folder / name))}")
     print("next:")
     if options.folder != Path():

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from rich.text import Text
 
 from loopbench.experiments.gate import GateResult, brief
-from loopbench.experiments.gate.outputs import headline, literal, paragraphs, table, task_lines
+from loopbench.experiments.gate.outputs import PASSES, headline, literal, paragraphs, table, task_lines
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, print_lines
 from .console import WIDE, out
 from .tables import print_table
 
-STYLES: Mapping[str, str] = {"identical": "bold green", "pass": "bold green", "undecided": "bold yellow"}
+STYLES: Mapping[str, str] = {**dict.fromkeys(PASSES, "bold green"), "undecided": "bold yellow"}
 """Of an outcome; of the others, `WORST`."""
 WORST = "bold red"
 MAX_NAMED = 1

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from loopbench.runs.program_specs import program_spec
+
+GITIGNORE = ".gitignore"
 PRICES: Mapping[str, float] = {
     "lamp": 39.9, "chair": 120.0, "desk": 310.0, "shelf": 84.5, "rug": 65.0, "clock": 27.3,
     "mirror": 58.2, "stool": 44.0, "sofa": 799.0, "bench": 132.6, "vase": 18.4, "curtain": 36.7,
@@ -61,12 +64,13 @@ TEST = '''\
 
 import pytest
 
+# metrics={{"tokens": 0.1}} beside these holds the bill, too: tokens may then grow by 10 %
 pytestmark = pytest.mark.loop_gate(suite="jsonl", data="loop_tasks.jsonl", tools="loop_tools", repeats=3)
 
 
 @pytest.mark.parametrize("profile", ["flaky-tools", "flaky-format"])
 def test_the_loop_is_no_worse_than_its_baseline(loop_gate, profile):
-    loop_gate({loop}, profile=profile, baseline=f"baselines/{{profile}}.json")
+    loop_gate({agent}, profile=profile, baseline=f"baselines/{{profile}}.json")
 '''
 
 RECIPE = """\
@@ -81,19 +85,34 @@ jobs:
         with: {submodules: true}
       - uses: actions/setup-python@v5
         with: {python-version: "3.11"}
-      - run: pip install ./loopbench pytest
-      - run: python -m pytest tests/test_loops.py
+      - run: pip install --constraint loopbench/constraints.txt ./loopbench pytest
+      - run: python -m pytest tests/test_loops.py --loop-runs loop-runs
+      - uses: actions/upload-artifact@v4 # with these, `loopbench show` and `why` work at home
+        if: always()
+        with: {name: loop-runs, path: loop-runs}
 """
 
 
-def write_project(folder: Path, loop: str) -> tuple[Path, ...]:
-    """Write the files of a first project around a loop, and return their paths below the folder.
+IGNORED = """\
+# what loopbench writes when it runs
+runs/
+loop-runs/
+mlflow.db
+mlruns/
+"""
 
-    Raises ValueError if the folder is no directory or a file exists already; nothing is written then.
+
+def write_project(folder: Path, loop: str, program: str | None = None) -> tuple[Path, ...]:
+    """Write the files of a first project around a loop, or a program instead, and return their paths below the folder.
+
+    A `.gitignore` that is there stays as it is. Raises ValueError for a program that cannot be read, and if the folder is no
+    directory or another file exists already; nothing is written then.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a directory")
-    files = _files(loop)
+    files = _files(loop, program)
+    if (folder / GITIGNORE).exists():
+        del files[GITIGNORE]
     taken = [str(folder / name) for name in files if (folder / name).exists()]
     if taken:
         raise ValueError(f"{', '.join(taken)}: already there; nothing was written")
@@ -105,14 +124,16 @@ def write_project(folder: Path, loop: str) -> tuple[Path, ...]:
     return tuple(map(Path, files))
 
 
-def _files(loop: str) -> dict[str, str]:
-    quoted = json.dumps(loop, ensure_ascii=False)
+def _files(loop: str, program: str | None) -> dict[str, str]:
+    quoted = json.dumps(loop if program is None else program_spec(program), ensure_ascii=False)
+    agent = quoted if program is None else f"program={json.dumps(program, ensure_ascii=False)}"
     return {
         "loopbench.toml": SETTINGS.format(loop=quoted),
         "loop_tools.py": TOOLS.format(prices=json.dumps(PRICES), stock=json.dumps(STOCK)),
         "loop_tasks.jsonl": "".join(f"{json.dumps(task)}\n" for task in _tasks()),
-        "tests/test_loops.py": TEST.format(loop=quoted),
+        "tests/test_loops.py": TEST.format(agent=agent),
         ".github/workflows/loops.yml": RECIPE,
+        GITIGNORE: IGNORED,
     }
 
 

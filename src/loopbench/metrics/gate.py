@@ -2,11 +2,13 @@
 
 An effect is paired per task: of a share, such as accuracy, the difference run - baseline, of any other metric the ratio of what all
 tasks together took, since that is what is paid. In this order: `identical` where every trial's outcome is that of the baseline;
-`pass` where the one-sided bound toward worse lies within the margin; `regression` where the sign-flip test, adjusted over all lines
-(Holm), shows the run worse, and so the other bound lies beyond no change; else `undecided`. All lines must pass for all to pass
-(intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole gate is no more frequent than
-alpha, and neither is a pass that hides a worsening beyond a margin. Both rates are over draws of the baseline and of the run; given
-one baseline they depend on how lucky it was.
+`pass` where the one-sided bound toward worse lies within the margin; `unchanged` where one seed and a model without chance gave
+every trial the value that it had; `regression` where the sign-flip test, adjusted over all lines (Holm), shows the run worse, and
+so the other bound lies beyond no change; else `undecided`. All lines must pass for all to pass (intersection-union test, Berger
+1982, which needs no adjustment): so a false alarm of the whole gate is no more frequent than alpha, and neither is a pass that
+hides a worsening beyond a margin. Both rates are over draws of the baseline and of the run; given one baseline they depend on how
+lucky it was.
+`identical` and `unchanged` say of the tasks that were run what is known of them without a test, and nothing of others.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ from .statistics import ALPHA, log_ratios
 from .summary import GAINS, METRICS, SHARES, TaskValues
 from .sums import MAX_LOG, PairedSums
 
-LineOutcome = Literal["identical", "pass", "regression", "undecided"]
+LineOutcome = Literal["identical", "pass", "unchanged", "regression", "undecided"]
 
 MARGIN = 0.02
 """A share, such as accuracy, may fall by so much, or one that is a harm rise: 2 points."""
 MORE = 0.10
 """Any other metric may grow by so much: 10 %."""
+MAX_MORE = 10.0
+"""Larger margins of such a metric are taken for a mistake: percents, or an amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Held:
     """Every trial of the arm gave what it gave in the baseline."""
     cost_usd: float | None = None
     """US dollars of one trial of the run; None if no price is known."""
+    unchanged: bool = False
+    """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline, and the stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,8 @@ class GateLine:
     """What more tasks are likely to decide; None where it is decided, or too many would be needed."""
     typical: float | None = None
     """How many times as much a typical task takes: the geometric mean over tasks of run / baseline. None for a share."""
+    better: bool = False
+    """Shown to be better: the bound toward worse, at alpha over all lines together (Bonferroni), lies beyond no change."""
 
     @property
     def is_ratio(self) -> bool:
@@ -120,6 +128,7 @@ class GateLine:
             "p_holm": self.p_holm,
             "p_beyond": self.p_beyond,
             "worse": self.worse,
+            "better": self.better,
             "outlook": None if self.outlook is None else self.outlook.to_json(),
         }
 
@@ -140,7 +149,8 @@ def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
     check_level(alpha)
     found = [_change(item) for item in held]
     adjusted = holm_steps([change.p_worse for change in found], alpha)
-    return tuple(_line(item, change, step, alpha) for item, change, step in zip(held, found, adjusted, strict=True))
+    lines = [_line(item, change, step, alpha) for item, change, step in zip(held, found, adjusted, strict=True)]
+    return tuple(replace(line, better=_better(line, change, alpha / len(held))) for line, change in zip(lines, found, strict=True))
 
 
 def overall(lines: Sequence[GateLine]) -> LineOutcome:
@@ -149,15 +159,29 @@ def overall(lines: Sequence[GateLine]) -> LineOutcome:
     return next(outcome for outcome in GRAVEST_FIRST if outcome in outcomes)
 
 
-GRAVEST_FIRST: tuple[LineOutcome, ...] = ("regression", "undecided", "pass", "identical")
+GRAVEST_FIRST: tuple[LineOutcome, ...] = ("regression", "undecided", "unchanged", "pass", "identical")
+"""What says least stands before what says more: an unchanged line claims nothing of other tasks, and one that passes does."""
 
 
-def _outcome(identical: bool, within: bool, worse: bool) -> LineOutcome:
+def agreeing_tasks(margin: float, alpha: float = ALPHA) -> int:
+    """Return how many tasks a score needs to pass where all of them agree: with fewer, (1 - margin)^n >= alpha.
+
+    `margin`: in points, from 0 to 1, 1 excluded. Raises ValueError for one at which no number of tasks is enough.
+    """
+    check_level(alpha)
+    if not 0 < margin < 1:
+        raise ValueError(f"margin: a number above 0 and below 1 is needed, got {margin!r}")
+    return math.floor(math.log(alpha) / math.log1p(-margin)) + 1
+
+
+def _outcome(held: Held, within: bool, worse: bool) -> LineOutcome:
     """The first that holds."""
-    if identical:
+    if held.identical:
         return "identical"
     if within:
         return "pass"
+    if held.unchanged:
+        return "unchanged"
     return "regression" if worse else "undecided"
 
 
@@ -173,6 +197,9 @@ def check_margin(metric: str, margin: float) -> None:
         raise ValueError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
     if not 0 <= margin < (1 if metric in SHARES else math.inf):
         raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric in SHARES)}, got {margin!r}")
+    if margin > MAX_MORE and metric not in SHARES:
+        grown = f"{margin:g} would let it grow to ×{1 + margin:g}"
+        raise ValueError(f"metric {metric}: a margin is a share, such as 0.1 for 10 %; {grown}")
 
 
 class _Change(NamedTuple):
@@ -216,10 +243,15 @@ def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine
         p_worse=change.p_worse,
         p_holm=step.p_holm,
         p_beyond=change.p_beyond,
-        outcome=_outcome(held.identical, change.p_beyond < alpha, worse),
+        outcome=_outcome(held, change.p_beyond < alpha, worse),
         worse=worse,
         typical=None if held.metric in SHARES else _typical(held),
     )
+
+
+def _better(line: GateLine, change: _Change, alpha: float) -> bool:
+    low, high = change.effect.bounds(alpha)
+    return low > 0 if line.metric in GAINS else high < (1 if line.is_ratio else 0)
 
 
 def _tasks(held: Held) -> list[str]:

@@ -96,12 +96,39 @@ def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline)
     """They are judged where that is asked for, and told in any case."""
     found = altered(lambda r: replace(r, input_tokens=2 * r.input_tokens))
     judged = judge(found, baseline)
-    assert judged.outcome == "undecided"  # 12 tasks say nothing of 2 points, and it is not the same
-    assert (judged.tasks, judged.same_result) == ((), 96)
+    assert judged.outcome == "unchanged"  # 12 tasks say nothing of 2 points elsewhere, and it is not the same
+    assert (judged.tasks, judged.same_result, judged.differs_in) == ((), 96, ("tokens",))
+    assert [note.partition(" (")[0] for note in judged.notes] == ["Not judged: tokens ×1.96"]
     dear = judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 0.1})
-    assert dear.outcome == "regression"
+    assert (dear.outcome, dear.notes) == ("regression", ())
     assert {line.metric: line.outcome for line in arm_of(dear, "bare/clean").lines} == {"accuracy": "pass", "tokens": "regression"}
     assert judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 1.1}).outcome == "pass"
+
+
+def test_the_same_scores_are_unchanged_only_where_nothing_is_left_to_chance(altered, baseline, fresh):
+    """Else they are a sample, and a dozen tasks are too few of one."""
+
+    def dearer(record: Record) -> Record:
+        return replace(record, input_tokens=record.input_tokens + 1)
+
+    assert judge(altered(dearer), baseline).outcome == "unchanged"
+    assert judge(fresh(repeats=2, seed=5), baseline).outcome == "undecided"
+    arms = {name: arm.model_copy(update={"model": "openai/m"}) for name, arm in baseline.arms.items()}
+    sampled = baseline.model_copy(update={"arms": arms})
+    assert judge(altered(dearer), sampled).outcome == "undecided"
+
+
+def test_another_stop_is_a_change(altered, baseline):
+    judged = judge(altered(lambda r: replace(r, stop="forced") if r.task == task(1) and r.arm == "bare/clean" else r), baseline)
+    assert [change.became for change in judged.tasks] == ["other"]
+    assert {arm.arm: arm.lines[0].outcome for arm in judged.arms}["bare/clean"] == "undecided"
+
+
+def test_an_unchanged_score_excuses_no_other_metric(altered, baseline):
+    """Of each metric every trial has to have the value that it had."""
+    found = altered(lambda r: replace(r, input_tokens=r.input_tokens + 3 * (r.task == task(1))))
+    lines = arm_of(judge(found, baseline, metrics={"tokens": 0.0, "steps": 0.0}), "bare/clean").lines
+    assert {line.metric: line.outcome for line in lines} == {"accuracy": "unchanged", "steps": "unchanged", "tokens": "undecided"}
 
 
 def test_what_is_judged_by_a_clock_is_no_longer_identical_when_the_clock_differs(altered, baseline):
@@ -120,12 +147,12 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     made = judge(altered(failing(task(1))), baseline, path=tmp_path / "b.json").to_json()
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert set(made) == {
-        "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "notes",
+        "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
     }  # fmt: skip
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"}
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
-        "worse", "outlook", "typical",
+        "worse", "better", "outlook", "typical",
     }  # fmt: skip
     assert set(made["tasks"][0]) == {"arm", "task", "became", "was", "now", "repeat", "step", "cause", "detail", "command"}
 
@@ -167,13 +194,11 @@ def test_a_single_loop_under_the_same_conditions_is_the_counterpart(fresh):
     assert "finish(parse_retries=0)/clean is held against finish/clean of the baseline." in judged.notes
 
 
-def test_an_arm_that_the_run_lacks_makes_it_invalid(baseline, fresh):
-    judged = judge(fresh(loops=("bare", "react_extract"), repeats=2), baseline)
-    assert judged.outcome == "invalid"
-    assert judged.reasons == tuple(
-        f"the run has no arm for finish/{profile} of the baseline" for profile in ("clean", "flaky-tools")
-    )
-    assert judged.lines == ()
+def test_an_arm_that_the_run_lacks_is_refused_with_what_the_run_has(baseline, fresh):
+    lacking = fresh(loops=("bare", "react_extract"), repeats=2)
+    refused(lacking, baseline, "the run has no arm for finish/clean of the baseline; it has bare/clean, ")
+    other = fresh(profiles=("clean", "flaky-format"), repeats=2)
+    refused(other, baseline, "another profile than in the baseline: clean, flaky-format, not flaky-tools")
 
 
 def test_an_arm_that_the_baseline_lacks_is_no_matter(wind, fresh):

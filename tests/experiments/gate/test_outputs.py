@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from loopbench.experiments.gate import (
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.outputs import MAX_TASKS, paragraphs, table, task_lines
+from loopbench.experiments.gate.outputs import MAX_TASKS, margin_needed, paragraphs, table, task_lines
 from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
 from loopbench.metrics.outlook import Chance, Outlook
 
@@ -41,7 +42,7 @@ HOSTILE = [
     "| a | b |\n|---|\n# head <img src=x onerror=alert(1)> `code` [a](javascript:b)",
 ]
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.sampled_from(["finish/clean", "t1"])
-OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "regression", "undecided")
+OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "unchanged", "regression", "undecided")
 NUMBER = st.sampled_from([0.0, 0.02, 0.5, 1.0, 1.25])
 OUTLOOK = Outlook(1, Chance(900, 900, 1.5, 0.5), Chance(2_000, 2_000, None, 0.8))
 
@@ -80,7 +81,7 @@ def judgements(draw: st.DrawFn) -> GateResult:
         WORDS,
     )
     return GateResult(
-        draw(st.sampled_from(["identical", "pass", "regression", "undecided", "invalid"])),
+        draw(st.sampled_from(["identical", "pass", "unchanged", "regression", "undecided", "invalid"])),
         tuple(draw(st.lists(WORDS, max_size=2))),
         arms,
         tuple(draw(st.lists(change, max_size=3))),
@@ -180,7 +181,9 @@ CHANGE = TaskChange(
     "loopbench show runs/r finish/clean/t1/1",
 )
 ARM = GateArm("finish/clean", "finish/clean", False, 240, 240, (LINE,))
-JUDGED = GateResult("regression", (), (ARM,), (CHANGE,), 4, ("a note",), Path("runs/r"), Path("b.json"), 0.05, True)
+JUDGED = GateResult(
+    "regression", (), (ARM,), (CHANGE,), 4, ("a note",), Path("runs/r"), Path("b.json"), 0.05, True, ("steps", "tokens")
+)
 
 
 def undecided() -> GateResult:
@@ -195,7 +198,7 @@ def test_the_words():
         "finish/clean  accuracy  1.000 → 0.850  -0.150 [-0.210, -0.090]  regression",
         "margins: accuracy -0.02; brackets: one-sided 95 % bounds",
         "Tasks: 1 worse (parse 1), 0 better, 0 with another stop only.",
-        "4 more trials have the same score and stop, but other calls, answers, steps or tokens.",
+        "4 more trials have the same score and stop, but differ in steps and tokens.",
         "a note",
         "- finish/clean/t1 worse: 1.00 finished 2 -> 0.50 finished 1, max_steps 1; first difference at step 3; parse: "
         "the reply could not be read",
@@ -222,11 +225,19 @@ def test_the_words_of_ratios_and_of_what_it_takes():
         (replace(JUDGED, outcome="invalid", reasons=("a", "b"), arms=()), "invalid: a; b"),
         (
             replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass"),)),)),
-            "pass: within the margin; worse, but within it: finish/clean in accuracy",
+            "pass: worse, but within the margin: finish/clean in accuracy",
         ),
         (
             replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass", worse=False),) * 2),)),
             "pass: within the margins",
+        ),
+        (
+            replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass", worse=False, better=True),)),)),
+            "pass: better: finish/clean in accuracy -0.150 [-0.210, -0.090]",
+        ),
+        (
+            replace(JUDGED, outcome="unchanged", arms=(replace(ARM, lines=(replace(LINE, outcome="unchanged", worse=False),)),)),
+            "unchanged: every trial has the score and stop of the baseline, which says nothing of other tasks",
         ),
     ],
 )
@@ -238,7 +249,7 @@ def test_annotations():
     first, task = github_annotations(JUDGED)
     assert first.startswith("::error title=loopbench gate%3A regression::finish/clean in accuracy -0.150 [-0.210, -0.090], margin")
     assert "-0.02%0ATasks: 1 worse" in first
-    assert task.startswith("::warning title=finish/clean/t1::finish/clean/t1 worse: 1.00 finished 2 -> 0.50")
+    assert task.startswith("::warning title=finish/clean%3A 1 task worse by parse::finish/clean/t1 worse: 1.00 finished 2 -> 0.50")
     assert [line.split(" ")[0] for line in github_annotations(undecided())] == ["::warning", "::warning"]
     assert [line.split(" ")[0] for line in github_annotations(undecided(), "fail")] == ["::error", "::warning"]
     assert [line.split(" ")[0] for line in github_annotations(undecided(), "pass")] == ["::notice"]
@@ -262,4 +273,41 @@ def test_many_tasks_are_cut_for_people():
     many = replace(JUDGED, tasks=(CHANGE,) * (MAX_TASKS + 5))
     assert task_lines(many)[-1] == "- and 5 more; --json has all"
     assert len(many.to_json()["tasks"]) == MAX_TASKS + 5
-    assert len(github_annotations(many)) == 10
+    assert len(github_annotations(many)) == 2
+
+
+def test_lost_tasks_are_told_by_their_causes():
+    """One cause that loses many tasks is one warning, and does not hide another one."""
+    by_parse = [replace(CHANGE, task=f"t{number}") for number in range(MAX_TASKS + 5)]
+    other = replace(CHANGE, task="u", cause="termination")
+    judged = replace(JUDGED, tasks=(*by_parse, other))
+    _, first, second = github_annotations(judged)
+    assert f"title=finish/clean%3A {MAX_TASKS + 5} tasks worse by parse::" in first
+    assert first.endswith(f"likewise: {', '.join(f't{number}' for number in range(1, MAX_TASKS + 1))}, and 4 more")
+    assert "title=finish/clean%3A 1 task worse by termination::finish/clean/u worse" in second
+    root = ElementTree.fromstring(to_junit(judged))
+    failure, output = root.find(".//failure"), root.find(".//system-out")
+    assert failure is not None
+    assert output is not None
+    assert str(failure.text).count("loopbench show") == 2
+    assert str(output.text).count("loopbench show") == MAX_TASKS + 6
+
+
+def test_what_is_undecided_says_what_helps():
+    found = undecided()
+    assert paragraphs(found)[1] == (
+        "What helps: more tasks, or a wider margin (this run keeps accuracy=0.22), or --on-undecided pass, in a test "
+        'on_undecided="pass", which lets it through unshown.'
+    )
+    same = replace(found.lines[0], effect=Bounds(0.0, -0.117, 0.117), run=1.0)
+    alike = replace(found, arms=(replace(ARM, lines=(same,)),))
+    assert "At a margin of 0.02, 149 tasks pass if all of them agree, and more are needed if some do not." in paragraphs(alike)
+
+
+@given(st.floats(-1, 0.99), st.floats(0, 0.5))
+def test_the_margin_that_is_told_keeps_the_bound(value, below):
+    low = max(value - below, -1.0)
+    line = replace(LINE, outcome="undecided", effect=Bounds(value, low, 1.0))
+    needed = margin_needed(line)
+    assert needed > -low
+    assert needed == math.inf or needed <= max(-low, 0.001) * 1.11

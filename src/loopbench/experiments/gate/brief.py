@@ -11,7 +11,17 @@ from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.text.counts import counted
 
 from .outcome import GateArm, GateResult, TaskChange
-from .outputs import change_counts, effect_in_words, headline, literal, margin_in_words, task_lines_of, value_in_words
+from .outputs import (
+    change_counts,
+    effect_in_words,
+    headline,
+    literal,
+    margin_in_words,
+    outcome_in_words,
+    remedies,
+    task_lines_of,
+    value_in_words,
+)
 
 MAX_EXAMPLES = 3
 """Maximum number of changed tasks, each with another cause."""
@@ -34,8 +44,7 @@ def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
 
 def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
     course = " → ".join(value_in_words(line, value, short=short) for value in (line.baseline, line.run))
-    outcome = "pass, worse" if line.outcome == "pass" and line.worse else line.outcome
-    return (literal(line.arm), line.metric, course, effect_in_words(line, short=short), outcome)
+    return (literal(line.arm), line.metric, course, effect_in_words(line, short=short), outcome_in_words(line))
 
 
 def margins(result: GateResult) -> str:
@@ -48,7 +57,14 @@ def sentences(result: GateResult) -> list[str]:
     """Return what more tasks may decide, the changes and the caveats."""
     return [
         literal(line)
-        for line in (*_hidden_arms(result), *_likewise(result), *_outlook(result), *change_counts(result), *result.notes)
+        for line in (
+            *_hidden_arms(result),
+            *_likewise(result),
+            *_outlook(result),
+            *remedies(result),
+            *change_counts(result),
+            *result.notes,
+        )
     ]
 
 

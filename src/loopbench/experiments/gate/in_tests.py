@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +17,17 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY
-from loopbench.runs.config import config_from
+from loopbench.protocol.names import nearest
+from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
 from .baseline import bless, read_baseline, write_baseline
 from .brief import text
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
 from .outcome import GateResult
-from .outputs import headline
+from .outputs import PASSES, headline
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -44,9 +48,10 @@ class LoopGate:
     say: Callable[[str], None]
     """A function that adds a line to the summary of the session."""
 
-    def __call__(self, loop: str | type, **settings: Any) -> GateResult | None:
+    def __call__(self, loop: str | type | None = None, *, program: str | None = None, **settings: Any) -> GateResult | None:
         """Run `loop`, a name as `--loop` takes it or a class, and fail the test if it is worse than its baseline.
 
+        Or run `program`, an agent as `--program` takes it: a command line, `my.module:function` or `FILE.py:function`.
         `baseline`: a file, relative to the test's folder [baselines/MODULE.TEST.json]. `margin`: accepted loss of accuracy [0.02].
         `metrics`: other metric → the share that it may grow by, such as {"tokens": 0.1}. `alpha`: level of the tests [0.05].
         `on_undecided`: fail [default], skip or pass. All other keywords are settings of a comparison: suite, profile, tasks,
@@ -55,19 +60,23 @@ class LoopGate:
         """
         try:
             with told_of_exit():
-                return self._judge(loop, _Settings.of({**self.defaults, **settings}))
+                keywords = {**self.defaults, **settings}
+                default = keywords.pop("program", None)
+                return self._judge(_named(loop, program or default), _Settings.of(keywords))
         except (ValueError, OSError, SystemExit) as error:
             mistake = str(error)
         pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
 
-    def _judge(self, loop: str | type, settings: _Settings) -> GateResult | None:
+    def _judge(self, loop: str, settings: _Settings) -> GateResult | None:
         path = self.default_baseline if settings.baseline is None else self.item.path.parent / settings.baseline
         if self.blesses:
             self._check_free(path)
             self._bless(self._run(self._prepared(loop, settings.settings)), path)
             return None
         if not path.is_file():
-            pytest.fail(f"no baseline {path}; write it with: pytest --loop-bless {self.item.nodeid}", pytrace=False)
+            shutil.rmtree(self._prepared(loop, settings.settings).folder)  # a mistake in the call is told before what comes next
+            again = shlex.join(["pytest", "--loop-bless", self.item.nodeid])
+            pytest.fail(f"no baseline {path}; write it with: {again}", pytrace=False)
         baseline = read_baseline(path)
         check_request(baseline, settings.metrics, settings.alpha)
         experiment = self._prepared(loop, settings.settings)
@@ -76,10 +85,9 @@ class LoopGate:
         self._end(judged, settings.on_undecided)
         return judged
 
-    def _prepared(self, loop: str | type, settings: Mapping[str, Any]) -> Experiment:
+    def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
         check_not_async(self.item, "loop_gate")
-        named = loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
-        data = {"loops": (named,), "runs": self.runs, "mlflow": False} | _plural(settings)
+        data = {"loops": (loop,), "runs": self.runs, "mlflow": False} | _plural(settings)
         return prepare(config_from(data, self.item.nodeid))
 
     def _run(self, experiment: Experiment) -> Results:
@@ -100,7 +108,7 @@ class LoopGate:
 
     def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
         self.say(headline(judged))
-        if judged.outcome in ("identical", "pass") or (judged.outcome == "undecided" and on_undecided == "pass"):
+        if judged.outcome in PASSES or (judged.outcome == "undecided" and on_undecided == "pass"):
             return
         if judged.outcome == "undecided" and on_undecided == "skip":
             pytest.skip(headline(judged))
@@ -124,6 +132,11 @@ class _Settings:
         metrics = settings.pop("metrics", {})
         on_undecided = settings.pop("on_undecided", "fail")
         alpha = settings.pop("alpha", ALPHA)
+        baseline = settings.pop("baseline", None)
+        known = (*_PLURALS, *CompareConfig.model_fields, *OWN_KEYWORDS)
+        for name in settings:
+            if name not in known:
+                raise ValueError(f"unknown keyword {name!r}; {nearest(name, known)}")
         if not isinstance(metrics, Mapping):
             raise ValueError(f"metrics maps metric to margin, such as {{'tokens': 0.1}}, got {metrics!r}")
         if on_undecided not in get_args(OnUndecided):
@@ -134,12 +147,26 @@ class _Settings:
         return cls(
             metrics={PRIMARY: margin, **metrics},
             alpha=alpha,
-            baseline=settings.pop("baseline", None),
+            baseline=baseline,
             on_undecided=on_undecided,
             settings=settings,
         )
 
 
+def _named(loop: str | type | None, program: str | None) -> str:
+    """Return a loop's name as a comparison takes it. Raises ValueError for none and for two."""
+    wanted = 'name a loop, such as loop_gate("finish"), or program="my_agent.py:solve"'
+    if loop is None:
+        if program is None:
+            raise ValueError(f"{wanted}; none of them is given")
+        return program_spec(program)
+    if program is not None:
+        raise ValueError(f"{wanted}; both of them are given")
+    return loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
+
+
+OWN_KEYWORDS = ("program", "baseline", "margin", "metrics", "alpha", "on_undecided")
+"""Keywords of a call that are no settings of a comparison."""
 _PLURALS = {"profile": "profiles", "model": "models"}
 
 

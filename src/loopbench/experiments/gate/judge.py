@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
@@ -16,10 +16,12 @@ from loopbench.runs.manifest import Manifest
 
 from .baseline import Baseline, has_all, troubles
 from .changed_tasks import changes
+from .other_changes import differences, unjudged_amounts
 from .outcome import GateArm, GateResult
 from .sides import Sides
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
+SCRIPTED = "scripted"
 _HINT = "where that is meant, bless a new run"
 _DIGEST_CHARS, _SHORT = 64, 12
 
@@ -45,20 +47,22 @@ def judge(
     check_request(baseline, margins, alpha)
     refuse_other(run.folder, run.manifest, baseline)
     _refuse_other_tasks(run, baseline)
-    matched = match_arms(run.manifest, baseline)
-    sides = [Sides.of(run, arm, baseline, old) for old, arm in matched.items() if arm is not None]
-    reasons = (*troubles(run), *missing_arms(matched), *(reason for side in sides for reason in side.troubles()))
+    matched = found_arms(run.folder, run.manifest, baseline)
+    sides = [Sides.of(run, arm, baseline, old) for old, arm in matched.items()]
+    reasons = (*troubles(run), *(reason for side in sides for reason in side.troubles()))
     paired = (run.manifest.seed, run.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
-    arms = () if reasons else _judged_arms(sides, margins, alpha, paired=paired)
+    arms = () if reasons else _judged_arms(sides, margins, alpha, _Pairing(paired, paired and _is_fixed(run, baseline, sides)))
+    other = [pair for side in sides for pair in side.pairs if pair.same_result and not pair.same] if paired else []
     return GateResult(
         outcome="invalid" if reasons else overall([line for arm in arms for line in arm.lines]),
         reasons=reasons,
         arms=arms,
         tasks=changes(run.folder, sides, paired=paired),
-        same_result=sum(pair.same_result and not pair.same for side in sides for pair in side.pairs) if paired else 0,
-        notes=tuple(_notes(run, baseline, matched)),
+        same_result=len(other),
+        differs_in=differences(run.folder, other),
+        notes=(*_notes(run, baseline, matched), *(() if reasons else unjudged_amounts(sides, margins))),
         run=run.folder,
         baseline=path,
         alpha=alpha,
@@ -96,7 +100,7 @@ def check_request(baseline: Baseline, metrics: Mapping[str, float], alpha: float
 
 
 def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
-    """Raise Incomparable that names the first difference in the questions; the manifest shows it before the run."""
+    """Raise Incomparable that names the first difference in the questions, or an arm that is missing; no trial has to have run."""
     suite, old = manifest.suite, baseline.suite
     settings: list[tuple[str, Any, Any]] = [
         ("suite", old.name, suite.name),
@@ -111,6 +115,27 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
     for setting, then, now in settings:
         if then != now:
             raise Incomparable(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}; {_HINT}")
+    found_arms(folder, manifest, baseline)
+
+
+def found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str, str]:
+    """Return arm of the baseline → arm of the run. Raises Incomparable for one that the run lacks, and says what it has instead."""
+    matched = match_arms(manifest, baseline)
+    found = {old: arm for old, arm in matched.items() if arm is not None}
+    for lost in (baseline.arms[old] for old in matched if old not in found):
+        for setting, then, now in (
+            ("profile", lost.profile, {arm.profile for arm in manifest.arms}),
+            ("model", lost.model, {arm.model for arm in manifest.arms}),
+        ):
+            if then not in now:
+                raise Incomparable(
+                    f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}; {_HINT}"
+                )
+    if len(found) < len(matched):
+        lacking = next(old for old in matched if old not in found)
+        has = ", ".join(arm.arm for arm in manifest.arms)
+        raise Incomparable(f"{folder}: the run has no arm for {lacking} of the baseline; it has {has}; {_HINT}")
+    return found
 
 
 def _refuse_other_tasks(run: Results, baseline: Baseline) -> None:
@@ -152,19 +177,41 @@ def _brief(value: Any) -> str:
     return f"{text[:_SHORT]}…" if len(text) == _DIGEST_CHARS else text
 
 
-def missing_arms(matched: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield a sentence for each arm of the baseline that the run lacks."""
-    yield from (f"the run has no arm for {old} of the baseline" for old, arm in matched.items() if arm is None)
-
-
 # --- the outcome ---
 
 
-def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: float, *, paired: bool) -> tuple[GateArm, ...]:
-    same = {side.arm: paired and side.identical(margins) for side in sides}
+class _Pairing(NamedTuple):
+    """What the run and the baseline have in common."""
+
+    paired: bool
+    """Every trial has its counterpart."""
+    fixed: bool
+    """And no reply of a model is a matter of chance, given what it is asked."""
+
+
+def _is_fixed(run: Results, baseline: Baseline, sides: Iterable[Sides]) -> bool:
+    """Whether the models' replies follow from seed and prompt: those of the scripted model, or of a recording that is replayed."""
+    settings = run.manifest.settings
+    if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
+        return True
+    models = {arm.arm: arm.model for arm in run.manifest.arms}
+    return all(models[side.arm] == baseline.arms[side.baseline_arm].model == SCRIPTED for side in sides)
+
+
+def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: float, pairing: _Pairing) -> tuple[GateArm, ...]:
+    same = {side.arm: pairing.paired and side.identical(margins) for side in sides}
     lines = judge_lines(
         [
-            Held(side.arm, metric, side.old_values(metric), side.new_values(metric), margin, same[side.arm], side.cost_usd)
+            Held(
+                side.arm,
+                metric,
+                side.old_values(metric),
+                side.new_values(metric),
+                margin,
+                same[side.arm],
+                side.cost_usd,
+                pairing.fixed and side.unchanged(metric),
+            )
             for side in sides
             for metric, margin in margins.items()
             if not METRICS[metric].of_some or _is_known(side, metric)
@@ -184,7 +231,7 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
     )
 
 
-def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str | None]) -> Iterator[str]:
+def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str]) -> Iterator[str]:
     """Yield the caveats, a sentence each."""
     manifest = run.manifest
     for setting, then, now in (
@@ -194,7 +241,7 @@ def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str | None]) 
         if then != now:
             yield f"Another {setting} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
     for old, arm in matched.items():
-        if arm is not None and arm != old:
+        if arm != old:
             yield f"{arm} is held against {old} of the baseline."
     if extra := [arm.info.arm for arm in run.comparison.arms if arm.info.arm not in matched.values()]:
         yield f"Not in the baseline, and not judged: {', '.join(extra)}."

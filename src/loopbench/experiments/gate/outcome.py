@@ -10,7 +10,7 @@ from typing import Any, Literal
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.trajectory.causes import Cause
 
-Outcome = Literal["identical", "pass", "regression", "undecided", "invalid"]
+Outcome = Literal["identical", "pass", "unchanged", "regression", "undecided", "invalid"]
 Became = Literal["worse", "better", "other"]
 
 
@@ -115,13 +115,15 @@ class GateResult:
     tasks: tuple[TaskChange, ...]
     """The tasks whose score or stop changed: worse ones first, then better ones, then the rest."""
     same_result: int
-    """Number of paired trials with the same score and stop that differ in steps, tokens, calls or answers."""
+    """Number of paired trials with the same score and stop that differ otherwise."""
     notes: tuple[str, ...]
     run: Path
     baseline: Path | None
     alpha: float
     paired: bool
     """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
+    differs_in: tuple[str, ...] = ()
+    """What the trials of the same result differ in, such as `tokens`."""
 
     @property
     def lines(self) -> tuple[GateLine, ...]:
@@ -145,5 +147,6 @@ class GateResult:
             "tasks": [task.to_json() for task in self.tasks],
             "causes": self.causes,
             "same_result": self.same_result,
+            "differs_in": list(self.differs_in),
             "notes": list(self.notes),
         }

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from loopbench.experiments.compare.tables import outlook_in_words
-from loopbench.metrics.gate import GateLine
+from loopbench.metrics.gate import GateLine, agreeing_tasks
 from loopbench.metrics.summary import METRICS
 from loopbench.text import junit
-from loopbench.text.counts import counts
+from loopbench.text.counts import counted, counts, listed
 from loopbench.text.numbers import hundredths
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
@@ -27,9 +27,13 @@ OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
 """Maximum number of changed tasks in the text outputs; `--json` has all."""
 MAX_ANNOTATED = 9
-"""Maximum number of annotated tasks: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
+"""Maximum number of annotated causes: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
+PASSES = ("identical", "pass", "unchanged")
+"""Outcomes of a run that nothing is held against."""
 MAX_NAMED = 4
 """Maximum number of arms and metrics in a headline."""
+LEAST_MARGIN = 0.001
+"""Smallest margin that is proposed."""
 MAX_CHARS = 300
 """Maximum length of a detail."""
 TYPICAL = "typical task"
@@ -62,7 +66,7 @@ def paragraphs(result: GateResult) -> list[str]:
         for line in result.lines
         if line.outlook is not None
     ]
-    return [literal(line) for line in (*outlooks, *change_counts(result), *result.notes)]
+    return [literal(line) for line in (*outlooks, *remedies(result), *change_counts(result), *result.notes)]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
@@ -94,8 +98,8 @@ def to_markdown(result: GateResult) -> str:
 def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided") -> str:
     """Return JUnit XML: a test suite per arm and a test case per metric, so that as many tests fail as metrics got worse.
 
-    The failure and the suite's output list the changed tasks. An undecided metric is skipped, or a failure on request; an
-    invalid one is an error.
+    The failure lists the causes of lost tasks, and the suite's output the changed tasks. An undecided metric is skipped, or a
+    failure on request; an invalid one is an error.
     """
     root = junit.suites("loopbench gate")
     if result.reasons:
@@ -109,11 +113,13 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided") -> str
 def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, on_undecided: OnUndecided) -> None:
     kinds = [_junit_kind(line, on_undecided) for line in arm.lines]
     suite = junit.add_suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
-    tasks = "\n".join(_task_text(change) for change in result.tasks if change.arm == arm.arm)
+    changed = [change for change in result.tasks if change.arm == arm.arm]
+    tasks = "\n".join(map(_task_text, changed))
+    causes = "\n".join(f"{literal(_cause_title(found))}\n{_cause_text(found)}" for found in _lost(changed))
     for line, kind in zip(arm.lines, kinds, strict=True):
         case = junit.add_case(suite, arm.arm, line.metric)
         if kind is not None:
-            junit.add_result(case, kind, f"{line.outcome}: {effect_in_words(line)}, margin {margin_in_words(line)}", tasks)
+            junit.add_result(case, kind, f"{line.outcome}: {effect_in_words(line)}, margin {margin_in_words(line)}", causes)
     junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), tasks]))
 
 
@@ -123,17 +129,41 @@ def _junit_kind(line: GateLine, on_undecided: OnUndecided) -> str | None:
     return "failure" if line.outcome == "regression" else None
 
 
+# --- lost tasks by their causes ---
+
+
+def _lost(changes: Iterable[TaskChange]) -> list[list[TaskChange]]:
+    """Return the tasks that got worse, those of one arm and cause together, the largest group first."""
+    groups: dict[tuple[str, str | None], list[TaskChange]] = {}
+    for change in changes:
+        if change.became == "worse":
+            groups.setdefault((change.arm, change.cause), []).append(change)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
+def _cause_title(group: Sequence[TaskChange]) -> str:
+    return f"{group[0].arm}: {counted(len(group), 'task')} worse by {group[0].cause or 'a cause that no trace shows'}"
+
+
+def _cause_text(group: Sequence[TaskChange]) -> str:
+    """Return the first task with its command, and the names of some others."""
+    first, *others = group
+    names = [literal(change.task) for change in others[:MAX_TASKS]]
+    more = [f"and {len(others) - len(names)} more"] * (len(others) > len(names))
+    return "\n".join([_task_text(first), *([f"likewise: {', '.join([*names, *more])}"] if others else [])])
+
+
 # --- GitHub ---
 
 
 def github_annotations(result: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
-    """Return GitHub workflow commands: the outcome, then the tasks that got worse."""
-    kind = {"identical": "notice", "pass": "notice", "undecided": "warning"}.get(result.outcome, "error")
+    """Return GitHub workflow commands: the outcome, then the causes of lost tasks, each with its first task."""
+    kind = "notice" if result.outcome in PASSES else "warning" if result.outcome == "undecided" else "error"
     if result.outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
-    worse = [change for change in result.tasks if change.became == "worse"] if kind != "notice" else []
+    groups = _lost(result.tasks)[:MAX_ANNOTATED] if kind != "notice" else []
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([_explanation(result), *paragraphs(result)]))
-    return [first, *(_command("warning", f"{change.arm}/{change.task}", _task_text(change)) for change in worse[:MAX_ANNOTATED])]
+    return [first, *(_command("warning", _cause_title(found), _cause_text(found)) for found in groups)]
 
 
 def _command(kind: str, title: str, message: str) -> str:
@@ -154,15 +184,28 @@ def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
         return "; ".join(result.reasons)
     if result.outcome == "identical":
         return f"behaviour unchanged in all {sum(arm.trials for arm in result.arms)} trials"
-    if result.outcome == "pass":
-        worse = _first(
-            [f"{line.arm} in {line.metric}" for line in result.lines if line.outcome == "pass" and line.worse], ", ", named
-        )
-        return f"within the margin{'s' * (len(result.lines) > 1)}{'; worse, but within it: ' * bool(worse)}{worse}"
+    if result.outcome in ("pass", "unchanged"):
+        return "; ".join(_passed(result, named))
     decisive = [line for line in result.lines if line.outcome == result.outcome]
     return _first(
         [f"{line.arm} in {line.metric} {effect_in_words(line)}, margin {margin_in_words(line)}" for line in decisive], "; ", named
     )
+
+
+def _passed(result: GateResult, named: int) -> Iterator[str]:
+    """Yield what holds of the lines that pass: what is better, what stayed, what the margins bear."""
+    stayed = [line for line in result.lines if line.outcome == "unchanged"]
+    passed = [line for line in result.lines if line.outcome == "pass"]
+    if better := [f"{line.arm} in {line.metric} {effect_in_words(line)}" for line in passed if line.better]:
+        yield f"better: {_first(better, ', ', named)}"
+    if stayed:
+        names = _first([f"{line.arm} in {line.metric}" for line in stayed], ", ", named)
+        where = f" ({names})" * (len(stayed) < len(result.lines))
+        yield f"every trial has the score and stop of the baseline{where}, which says nothing of other tasks"
+    if any(not (line.better or line.worse) for line in passed):
+        yield f"{'all else ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}"
+    if worse := [f"{line.arm} in {line.metric}" for line in passed if line.worse]:
+        yield f"worse, but within the margin: {_first(worse, ', ', named)}"
 
 
 def _first(items: Sequence[str], separator: str, most: int) -> str:
@@ -181,8 +224,14 @@ def _row(line: GateLine) -> tuple[str, ...]:
         margin_in_words(line),
         str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {line.units} templates",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
-        "pass, worse within the margin" if line.outcome == "pass" and line.worse else line.outcome,
+        outcome_in_words(line, worse="worse within the margin"),
     )
+
+
+def outcome_in_words(line: GateLine, worse: str = "worse") -> str:
+    """Return the outcome, of a line that passes with what is shown besides: `pass, better`, or `pass, ` and the words for worse."""
+    shown = worse if line.worse else "better" if line.better else ""
+    return f"{line.outcome}, {shown}" if line.outcome == "pass" and shown else line.outcome
 
 
 def value_in_words(line: GateLine, value: float, *, short: bool = False) -> str:
@@ -212,7 +261,38 @@ def _number(line: GateLine, value: float, *, sign: bool, short: bool = False) ->
 
 def margin_in_words(line: GateLine) -> str:
     """Return `-0.02`, `+0.02` of what may rise, or as a ratio `×1.1`."""
-    return f"×{1 + line.margin:g}" if line.is_ratio else f"{'+' if line.may_rise else '-'}{line.margin:g}"
+    if line.is_ratio:
+        return f"×{1 + line.margin:g}"
+    return f"{'+' if line.may_rise else '-'}{line.margin:g}" if line.margin else "0"
+
+
+def remedies(result: GateResult) -> Iterator[str]:
+    """Yield what helps where it is undecided: margins that these tasks can show, more tasks, or to let it through."""
+    open_lines = [line for line in result.lines if line.outcome == "undecided"]
+    if not open_lines:
+        return
+    for margin in dict.fromkeys(line.margin for line in open_lines if not line.is_ratio and line.margin and not line.effect.value):
+        agreeing = agreeing_tasks(margin, result.alpha)
+        yield f"At a margin of {margin:g}, {agreeing} tasks pass if all of them agree, and more are needed if some do not."
+    needed: dict[str, float] = {}
+    for line in open_lines:
+        needed[line.metric] = max(needed.get(line.metric, 0.0), margin_needed(line))
+    margins = [f"{name}={value:g}" for name, value in needed.items() if math.isfinite(value)]
+    wider = [f"a wider margin (this run keeps {', '.join(margins)})"] * bool(margins)
+    let = '--on-undecided pass, in a test on_undecided="pass", which lets it through unshown'
+    yield f"What helps: {', or '.join(['more tasks', *wider, let])}."
+
+
+def margin_needed(line: GateLine) -> float:
+    """Return the smallest margin of two digits that the bound toward worse keeps; infinite if there is none."""
+    effect = line.effect
+    needed = effect.high - 1 if line.is_ratio else effect.high if line.may_rise else -effect.low
+    if not math.isfinite(needed):
+        return math.inf
+    needed = max(needed, LEAST_MARGIN)
+    place = 10.0 ** (math.floor(math.log10(needed)) - 1)
+    margin = float(f"{(math.floor(needed / place) + 1) * place:.3g}")
+    return margin if line.is_ratio or margin < 1 else math.inf
 
 
 def change_counts(result: GateResult) -> Iterator[str]:
@@ -222,7 +302,10 @@ def change_counts(result: GateResult) -> Iterator[str]:
         causes = f" ({counts(result.causes)})" if result.causes else ""
         yield f"Tasks: {became['worse']} worse{causes}, {became['better']} better, {became['other']} with another stop only."
     if result.same_result:
-        yield f"{result.same_result} more trials have the same score and stop, but other calls, answers, steps or tokens."
+        other = listed(result.differs_in) if result.differs_in else "something else"
+        more = "more " * bool(result.tasks)
+        count = f"{more}trial has" if result.same_result == 1 else f"{more}trials have"
+        yield f"{result.same_result} {count} the same score and stop, but differ in {other}."
 
 
 def _change_line(change: TaskChange) -> str:

@@ -17,7 +17,7 @@ from loopbench.runs.registry import loops_named, programs_named
 from loopbench.runs.store.files import RunError
 
 from .baseline import Baseline
-from .judge import Incomparable, match_arms, missing_arms, refuse_other
+from .judge import Incomparable, refuse_other
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,7 @@ def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Ex
     """
     experiment = prepare(config_again(baseline, path, settings))
     try:
-        refuse_other(experiment.folder, experiment.manifest, baseline)
-        for problem in missing_arms(match_arms(experiment.manifest, baseline)):
-            raise Incomparable(f"{path}: {problem}")
+        refuse_other(path, experiment.manifest, baseline)  # it is the file that the user knows, not a folder that goes again
     except Incomparable:
         shutil.rmtree(experiment.folder)
         raise

@@ -100,12 +100,22 @@ class Sides:
             if record.task in self.old and record.repeat < len(self.old[record.task].stop)
         )
 
+    @property
+    def whole(self) -> bool:
+        """Whether every trial of the baseline has its counterpart, and none is without one."""
+        return len(self.pairs) == sum(len(line.outcome) for line in self.old.values()) == len(self.records)
+
+    def unchanged(self, metric: str) -> bool:
+        """Whether every trial of the baseline ran again with the same value of the metric, and of accuracy the same stop."""
+        return self.whole and all(
+            pair.record.status != "errored" and (pair.same_result if metric == PRIMARY else pair.same_value(metric))
+            for pair in self.pairs
+        )
+
     def identical(self, metrics: Iterable[str]) -> bool:
         """Whether every trial of the baseline has the same result in the run, these metrics included."""
         names = tuple(metrics)
-        trials = sum(len(line.outcome) for line in self.old.values())
-        same = sum(pair.same and all(map(pair.same_value, names)) for pair in self.pairs)
-        return same == trials == len(self.records)
+        return self.whole and all(pair.same and all(map(pair.same_value, names)) for pair in self.pairs)
 
 
 def stop_of(record: Record) -> str | None:

@@ -62,8 +62,8 @@ def _variance_caveats(pilot: Pilot, scripted: bool) -> Iterator[str]:
         yield f"{', '.join(constant)}: no task's repeats ever differed; {assumption}."
     if "gate" in purposes and scripted:
         yield (
-            "The scripted model repeats itself: with the baseline's seed an unchanged loop passes as identical at any size. The "
-            "sizes are for loops that were changed and do no harm, and for other seeds."
+            "The scripted model repeats itself: with the baseline's seed, as in CI, a loop whose trials keep score and stop passes "
+            "at any size. The sizes are for loops whose scores change and do no harm, and for other seeds."
         )
     if "compare" in purposes:
         if pilot.alone:

@@ -1,0 +1,61 @@
+"""What changed beside score and stop: what the trials of the same result differ in, and amounts that nothing judges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from loopbench.metrics.gate import MORE
+from loopbench.metrics.trajectory.trajectory import course, signatures
+from loopbench.runs.store.traces import Traces
+
+from .sides import Sides, TrialPair
+
+AMOUNTS: Mapping[str, str] = {"steps": "steps", "lm_calls": "LM calls", "tokens": "tokens"}
+"""Metrics that a trial may differ in while its score and stop stay, and what they are called."""
+COURSE = "moves"
+DETAILS = "details such as errors and faults met"
+BILLS = ("tokens", "cost_usd")
+"""What is told where it changed much, and no margin judges it."""
+
+
+def differences(folder: Path, pairs: Sequence[TrialPair]) -> tuple[str, ...]:
+    """Return what some of these trials differ in; `folder` is the run's directory, whose traces tell of calls and answers."""
+    if not pairs:
+        return ()
+    found = [word for metric, word in AMOUNTS.items() if not all(pair.same_value(metric) for pair in pairs)]
+    traces = Traces(folder)
+    if any(_other_course(traces, pair) for pair in pairs):
+        found.append(COURSE)
+    return tuple(found) or (DETAILS,)
+
+
+def _other_course(traces: Traces, pair: TrialPair) -> bool:
+    """Whether the moves or observations of a trial are others; where a trace is missing or damaged, nobody knows."""
+    if pair.line.course is None:
+        return False
+    try:
+        now = [step.signature for step in course(traces.read(pair.record))]
+    except ValueError:
+        return False
+    return list(signatures(pair.line.course[pair.record.repeat])) != now
+
+
+def unjudged_amounts(sides: Sequence[Sides], judged: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each bill that nothing judges and that changed by 10 % or more, in sum over the tasks of both sides."""
+    for metric in BILLS:
+        if metric in judged:
+            continue
+        ratios = {side.arm: ratio for side in sides if (ratio := _ratio(side, metric)) is not None}
+        changed = [f"×{ratio:.2f} ({arm})" for arm, ratio in ratios.items() if abs(math.log(ratio)) >= math.log1p(MORE)]
+        if changed:
+            yield f"Not judged: {metric} {', '.join(changed)}; a margin, such as {metric}={MORE:g}, has the gate judge them."
+
+
+def _ratio(side: Sides, metric: str) -> float | None:
+    """Return run / baseline of the sums over tasks; None where one of them is 0 or not known."""
+    old, new = side.old_values(metric).means, side.new_values(metric).means
+    known = old.keys() & new.keys()
+    before, after = (math.fsum(means[task] for task in sorted(known)) for means in (old, new))
+    return after / before if before > 0 and after > 0 else None
