@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare as prepare_comparison
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.files import PROGRAM
 from loopbench.experiments.optimize.prepare import prepare
@@ -203,7 +204,7 @@ def _drawn(loops: Sequence[str], profile: str, replicates: int, seed: int, folde
         mlflow=False,
         runs=folder / "runs",
     )
-    experiment = compare.prepare(config)
+    experiment = prepare_comparison(config)
     compare.run(experiment, Unwatched())
     records = sorted(read_records(experiment.folder), key=lambda record: record.repeat)
     return [[*found] for _, found in groupby(records, key=lambda record: record.repeat // REPEATS)]

@@ -59,7 +59,7 @@ FEEDBACK_DROPPED = Mutant(
     "",
     "flaky-format",
     "parse",
-    r"replies [\d, ]+ and \d+ could not be read; the next prompt did not show the error; then the error valve ended the run",
+    r"replies [\d, ]+ and \d+ could not be read( \([^)]*\))?; the next prompt did not show the error; then the error valve ended",
 )
 """An unreadable reply is kept, and the model never told what was wrong with it."""
 
@@ -71,7 +71,7 @@ RETRY_OFF_BY_ONE = Mutant(
     "if run.failures >= self.parse_retries:",
     "flaky-format",
     "parse",
-    r"replies \d+ and \d+ could not be read; the loop did not ask again",
+    r"replies \d+ and \d+ could not be read( \([^)]*\))?; the loop gave up",
     tasks=600,
 )
 """One retry less than the option says: it costs a task in fifty, since a model that is told what was wrong mostly mends it."""
