@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,3 +119,8 @@ def test_the_fewest_units_are_those_with_which_one_pair_can_be_told_apart(tests:
 
     assert smallest(units) < alpha
     assert units == 1 or smallest(units - 1) >= alpha
+
+
+def test_the_page_names_the_fewest_tasks_of_three_and_of_five_loops() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "validity.md").read_text("utf-8")
+    assert f"three loops take {units_needed(3)} independent held-out tasks or more, five take {units_needed(10)}" in page
