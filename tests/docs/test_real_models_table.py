@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,3 +180,39 @@ def test_the_optimized_loops_of_a_folder_are_named_as_compare_takes_them(tmp_pat
         file.write_text("{}")
     demonstrated.main()
     assert capsys.readouterr().out == f"--loop bare@{files[0]} --loop react_extract@{files[1]}\n"
+
+
+STUB = """#!/bin/sh
+echo "$(basename "$0") $*" >> "{log}"
+{rest}
+"""
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(
+    ("python", "ran"),
+    [
+        ("exit 1", ["loopbench optimize", "python benchmarks/demonstrated.py"]),
+        (
+            "echo --loop bare@found.json",
+            [
+                *("loopbench optimize", "python benchmarks/demonstrated.py", "loopbench compare"),
+                *("loopbench validate", "python benchmarks/real_models.py", "loopbench profile"),
+            ],
+        ),
+    ],
+    ids=["no optimized loops", "all"],
+)
+def test_make_real_validates_before_it_fits_and_stops_where_no_loop_was_optimized(tmp_path, python, ran):
+    programs, log = tmp_path / "bin", tmp_path / "log"
+    programs.mkdir()
+    for name, rest in (("loopbench", ""), ("python", python), ("pip", "")):
+        (programs / name).write_text(STUB.format(log=log, rest=rest))
+        (programs / name).chmod(0o755)
+    for name in (".ready", ".ready-local"):
+        (tmp_path / name).touch()
+    made = subprocess.run(["make", "real", f"VENV={tmp_path}"], cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = log.read_text().splitlines()
+    assert [" ".join(line.split()[:2]) for line in lines] == ran, made.stderr
+    assert (made.returncode == 0) == (python != "exit 1")
+    assert all("--loop bare@found.json --model local" in line for line in lines if line.startswith("loopbench compare"))

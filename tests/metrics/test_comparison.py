@@ -254,11 +254,19 @@ def test_errored_trials_are_warned_of():
 
 
 def test_a_mean_of_a_part_of_the_tasks_says_so():
-    known = [record("a", task) for task in range(3)]
+    known = [record("a", task, cost_usd=0.1) for task in range(3)]
     unknown = [record("a", task, unknown=frozenset({"tokens"})) for task in range(3, 5)]
-    told = compare([*known, *unknown], [arm("a")]).warnings
-    assert "a: tokens is known for 3 of its 5 tasks; its mean is of those." in told
+    assert compare([*known, *unknown], [arm("a")]).warnings == (
+        "a: the number of tokens is known for 3 of its 5 scored trials; the mean is over these, in 3 of its 5 tasks.",
+        "a: the cost is known for 3 of its 5 scored trials; the mean is over these, in 3 of its 5 tasks.",
+    )
     assert compare(known, [arm("a")]).warnings == compare(unknown, [arm("a")]).warnings == ()
+
+
+def test_a_mean_without_some_repeats_of_a_task_says_so():
+    records = [record("a", task, repeat=repeat, cost_usd=0.1 if repeat else None) for task in range(3) for repeat in range(2)]
+    told = "a: the cost is known for 3 of its 6 scored trials; the mean is over these, in 3 of its 3 tasks."
+    assert compare(records, [arm("a")]).warnings == (told,)
 
 
 def test_faults_that_did_not_land_make_the_run_invalid():

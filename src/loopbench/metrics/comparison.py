@@ -27,7 +27,7 @@ from .record import RECORDING, UNREPLAYABLE, Record
 from .record_table import alike, records_by_arm
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
-from .summary import GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
+from .summary import COSTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
 """Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
@@ -369,10 +369,13 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
         if summary.faults.short:
             faults = summary.faults
             warnings.append(f"{name}: only {faults.landed} of {faults.due} scheduled faults landed; the run is invalid.")
-        for measure in ("tokens", "cost_usd"):
-            known = summary.means[measure]
-            if known is not None and known.n < summary.tasks:
-                warnings.append(f"{name}: {measure} is known for {known.n} of its {summary.tasks} tasks; its mean is of those.")
+        for measure, words in zip(COSTS, ("the number of tokens", "the cost"), strict=True):
+            known, mean = summary.known[measure], summary.means[measure]
+            if mean is not None and known < summary.scored:
+                trials = f"{known} of its {summary.scored} scored trials"
+                warnings.append(
+                    f"{name}: {words} is known for {trials}; the mean is over these, in {mean.n} of its {summary.tasks} tasks."
+                )
         if summary.right_unseen > max(1, MAX_RIGHT_UNSEEN * summary.scored):
             warnings.append(
                 f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "

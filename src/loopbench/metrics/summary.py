@@ -44,6 +44,9 @@ def measures_of(table: TableName) -> dict[str, Measure]:
     return {name: measure for name, measure in METRICS.items() if measure.table == table}
 
 
+COSTS = ("tokens", "cost_usd")
+"""What a provider may report of some trials and not of others."""
+
 DeathCause = Literal["", "crashed", "never asked"]
 
 
@@ -92,6 +95,8 @@ class ArmSummary:
     """With at least one scored trial."""
     means: Mapping[str, Interval | None]
     """Measure → its mean over the tasks where it is known."""
+    known: Mapping[str, int]
+    """Measure of `COSTS` → scored trials where it is known."""
     stops: Mapping[str, int]
     """Stop reason → trials."""
     errors: Mapping[str, int]
@@ -219,6 +224,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         excluded=statuses["excluded"],
         tasks=len({record.task for record in alike(scored)}),
         means={name: (_share if value.is_share else _mean)(scored, value, alpha) for name, value in METRICS.items()},
+        known={name: sum(map(len, task_values(scored, METRICS[name]).values.values())) for name in COSTS},
         stops=_counted(Counter(record.stop for record in alike(scored) if record.stop is not None)),
         errors=_summed(record.errors for record in alike(scored)),
         retries=_summed(record.retries for record in alike(records)),

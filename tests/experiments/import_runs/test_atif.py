@@ -23,6 +23,8 @@ from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, imp
 from loopbench.experiments.import_runs.foreign_file import open_file
 from loopbench.experiments.import_runs.formats.atif import NO_SCORE
 from loopbench.experiments.learn_plans.learn import learn_run, write_suite
+from loopbench.experiments.trace_formats import continued as continued_module
+from loopbench.experiments.trace_formats.continued import later_parts, whole_trajectory
 from loopbench.experiments.why.why import why
 from loopbench.metrics.trace import ModelExchange, ToolRun
 from loopbench.reports.dataframes import load
@@ -289,8 +291,87 @@ def test_a_part_that_is_missing_is_told(kit, continued):
     assert made.trials == 1
 
 
-def test_a_trajectory_that_goes_on_in_itself_ends(kit, continued):
-    file = continued / "trajectory.cont-1.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"continued_trajectory_ref": "trajectory.json"}))
-    (continued / "trajectory.cont-2.json").unlink()
-    assert len(kit.imported(continued / "trajectory.json", columns=WHERE).records) == 1
+def goes_on_in(file: Path, name: str | None) -> None:
+    """Write into a trajectory in which file it goes on."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"continued_trajectory_ref": name}))
+
+
+def test_a_trajectory_whose_end_names_itself_is_read_once(kit, scored, continued):
+    goes_on_in(continued / "trajectory.cont-2.json", "trajectory.cont-2.json")
+    made = import_files((continued,), ImportRequest(reading=ReadingOptions(columns=WHERE)), kit.folder / "runs" / "around")
+    assert made.notes == (f"{continued}: trajectory.json: it goes on in trajectory.cont-2.json again, which is read once",)
+    (record,) = results(made.folder).records
+    assert (record.steps, record.answer) == (
+        of(scored, "careful", "count-lines").steps,
+        of(scored, "careful", "count-lines").answer,
+    )
+
+
+def test_files_that_name_each_other_begin_at_the_one_with_the_shortest_name(kit, scored, continued):
+    goes_on_in(continued / "trajectory.cont-2.json", "trajectory.json")
+    other = continued / "other.json"
+    other.write_text((FILES / "careful" / "more-rows" / "trajectory.json").read_text())
+    found = {record.task: record for record in kit.imported(continued, columns=WHERE).records}
+    assert found.keys() == {"count-lines", "more-rows"}
+    assert found["count-lines"].steps == of(scored, "careful", "count-lines").steps
+
+
+def test_a_first_part_that_cannot_be_read_is_named(kit, continued):
+    file = continued / "trajectory.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"steps": 5}))
+    with pytest.raises(ValueError, match=r": trajectory\.json: steps is"):
+        kit.imported(continued, columns=WHERE)
+
+
+class Files:
+    """Files by name, in memory."""
+
+    def __init__(self, follows: dict[str, str | None]) -> None:
+        whole = json.loads((FILES / "careful" / "count-lines" / "trajectory.json").read_text())
+        ends = {name: whole if part is None else whole | {"continued_trajectory_ref": part} for name, part in follows.items()}
+        self.documents = {name: json.dumps(end).encode() for name, end in ends.items()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.documents)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.documents
+
+    def read(self, name: str) -> bytes:
+        return self.documents[name]
+
+
+@given(
+    st.lists(st.integers(-1, 7), min_size=1, max_size=8).map(
+        lambda ends: {f"{place}.json": None if end < 0 else f"{end}.json" for place, end in enumerate(ends)}
+    )
+)
+def test_every_file_is_in_a_trajectory_whatever_names_what(follows):
+    files = Files(follows)
+    begun = set(files.names) - later_parts(files)
+    read = set[str]()
+    for name in begun:
+        while name in follows and name not in read:
+            read.add(name)
+            name = follows[name] or ""
+    assert read == set(files.names)
+    others = {part for name, part in follows.items() if part != name}
+    assert begun >= set(files.names) - others
+
+
+def test_parts_are_bounded_in_number_and_in_size(monkeypatch):
+    files = Files({"0.json": "1.json", "1.json": "2.json", "2.json": None})
+    first = json.loads(files.read("0.json"))
+    whole, remark = whole_trajectory("0.json", first, files)
+    assert (len(whole["steps"]), remark) == (3 * len(first["steps"]), "")
+    monkeypatch.setattr(continued_module, "MAX_PARTS", 1)
+    with pytest.raises(ValueError, match=r"0\.json: it goes on in more than 1 files"):
+        whole_trajectory("0.json", first, files)
+    monkeypatch.undo()
+    size = len(files.read("1.json")) + len(files.read("2.json"))
+    monkeypatch.setattr(continued_module, "MAX_BYTES", size)
+    whole_trajectory("0.json", first, files)
+    monkeypatch.setattr(continued_module, "MAX_BYTES", size - 1)
+    with pytest.raises(ValueError, match=rf"0\.json: .* {size - 1} bytes"):
+        whole_trajectory("0.json", first, files)

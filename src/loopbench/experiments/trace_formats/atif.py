@@ -115,13 +115,14 @@ def continuation_of(name: str, data: Any) -> str | None:
     return (PurePosixPath(name).parent / reference).as_posix() if isinstance(reference, str) and reference else None
 
 
-def joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one trajectory of two, the second of which continues the first and may begin with a copy of its steps.
+def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one trajectory of several, each of which continues the one before and may begin with a copy of its steps.
 
-    The totals are those of the second, which counts on; it may be continued itself. Raises ValueError.
+    The totals are those of the last part, which counts on; it may be continued itself. Raises ValueError.
     """
-    new = [step for step in objects_at(second, "steps", "a step") if step.get("is_copied_context") is not True]
-    last = {key: value for key, value in second.items() if key in (CONTINUED, "final_metrics")}
+    first, *later = parts
+    new = (step for part in later for step in objects_at(part, "steps", "a step") if step.get("is_copied_context") is not True)
+    last = {key: value for key, value in parts[-1].items() if key in (CONTINUED, "final_metrics")}
     begun = {key: value for key, value in first.items() if key not in (CONTINUED, "final_metrics")}
     return begun | last | {"steps": [*objects_at(first, "steps", "a step"), *new]}
 

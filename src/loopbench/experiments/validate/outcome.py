@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,14 @@ MAX_NAMED = 3
 """Misplaced pairs that the verdict names."""
 DIGITS = 12
 """Decimals beyond which two means are equal."""
+
+
+def units_needed(tests: int, alpha: float = ALPHA) -> int:
+    """Return the fewest independent tasks with which one of so many sign-flip tests, decided together, can reject at all.
+
+    The smallest p of such a test is 2/2ⁿ for n units, and Holm (1979) holds the smallest of all against alpha / tests.
+    """
+    return math.floor(math.log2(2 * tests / alpha)) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,8 @@ class Validity:
     fitted_tasks: int
     held_out_tasks: int
     """That were scored in the run and in the tunnel."""
+    units: int
+    """Independent ones of these: their clusters, or they themselves."""
     loops: tuple[LoopValidity, ...]
     gaps: tuple[MeasureGap, ...]
     """Run minus tunnel, of each loop and measure; all of them are one family."""
@@ -90,6 +101,9 @@ class Validity:
     def verdict(self) -> str:
         """One sentence that begins with the worst there is to say."""
         told = f"The run tells {len(self.pairs)} of {self.pairs_in_all} pairs of loops apart"
+        if self.units < (needed := units_needed(self.pairs_in_all, self.alpha)):
+            few = f"{self.units} independent tasks cannot tell any of {self.pairs_in_all} pairs of loops apart"
+            told = f"{few}, whatever they scored: that takes {needed} or more"
         if self.misplaced:
             wrong = "; ".join(f"{pair.better} is better than {pair.worse}" for pair in self.misplaced[:MAX_NAMED])
             return (
@@ -97,6 +111,8 @@ class Validity:
             )
         off = ", ".join(gap.loop for gap in self.off if gap.measure == "accuracy")
         level = f"the accuracy of {off} is off" if off else "no accuracy is beyond its interval"
+        if self.units < units_needed(len(self.gaps), self.alpha):
+            level = "so few tasks cannot show an accuracy to be off"
         if not self.pairs or self.tau is None or self.tau.low <= 0:
             return f"Weak: nothing speaks against the order of the loops, and little for it. {told}, and {level}."
         if off:
@@ -110,6 +126,7 @@ class Validity:
             "prediction": self.digest,
             "fitted_tasks": self.fitted_tasks,
             "held_out_tasks": self.held_out_tasks,
+            "held_out_units": self.units,
             "loops": [loop.as_dict() for loop in self.loops],
             "differences": [gap.as_dict() for gap in self.gaps],
             "tau": None if self.tau is None else self.tau.as_dict(),

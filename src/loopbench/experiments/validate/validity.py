@@ -14,7 +14,7 @@ from loopbench.metrics.bootstrap import bca, unit_sums
 from loopbench.metrics.families import judge_family
 from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import ALPHA, Floats, Interval
+from loopbench.metrics.statistics import ALPHA, Floats, Interval, unit_count
 from loopbench.metrics.summary import summarize, task_values
 from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import RunError
@@ -44,6 +44,7 @@ def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> Validi
         predicted.prediction.digest,
         len(predicted.prediction.fitted),
         len(shared),
+        unit_count(sides.clusters),
         tuple(_loop(arm, sides) for arm in arms),
         compare_records(arms, real, tunnel, alpha, MEASURES),
         rank_agreement(sides.real, sides.predicted, sides.clusters, alpha),

@@ -1,7 +1,8 @@
 """Grammars as llama.cpp takes them: in the Lark dialect of LLGuidance, which knows JSON schemas.
 
 Format: https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md. Texts and lists are bounded here: a small model may
-write on without an end, and a reply that is cut cannot be read.
+write on without an end, and a reply that is cut cannot be read. Numbers are not: a JSON schema bounds their range, and not their
+digits, so a number that goes on without an end ends with the reply's tokens, and that reply cannot be read.
 """
 
 from __future__ import annotations

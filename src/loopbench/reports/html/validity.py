@@ -18,7 +18,7 @@ from .svg import Axis, ChartRow, Group, Mark, interval_rows
 TITLE = "How well the tunnel predicts"
 _HOW = (
     "A fault profile was fitted to the traces of half of the tasks, the same loops ran under it on the other half, and what they "
-    "did was written down, with a digest, before the run's own results on those tasks were read."
+    "did was written down, with a digest, before the validation read the run's own results on those tasks."
 )
 
 

@@ -112,10 +112,10 @@ class _Job:
                 raw = self.tree.read(name)
                 with located(name):
                     first = mapping(parse_json(raw), "the trajectory")
-                    read_trajectory(first)  # so that what is wrong with it is said with its name
                 document, remark = whole_trajectory(name, first, self.tree)
                 self.made.notes += [remark] if remark else []
-                found.append((document, read_trajectory(document)))
+                with located(name):
+                    found.append((document, read_trajectory(document)))
         return found
 
 
