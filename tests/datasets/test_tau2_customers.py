@@ -127,7 +127,7 @@ def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
             ScriptedUser({"wishes": "A boat."}, further=[FurtherRequest("And an oar.")]),
             "through tell_user: make the tools with asks=True",
         ),
-        (ScriptedUser({"budget": "At most 10."}), "about budget, which ask_user does not have: its topics are identity and wishes"),
+        (ScriptedUser({"budget": "At most 10."}), "about budget, which ask_user does not have: its topics are identity, wishes"),
     ],
 )
 def test_a_script_that_an_agent_cannot_hear_whole_is_refused(script: ScriptedUser, why: str) -> None:

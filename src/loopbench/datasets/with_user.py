@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loopbench.protocol import Model, Tool
-from loopbench.text.counts import listed
 
 from .modelled_user import ModelledUser
 from .scripted_user import USER_TOOLS, ProposedCall, ScriptedTalk, ScriptedUser, User, tell_user
@@ -61,7 +60,7 @@ def _check_heard(script: ScriptedUser, tools: tuple[Tool, ...]) -> None:
     for topic in script.says:
         if topic not in known:
             raise ValueError(
-                f"the script says something about {topic}, which ask_user does not have: its topics are {listed(known)}"
+                f"the script says something about {topic}, which ask_user does not have: its topics are {', '.join(known)}"
             )
 
 
