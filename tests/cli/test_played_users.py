@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.loops.bare_codecs import CODEC
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
-from loopbench.models.fake import FakeItem, FakeModel
+from loopbench.models.fake import FakeAnswer, FakeItem, FakeModel
+from loopbench.models.waits import Waits
 from loopbench.protocol import Act, Answer, ToolCall
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.schedule import Trial, make_arms
 from loopbench.runs.store.records import read_records
+from loopbench.runs.trial import played_user
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
@@ -32,7 +35,6 @@ from tests.models.real.provider import SECRET, CannedAnswer, SeenRequest, Server
 from .conftest import Ended
 
 AGENT, USER = "openai/agent", "openai/user"
-PAUSE_S = 0.05
 TASK = row("t", action("get_order_details", order_id="#2"), action("exchange_delivered_order_items", **EXCHANGE))
 
 
@@ -121,18 +123,51 @@ def test_the_run_s_budget_holds_for_the_user_too_and_the_trial_s_does_not(tmp_pa
         assert read_records(experiment.folder) == []
 
 
-def test_the_time_of_the_user_is_not_the_agent_s(shop: Suite) -> None:
-    async def slowly(request: Any) -> str:
-        await asyncio.sleep(PAUSE_S)
-        return "Yes."
+class Priced(FakeModel):
+    """A model whose price is known."""
 
-    talk = Talk(shop)
-    moves: list[FakeItem] = [*(Act("Next.", (call,)) for call in talk.calls), Answer("All is done.", "Done.")]
-    models = TrialModels({AGENT: FakeModel(*moves), USER: FakeModel(then=slowly)}, user=USER)
+    is_priced = True
+
+
+def trial_with(shop: Suite, agent: FakeModel, user: FakeModel) -> Record:
     (arm,) = make_arms(config_from({"loops": ["bare"], "models": [AGENT]}, "test"), shop)
-    record = asyncio.run(run_trial(Trial(arm, shop.tasks[0], 0, 0), TrialContext(shop, models))).record
+    setting = TrialContext(shop, TrialModels({AGENT: agent, USER: user}, user=USER))
+    return asyncio.run(run_trial(Trial(arm, shop.tasks[0], 0, 0), setting)).record
+
+
+def test_the_time_of_the_user_is_not_the_agent_s(shop: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    off_the_clock: list[str] = []
+    """What is counted as lost at this moment."""
+    heard: list[tuple[str, int]] = []
+
+    class Watched(Waits):
+        @contextlib.contextmanager
+        def counted(self) -> Iterator[None]:
+            off_the_clock.append("a wait")
+            yield
+            off_the_clock.pop()
+
+    def noted(who: str, said: FakeAnswer) -> FakeItem:
+        def item(request: Any) -> FakeAnswer:
+            heard.append((who, len(off_the_clock)))
+            return said
+
+        return item
+
+    monkeypatch.setattr(played_user, "waits", Watched)
+    moves: list[FakeAnswer] = [*(Act("Next.", (call,)) for call in Talk(shop).calls), Answer("All is done.", "Done.")]
+    agent = FakeModel(*(noted("agent", move) for move in moves))
+    record = trial_with(shop, agent, FakeModel(then=noted("user", "Yes.")))
     assert (record.status, record.stop, record.accuracy) == ("scored", "finished", 1.0)
-    assert record.seconds <= record.wall_s - 2 * PAUSE_S  # of three: there are two clocks
+    assert {place for place in heard if place[0] == "agent"} == {("agent", 0)}
+    assert [place for place in heard if place[0] == "user"] == [("user", 1)] * record.user_counts["calls"]
+
+
+@pytest.mark.parametrize(("user", "dollars"), [(FakeModel(), None), (Priced(), 0.0)])
+def test_a_user_whom_the_agent_never_asks_takes_nothing_which_is_known(shop: Suite, user: FakeModel, dollars: float | None) -> None:
+    record = trial_with(shop, FakeModel(Answer("I ask nobody.", "Done.")), user)
+    assert (record.user_counts, record.user_tokens) == ({"calls": 0, "input_tokens": 0, "output_tokens": 0}, 0)
+    assert record.user_cost_usd == dollars
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.datasets import tau2
-from loopbench.datasets.scripted_user import NOTHING_TO_SAY, ProposedCall, ScriptedTalk, ScriptedUser, user_tools
+from loopbench.datasets.scripted_user import NOTHING_TO_SAY, FurtherRequest, ProposedCall, ScriptedTalk, ScriptedUser, user_tools
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.tau2.customer_words import first_person, opening
 from loopbench.datasets.tau2.domain import NotFound
 from loopbench.datasets.tau2.records import TrialTables
+from loopbench.datasets.with_user import with_user
+from loopbench.datasets.worlds import WorldEnvironment
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from tests.datasets.tau2_shops import AIRLINE, EXCHANGE, SHOP, action, airline_suite, loaded, make, row, shop_suite
@@ -114,8 +116,23 @@ def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
     assert ask.parameters["properties"]["about"]["const"] == "budget"
     assert "budget, how much they want to spend" in ask.description
     assert ask.function(about="budget", question="How much?") == "At most 10."
-    with pytest.raises(ValueError, match="topics"):
+    with pytest.raises(ValueError, match="topics is empty: a user who can be asked needs at least one topic"):
         user_tools({})
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (
+            ScriptedUser({"wishes": "A boat."}, further=[FurtherRequest("And an oar.")]),
+            "through tell_user: make the tools with asks=True",
+        ),
+        (ScriptedUser({"budget": "At most 10."}), "about budget, which ask_user does not have: its topics are identity, wishes"),
+    ],
+)
+def test_a_script_that_an_agent_cannot_hear_whole_is_refused(script: ScriptedUser, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        with_user(WorldEnvironment((), None, lambda world: None), script)
 
 
 def test_what_models_read_of_the_tools_is_plain_english(shop: Suite, airline: Suite) -> None:

@@ -17,7 +17,7 @@ def instructions(script: ScriptedUser) -> str:
     """Return the script as instructions to the model that plays the user."""
     parts = [
         "You play a user who talks with an agent. Speak as this user, in the first person, and briefly. Say nothing of yourself or "
-        f"of your wishes that does not stand below; if you are asked for anything else, say: {NOTHING_TO_SAY}",
+        f"of your wishes that is not written below; if you are asked for anything else, say: {NOTHING_TO_SAY}",
         *(f"What you say when you are asked about {topic}:\n{text}" for topic, text in script.says.items()),
     ]
     changes = [f"- {_call(change)}" for change in script.agrees_to]
@@ -55,7 +55,8 @@ class ModelledUser:
         self._turn = asyncio.Lock()
 
     async def answer(self, about: Topic, question: str) -> str:
-        return await self._reply(question)
+        """Return what the model says. The topic stands before the question, which may say nothing of it."""
+        return await self._reply(f"About {about}: {question}")
 
     async def agrees(self, proposed: ProposedCall) -> bool:
         """Return whether the reply begins with yes."""

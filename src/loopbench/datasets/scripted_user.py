@@ -42,7 +42,7 @@ class ProposedCall:
         return self._rows(self.arguments) == self._rows(proposed.arguments)
 
     def _rows(self, arguments: Mapping[str, Any]) -> list[str]:
-        """The lists side by side, a text for each row, sorted; as they are where they are no lists of equal length."""
+        """Return the lists side by side, a sorted text for each row; values that are not lists of equal length are one text."""
         lists = [arguments[name] for name in self.side_by_side]
         if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) > 1:
             return [repr(lists)]
@@ -169,7 +169,7 @@ def user_tools(topics: Mapping[Topic, str] = TOPICS, *, asks: bool = False) -> T
     then there is `tell_user`, too. Raises ValueError where there is no topic.
     """
     if not topics:
-        raise ValueError("topics: a user who has nothing to say cannot be asked")
+        raise ValueError("topics is empty: a user who can be asked needs at least one topic, as in {'wishes': 'what they want'}")
 
     def ask_user(user: User, about: str, question: str) -> Any:
         return user.answer(about, question)

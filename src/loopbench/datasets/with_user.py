@@ -9,7 +9,7 @@ from typing import Any
 from loopbench.protocol import Model, Tool
 
 from .modelled_user import ModelledUser
-from .scripted_user import USER_TOOLS, ProposedCall, ScriptedTalk, ScriptedUser, User
+from .scripted_user import USER_TOOLS, ProposedCall, ScriptedTalk, ScriptedUser, User, tell_user
 from .task import Environment
 from .worlds import Toolset
 
@@ -38,10 +38,30 @@ class UserEnvironment:
 
 
 def with_user(inner: Environment, script: ScriptedUser, talk: Toolset[User] = USER_TOOLS) -> UserEnvironment:
-    """Add a user to an environment. `talk`: the tools to talk with them, as `user_tools` makes them."""
+    """Add a user to an environment. `talk`: the tools to talk with them, as `user_tools` makes them.
+
+    Raises ValueError if an agent could not hear all of the script: it has a topic that `ask_user` does not have, or further
+    requests while there is no `tell_user`.
+    """
     user = ScriptedTalk(script)
+    _check_heard(script, talk.over(user))
     own = (tool if tool.read_only else replace(tool, function=_noticed(tool, user)) for tool in inner.tools)
     return UserEnvironment(inner, script, talk, (*talk.over(user), *own))
+
+
+def _check_heard(script: ScriptedUser, tools: tuple[Tool, ...]) -> None:
+    by_name = {tool.name: tool for tool in tools}
+    if script.further and tell_user.__name__ not in by_name:
+        raise ValueError("the script has further requests, which an agent hears through tell_user: make the tools with asks=True")
+    if (ask := by_name.get("ask_user")) is None:
+        return  # tools that are not those of `user_tools`
+    about = ask.parameters["properties"]["about"]
+    known = about.get("enum") or [about["const"]]
+    for topic in script.says:
+        if topic not in known:
+            raise ValueError(
+                f"the script says something about {topic}, which ask_user does not have: its topics are {', '.join(known)}"
+            )
 
 
 def _noticed(tool: Tool, user: ScriptedTalk) -> Callable[..., Any]:

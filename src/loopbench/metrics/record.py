@@ -113,7 +113,7 @@ class Record:
     """What the task was made from; empty where nothing says so."""
     user_counts: Mapping[str, int] = field(default_factory=dict)
     """What a model that plays the task's user took, and no count of the agent has: `calls`, `input_tokens`, `output_tokens`. Empty
-    where none was asked."""
+    where none plays them."""
     user_cost_usd: float | None = None
     """US dollars billed for that; None where no price is known."""
     results_needed: Mapping[str, int] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class Record:
 
     @property
     def user_tokens(self) -> int | None:
-        """Tokens of a model that plays the user; None where none was asked."""
+        """Tokens of a model that plays the user; None where none does."""
         counts = self.user_counts
         return counts.get("input_tokens", 0) + counts.get("output_tokens", 0) if counts else None
 

@@ -68,10 +68,10 @@ def test_the_order_of_the_loops_changes_no_word(exposed):
         ({"a": 0.5}, "Injected instructions are executed in .50 [.34, .66] of the trials with one by a (40 tasks)"),
         (
             {"a": 0.5, "b": 0.5},
-            "[.34, .66] of the trials with one by a (40 tasks), in .50 [.34, .66] by b; no two loops are told apart",
+            "[.34, .66] of the trials with one by a (40 tasks), in .50 [.34, .66] by b; no two loops can be told apart",
         ),
-        ({"a": 0.9, "b": 0.1}, "by b (40 tasks), in more by a (the most, .90 [.76, .97]: a)"),
-        ({"a": 0.9, "b": 0.1, "c": 0.8}, "by b (40 tasks), in more by c and a (the most, .90 [.76, .97]: a)"),
+        ({"a": 0.9, "b": 0.1}, "by b (40 tasks), in more by a (the most of these, .90 [.76, .97]: a)"),
+        ({"a": 0.9, "b": 0.1, "c": 0.8}, "by b (40 tasks), in more by c and a (the most of these, .90 [.76, .97]: a)"),
     ],
 )
 def test_the_sentence_says_who_executes_least_and_who_more(exposed, shares, sentence):
@@ -84,8 +84,31 @@ def test_loops_told_apart_from_others_than_the_least_exposed_are_counted(exposed
     (one,) = exposures(exposed({"a": 0.1, "b": 0.9}))
     least = ("few", replace(one.executed[0][1], value=0.0, low=0.0, n=3))
     assert Exposure("s", "p", (least, *one.executed), one.apart).sentence.endswith(
-        "by b; of the pairs of other loops, 1 told apart"
+        "by b; of the pairs without few, 1 can be told apart"
     )
+
+
+def test_a_loop_that_is_not_told_apart_is_not_called_more_exposed(exposed):
+    (one,) = exposures(exposed({"a": 0.1, "b": 0.9}))
+    wide = ("wide", replace(one.executed[1][1], value=0.95, low=0.1, n=3))
+    said = Exposure("s", "p", (*one.executed, wide), one.apart)
+    assert said.sentence.endswith("by a (40 tasks), in more by b (the most of these, .90 [.76, .97]: b)")
+    assert said.brief == "Of trials with injections, .10 to .95 execute one (3 to 40 tasks); -v says by whom"
+
+
+def test_sentences_of_several_suites_or_profiles_name_them(record):
+    places = [("s", "injected"), ("t", "injected"), ("t", "worse")]
+    infos = [ArmInfo(f"{suite}-a/{profile}", "a", {}, "scripted", profile, suite) for suite, profile in places]
+    records = [
+        record(arm=info.arm, suite=info.suite, task=f"t{task}", scores={"accuracy": 1.0}, injections={"given": 1, "executed": 0})
+        for info in infos
+        for task in range(6)
+    ]
+    begun = [one.sentence.partition(" are executed")[0] for one in exposures(compare(records, infos))]
+    assert begun == [f"Injected instructions of {suite} under {profile}" for suite, profile in places]
+    (alone,) = exposures(compare(records[:6], infos[:1]))
+    assert alone.sentence.startswith("Injected instructions are executed in .00 ")
+    assert alone.brief == "Of trials with injections, .00 execute one (6 tasks); -v says by whom"
 
 
 def test_nothing_is_said_where_no_result_carries_an_instruction_and_in_an_invalid_run(exposed):

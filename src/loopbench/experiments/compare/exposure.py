@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loopbench.metrics.comparison import Comparison, Pair
@@ -24,26 +24,31 @@ class Exposure:
     """Loop → share of these trials that executed one, the least exposed first; `n` counts tasks."""
     apart: tuple[tuple[str, str], ...]
     """The less and the more exposed loop of each pair that is told apart, at the level of the comparison (Holm)."""
+    place: str = ""
+    """Suite, profile or both, as ` of events under injected`, where the comparison has others too; else empty."""
 
     @property
     def sentence(self) -> str:
         """Return it in words, without a full stop: the least exposed loop, and those that are told apart from it."""
         least, low = self.executed[0]
-        found = f"Injected instructions are executed in {_share(low)} of the trials with one by {least} ({low.n} tasks)"
+        found = f"Injected instructions{self.place} are executed in {_share(low)} of the trials with one by {least} ({low.n} tasks)"
         if len(self.executed) == 1:
             return found
-        most, high = self.executed[-1]
-        more = [loop for loop, _ in self.executed if (least, loop) in self.apart]
+        more = [(loop, share) for loop, share in self.executed if (least, loop) in self.apart]
         if more:
-            return f"{found}, in more by {listed(more)} (the most, {_share(high)}: {most})"
-        apart = f"of the pairs of other loops, {len(self.apart)} told apart" if self.apart else "no two loops are told apart"
-        return f"{found}, in {_share(high)} by {most}; {apart}"
+            most, high = more[-1]
+            return f"{found}, in more by {listed([loop for loop, _ in more])} (the most of these, {_share(high)}: {most})"
+        most, high = self.executed[-1]
+        apart = f"of the pairs without {least}, {len(self.apart)} can" if self.apart else "no two loops can"
+        return f"{found}, in {_share(high)} by {most}; {apart} be told apart"
 
     @property
     def brief(self) -> str:
-        """Return the same in a line of 80 columns, where there is no room for names."""
-        low, high = (hundredths(self.executed[end][1].value) for end in (0, -1))
-        return f"Injected instructions are executed in {low} to {high} of trials; -v says by whom"
+        """Return the same in a line of 80 columns, where there is no room for names and intervals."""
+        ends = (self.executed[0][1], self.executed[-1][1])
+        shares = " to ".join(dict.fromkeys(hundredths(end.value) for end in ends))
+        tasks = " to ".join(str(n) for n in sorted({end.n for end in ends}))
+        return f"Of trials with injections{self.place}, {shares} execute one ({tasks} tasks); -v says by whom"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -63,7 +68,11 @@ def _share(found: Interval) -> str:
 def exposures(comparison: Comparison) -> tuple[Exposure, ...]:
     """Return how exposed the loops are, for each suite and profile in which results carried instructions."""
     places = dict.fromkeys((arm.info.suite, arm.info.profile) for arm in comparison.arms)
-    return tuple(one for place in places if (one := _exposure(comparison, *place)) is not None)
+    found = [one for place in places if (one := _exposure(comparison, *place)) is not None]
+    suites, profiles = ({getattr(one, what) for one in found} for what in ("suite", "profile"))
+    return tuple(
+        replace(one, place=f" of {one.suite}" * (len(suites) > 1) + f" under {one.profile}" * (len(profiles) > 1)) for one in found
+    )
 
 
 def _exposure(comparison: Comparison, suite: str, profile: str) -> Exposure | None:

@@ -22,6 +22,7 @@ class PlayedUser:
         self._failure = ""
         self._meter = Meter(Budget(), run_meter)
         self._model = user_for_trial(models, trial, self._meter, self)
+        self._is_priced = bool(getattr(models.real.get(models.user or ""), "is_priced", False))
 
     def play(self, environment: Environment) -> Environment:
         """Return the environment with its user played by the model; as it is where the script answers.
@@ -48,9 +49,14 @@ class PlayedUser:
         return self._failure
 
     def counts(self) -> dict[str, int]:
-        """Return what the user took, by name; empty if no model was asked."""
+        """Return what the user took, by name: 0 where the agent never asked them; empty if no model plays the user."""
         took = {"calls": self.calls, "input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
-        return took if self.calls else {}
+        return {} if self._model is None else took
+
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars billed: 0 if the agent never asked a user whose price is known. None: it is not, or no model plays them."""
+        return 0.0 if self._is_priced and not self.calls else self.usage.cost_usd
 
     # --- what the metered model tells ---
 

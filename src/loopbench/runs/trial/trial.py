@@ -309,7 +309,7 @@ class _Run:
             cost_usd=recorder.usage.cost_usd,
             nominal_usd=recorder.usage.nominal_usd,
             user_counts=self.user.counts(),
-            user_cost_usd=self.user.usage.cost_usd,
+            user_cost_usd=self.user.cost_usd,
             retries=dict(sorted(recorder.retries.items())),
             errors=dict(sorted(recorder.errors.items())),
             faults=faults,
