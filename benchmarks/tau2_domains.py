@@ -1,4 +1,4 @@
-"""Whether tau2's gold actions end in the same database with our tools as with tau2's own; Markdown to stdout.
+"""Whether tau2's gold actions end in our tools' database as in its own, and what its tasks ask for; Markdown to stdout.
 
 python benchmarks/tau2_domains.py CLONE --python PYTHON [--write]
 
@@ -10,6 +10,7 @@ tau2's requirements are installed; its tools run there, in a process of their ow
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import re
@@ -17,7 +18,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from loopbench.checks.suite.reference_agents import bench, passed, trial, without_calls
 from loopbench.datasets import tau2
+from loopbench.datasets.task import Suite
+from loopbench.metrics.record import Record
+from loopbench.text.numbers import interval
 
 DOMAINS = ("retail", "airline")
 PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
@@ -63,19 +68,38 @@ def same_form(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
+def passed_by_echo(suite: Suite) -> str:
+    """The share of tasks, with its interval, that an agent passes who only repeats the question."""
+    (echo,) = (agent for agent in without_calls(suite.tasks) if agent.name == "echo")
+
+    async def each() -> list[Record]:
+        setting = bench(suite, suite.tasks)
+        return [(await trial(echo, task, setting)).record for task in suite.tasks]
+
+    found = passed(echo, asyncio.run(each())).share
+    return "–" if found is None else interval(found, 2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clone", type=Path)
     parser.add_argument("--python", required=True)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    lines = ["| domain | tasks | the same database | another one, in the tasks |", "| --- | --- | --- | --- |"]
+    columns = (
+        *("domain", "tasks", "with several requests", "passed by who repeats the question"),
+        *("the same database", "another one, in the tasks"),
+    )
+    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     for domain in DOMAINS:
         folder = given.clone / "data" / "tau2" / "domains" / domain
         theirs = changed_by_theirs(domain, given.clone, folder, given.python)
-        tasks = [task for task in tau2.load(data=folder).tasks if task.end_state is not None]
+        suite = tau2.load(data=folder)
+        several = sum(bool(task.world["further"]) for task in tau2.load(data=folder, wishes="in_turn").tasks)
+        tasks = [task for task in suite.tasks if task.end_state is not None]
         other = [task.id for task in tasks if same_form(task.end_state["changed"]) != same_form(theirs[task.id])]
-        lines.append(f"| {domain} | {len(tasks)} | {len(tasks) - len(other)} | {', '.join(other) or '–'} |")
+        beside = f"{len(tasks)} | {several} | {passed_by_echo(suite)}"
+        lines.append(f"| {domain} | {beside} | {len(tasks) - len(other)} | {', '.join(other) or '–'} |")
     text = "\n".join(lines)
     print(text)
     if given.write:

@@ -277,6 +277,12 @@ def test_instructions_have_the_whole_script_and_nothing_of_the_world(script: Scr
     assert ("Say no to all changes" in told) is (not script.agrees_to)
 
 
+def test_a_topic_without_words_has_nothing_to_say_by_a_model_too() -> None:
+    script = ScriptedUser({"wishes": ""})
+    assert script.answer("wishes") == NOTHING_TO_SAY
+    assert f"about wishes:\n{NOTHING_TO_SAY}\n" in instructions(script)
+
+
 def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_behind() -> None:
     actor = FakeModel("one", ProviderError("busy", "server"), "three")
     user = ModelledUser(PATIENT, actor)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -30,6 +34,8 @@ def test_loops_and_models_change_places_together(means):
     for source, value in one.variances().items():
         assert value == pytest.approx(other.variances()[turned.get(source, source)])
     assert one.difference().value == pytest.approx(-other.difference().value)
+    assert one.difference().low == pytest.approx(-other.difference().high)
+    assert one.difference().high == pytest.approx(-other.difference().low)
 
 
 @given(MEANS, st.randoms())
@@ -38,7 +44,7 @@ def test_the_order_of_loops_and_of_tasks_does_not_matter(means, random):
     random.shuffle(loops)
     random.shuffle(tasks)
     one, other = Crossed(means), Crossed(means[loops][:, :, tasks])
-    assert one.reversals().value == other.reversals().value
+    assert one.reversals() == other.reversals()
     for source, value in one.variances().items():
         assert value == pytest.approx(other.variances()[source])
 
@@ -49,8 +55,32 @@ def test_intervals_hold_their_value_and_stay_in_bounds(means):
     for part in found.parts():
         assert 0 <= part.deviation.low <= part.deviation.value <= part.deviation.high
         assert 0 <= part.share <= 1
-    reversed_ = found.reversals()
-    assert 0 <= reversed_.low <= reversed_.value <= reversed_.high <= 1
+    assert 0 <= found.reversals() <= 1
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.02, 0.1])
+def test_with_equal_noise_everywhere_the_interval_of_loops_is_that_of_the_noncentral_f(spread):
+    """Steiger 2004: the noncentralities under which the F that was found is neither too small nor too large."""
+    loops, tasks = 4, 400
+    noise = np.random.default_rng(7).normal(0, 0.4, (loops, 1, tasks))
+    means = np.linspace(-spread, spread, loops)[:, None, None] + noise + np.zeros((1, 2, 1))
+    by_task = means.mean(1)
+    apart = by_task - by_task.mean(0)
+    squares = tasks * (apart.mean(1) ** 2).sum()
+    free = (loops - 1) * (tasks - 1)
+    error = ((apart - apart.mean(1, keepdims=True)) ** 2).sum() / free
+
+    def end(share: float) -> float:
+        found = squares / (loops - 1) / error
+        below = partial(scipy.special.ncfdtr, loops - 1, free)
+        if below(0.0, found) <= share:
+            return 0.0
+        noncentral = scipy.optimize.brentq(lambda nc: below(nc, found) - share, 0.0, 10 * squares / error + 100)
+        return math.sqrt(noncentral * error / tasks / (loops - 1))
+
+    interval = next(part.deviation for part in Crossed(means).parts() if part.source == "loop")
+    assert interval.low == pytest.approx(end(0.975), abs=0.004)
+    assert interval.high == pytest.approx(end(0.025), abs=0.004)
 
 
 def test_what_only_loops_move_is_all_theirs():
@@ -63,9 +93,9 @@ def test_what_only_loops_move_is_all_theirs():
 
 def test_rankings_that_turn_round_are_counted():
     turned = np.array([[0.9, 0.1], [0.1, 0.9]])[:, :, None] * np.ones(5)
-    assert Crossed(turned).reversals().value == 1.0
+    assert Crossed(turned).reversals() == 1.0
     same = np.array([[0.9, 0.8], [0.1, 0.2]])[:, :, None] * np.ones(5)
-    assert Crossed(same).reversals().value == 0.0
+    assert Crossed(same).reversals() == 0.0
 
 
 def test_the_estimate_of_the_loops_part_is_unbiased():

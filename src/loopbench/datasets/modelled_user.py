@@ -18,7 +18,7 @@ def instructions(script: ScriptedUser) -> str:
     parts = [
         "You play a user who talks with an agent. Speak as this user, in the first person, and briefly. Say nothing of yourself or "
         f"of your wishes that is not written below; if you are asked for anything else, say: {NOTHING_TO_SAY}",
-        *(f"What you say when you are asked about {topic}:\n{text}" for topic, text in script.says.items()),
+        *(f"What you say when you are asked about {topic}:\n{text or NOTHING_TO_SAY}" for topic, text in script.says.items()),
     ]
     changes = [f"- {_call(change)}" for change in script.agrees_to]
     if changes:

@@ -24,8 +24,8 @@ def _table(found: Harness) -> Table:
         (part.source.replace("model", found.kind), interval(part.deviation, 3), f"{100 * part.share:.1f} %") for part in found.parts
     ]
     rows += [
-        (f"two loops change places under another {found.kind}", interval(found.loops_reverse, 2), ""),
-        (f"two {found.kind}s change places under another loop", interval(found.conditions_reverse, 2), ""),
+        (f"two loops change places under another {found.kind}", f"{found.loops_reverse:.2f}", ""),
+        (f"two {found.kind}s change places under another loop", f"{found.conditions_reverse:.2f}", ""),
     ]
     crossed = f"{len(found.loops)} loops × {len(found.conditions)} {found.kind}s × {found.tasks} tasks"
     return Table(
