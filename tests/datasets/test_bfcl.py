@@ -120,7 +120,7 @@ def allowed(value: Any) -> Any:
 def test_a_plan_is_right_and_any_change_of_it_is_wrong(tmp_path_factory: Any, drawn: Any, data: Any) -> None:
     described, arguments = drawn
     calls = {described["name"]: {name: [allowed(value)] for name, value in arguments.items()}}
-    suite, task = only(tmp_path_factory.getbasetemp(), row("simple_0", described), right("simple_0", calls))
+    suite, task = only(tmp_path_factory.mktemp("bfcl"), row("simple_0", described), right("simple_0", calls))
     if any(value == "" for value in arguments.values()):
         return  # "" says that a parameter may be left out
     assert not task.quarantined
@@ -143,7 +143,7 @@ def test_a_plan_is_right_and_any_change_of_it_is_wrong(tmp_path_factory: Any, dr
 @settings(deadline=None, max_examples=25)
 @given(st.binary(max_size=60))
 def test_any_file_is_a_suite_or_a_value_error(tmp_path_factory: Any, content: bytes) -> None:
-    path = write(tmp_path_factory.getbasetemp(), [], [PARALLEL_RIGHT])
+    path = write(tmp_path_factory.mktemp("bfcl"), [], [PARALLEL_RIGHT])
     path.write_bytes(content)
     with pytest.raises(ValueError, match=re.escape(str(path))):
         bfcl.load(data=path)

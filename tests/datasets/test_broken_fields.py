@@ -75,7 +75,7 @@ BFCL = {
 @given(places_in(BFCL), JSON)
 def test_any_json_in_any_field_of_bfcl(tmp_path_factory: Any, place: Any, value: Any) -> None:
     name, at = place
-    folder = tmp_path_factory.getbasetemp()
+    folder = tmp_path_factory.mktemp("broken")
     write(folder, BFCL | {name: replaced(BFCL[name], at, value)})
     try:
         suite = bfcl.load(data=folder / "questions.json")
@@ -145,7 +145,7 @@ TAU2: dict[str, Any] = {
 @given(places_in(TAU2), JSON)
 def test_any_json_in_any_field_of_tau2(tmp_path_factory: Any, place: Any, value: Any) -> None:
     name, at = place
-    folder = tmp_path_factory.getbasetemp()
+    folder = tmp_path_factory.mktemp("broken")
     write(folder, TAU2 | {"policy.md": "Be brief."} | {name: replaced(TAU2[name], at, value)})
     try:
         suite = tau2.load(data=folder)

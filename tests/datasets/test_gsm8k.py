@@ -313,7 +313,7 @@ def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
     | st.text(max_size=40).map(lambda text: json.dumps({"question": text, "answer": f"{text}#### 1"}).encode())
 )
 def test_any_file_is_a_suite_or_a_value_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path = tmp_path_factory.mktemp("gsm8k") / "any.jsonl"
     path.write_bytes(content)
     try:
         suite = gsm8k.load(data=path)

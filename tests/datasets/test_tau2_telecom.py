@@ -176,7 +176,7 @@ def test_faults_together_are_cured_by_their_actions_together(tmp_path_factory: A
     once = [action for at, action in enumerate(actions) if action not in actions[:at]]
     cures = [action for action in once if action != REBOOT] + [REBOOT]  # each setting is turned over once, the phone started last
     asserted = [item for name in names for item in FAULTS[name][2]]
-    suite, task = only(tmp_path_factory.getbasetemp(), row(starts, cures, asserted))
+    suite, task = only(tmp_path_factory.mktemp("telecom"), row(starts, cures, asserted))
     assert task.quarantined == ""
     assert accuracy(suite, task, *cures) == 1.0
 

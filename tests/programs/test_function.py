@@ -266,10 +266,11 @@ def test_here_and_in_a_process_trials_are_the_same_at_any_concurrency(tmp_path, 
     digests = []
     for concurrency in (1, 6):
         found = compare(loops, f"arithmetic(size={tasks})", [profile], concurrency=concurrency, mlflow=False, progress=False)
-        by_task: dict[str, set[str]] = {}
+        by_task: dict[str, dict[str, list[str]]] = {}
         for record in found.results.records:
             assert record.status == "scored", record.reason
-            by_task.setdefault(record.task, set()).add(json.dumps([record.trace_digest, record.stop, record.answer]))
-        assert {task: len(kinds) for task, kinds in by_task.items()} == dict.fromkeys(by_task, 1)
-        digests.append(by_task)
+            seen = json.dumps([record.trace_digest, record.stop, record.answer])
+            by_task.setdefault(record.task, {}).setdefault(seen, []).append(f"{record.arm}: {record.reason}, {record.errors}")
+        assert [kinds for kinds in by_task.values() if len(kinds) > 1] == []
+        digests.append({task: list(kinds) for task, kinds in by_task.items()})
     assert digests[0] == digests[1]

@@ -32,7 +32,7 @@ def sums(found: Results, reasons: Why) -> None:
     print_line(found.title, "bold")
     lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
     if not lost:
-        print_line("No scored trial was lost.")
+        print_line("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
     width = max((len(arm.arm) for arm in lost), default=0)
     for arm in lost:
         causes = ", ".join(f"{cause} {many}".replace(" ", UNBROKEN) for cause, many in arm.causes.items())

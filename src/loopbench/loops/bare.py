@@ -124,8 +124,8 @@ class Bare(ToolSettings):
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_here(self.run(query, tools, model))
+    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return run_here(self.run(query, tools, model, observer))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""

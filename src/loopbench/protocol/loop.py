@@ -200,8 +200,8 @@ class WrappedLoop:
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, loop=self.loop.with_step_limit(tool_steps))
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_here(self.run(query, tools, model))
+    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return run_here(self.run(query, tools, model, observer))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         return await self.loop.run(query, tools, model, observer)

@@ -248,6 +248,8 @@ class _Sentences:
         """Yield what is likely to decide between the named loops or, where one is named, between it and the other candidates."""
         first = named[-1]
         rivals = [row for row in (named if len(named) > 1 else candidates) if row is not first]
+        if self._profiles() == [STILL]:
+            return  # more tasks would show no more where nothing is disturbed
         undecided = [(pair, row) for row in rivals for pair in self._pairs(first, row) if pair.verdict.word == "undecided"]
         plans = sorted(
             ((pair.outlook.more.tasks, pair.outlook.more.chance, row) for pair, row in undecided if pair.outlook is not None),

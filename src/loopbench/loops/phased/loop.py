@@ -63,8 +63,8 @@ class Phased(PhasedOptions):
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_tool_tasks=tool_steps)
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_here(self.run(query, tools, model))
+    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return run_here(self.run(query, tools, model, observer))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         check_run(query, tools, model)

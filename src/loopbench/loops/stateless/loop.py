@@ -125,8 +125,8 @@ class Stateless(ToolSettings):
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_here(self.run(query, tools, model))
+    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return run_here(self.run(query, tools, model, observer))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         check_run(query, tools, model)

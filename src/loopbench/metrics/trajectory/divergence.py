@@ -192,7 +192,7 @@ def _altered(trial: TracedTrial) -> _Found | None:
         return None
     first = found[0]
     also = sum(each.cause == first.cause for each in found) - 1
-    return _Found(first.cause, f"{first.detail}{f'; so it did {times(also)} more' if also else ''}", [first.event])
+    return _Found(first.cause, f"{first.detail}{f'; the same happened {times(also)} more' if also else ''}", [first.event])
 
 
 def _early(trial: TracedTrial) -> _Found | None:
