@@ -31,16 +31,21 @@ INJECTION_NOTE = (
     "the one that was asked for, or there is none since one asked to stop. Utility kept is the accuracy of these trials. The "
     "model is gullible by the profile's chances: the shares compare loops, and predict nothing of a real model."
 )
+ARMS = "The arms in numbers"
+"""Title of the section."""
 MAX_OPEN = 24
 """Most rows of a chart that is not folded."""
 
 
-def arms_section(comparison: Comparison) -> PageSection:
-    """Return the section on each arm's numbers, and on templates where they make other units than tasks do."""
+def arms_section(comparison: Comparison, *, in_full: bool = True) -> PageSection:
+    """Return the section on each arm's numbers; `in_full` also on its contexts, calls and injections, and on templates where they
+    make other units than tasks do."""
     blocks: list[Block] = [Paragraph(ARM, "quiet"), arms_grid(comparison.arms)]
     if any(arm.summary.accuracy is not None for arm in comparison.arms):
         read = "Dots are mean accuracies over the tasks, lines their intervals."
         blocks.insert(1, Figure(accuracy(comparison.arms), read))
+    if not in_full:
+        return PageSection("arms", ARMS, tuple(blocks))
     templates = over_templates(comparison)
     if templates.rows:
         grid = Grid(templates.title, templates.columns, templates.rows)
@@ -54,7 +59,7 @@ def arms_section(comparison: Comparison) -> PageSection:
         if table.rows:
             grid = Grid(table.title, table.columns, table.rows)
             blocks.append(Folded(title, (Paragraph(note, "quiet"), grid)))
-    return PageSection("arms", "The arms in numbers", tuple(blocks))
+    return PageSection("arms", ARMS, tuple(blocks))
 
 
 def arms_grid(arms: Sequence[ArmResult]) -> Grid:

@@ -78,7 +78,7 @@ def _chapter(run: Results, name: str) -> Chapter:
     """Return the main sections of a run: its pairs are in the overview, and everything else on its own page."""
     comparison = ranked(run.comparison)
     infos = [arm.info for arm in comparison.arms]
-    main = (verdict_section(run), arms_section(comparison), fronts_section(run.views, infos))
+    main = (verdict_section(run), arms_section(comparison, in_full=False), fronts_section(run.views, infos))
     command = f"loopbench report {shlex.quote(run_name(run.folder))}"
     return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", _present(main, name))
 
