@@ -209,8 +209,8 @@ def test_an_observer_that_wants_the_stream_gets_it() -> None:
     assert [chunk.reply for chunk in listening.chunks] == [finish()]
 
 
-def test_run_sync_has_the_arguments_of_run_without_observer() -> None:
-    assert list(inspect.signature(Finish.run_sync).parameters) == ["self", "query", "tools", "model"]
+def test_run_sync_has_the_arguments_of_run() -> None:
+    assert list(inspect.signature(Finish.run_sync).parameters) == ["self", "query", "tools", "model", "observer"]
 
 
 @settings(deadline=None, max_examples=40)

@@ -158,5 +158,5 @@ def test_codecs_are_told_apart_by_name() -> None:
     assert [codec.max_calls for codec in codecs] == [1, 0, 1]
 
 
-def test_run_sync_has_the_arguments_of_run_without_observer() -> None:
-    assert list(inspect.signature(ReactExtract.run_sync).parameters) == ["self", "query", "tools", "model"]
+def test_run_sync_has_the_arguments_of_run() -> None:
+    assert list(inspect.signature(ReactExtract.run_sync).parameters) == ["self", "query", "tools", "model", "observer"]
