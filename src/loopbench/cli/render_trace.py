@@ -13,7 +13,7 @@ from rich.text import Text
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.trace import Note
 from loopbench.metrics.trajectory.divergence import explain, read_trial
-from loopbench.metrics.trajectory.failure_text import legible
+from loopbench.metrics.trajectory.failure_text import without_bytes
 from loopbench.metrics.trajectory.trajectory import course, shortened
 from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain
@@ -38,12 +38,11 @@ def steps(found: JudgedTrace, record: Record) -> None:
     _faults(record.faults, console)
     console.print(Text(plain(f"── {record.name} "), style=_STYLES["head"]))
     print_prose(" ".join(found.trace.head.query.split()), indent="   ")
-    taken = course(found.trace)
-    for number, step in enumerate(taken, start=1):
+    for number, step in enumerate(course(found.trace), start=1):
         event = None if step.event is None else found.trace.events[step.event]
         fault = "" if event is None or isinstance(event, Note) else event.fault
         struck = f" ({fault})" if fault else ""
-        print_prose(legible(f"{number:2}. {step.text} → {shortened(step.observed)}{struck}"), hanging="    ")
+        print_prose(without_bytes(f"{number:2}. {step.text} → {shortened(step.observed)}{struck}"), hanging="    ")
     end = ending(found.trace.head, judged_again=found.judged_again)
     print_line(f"── {end.label} ", _STYLES["end"])
     for line in end.text.split("\n"):

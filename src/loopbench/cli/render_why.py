@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from loopbench.experiments.compare.answer import STILL
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.import_runs.foreign_trials import IMPORTED
 from loopbench.experiments.why.remedies import ablation_of
@@ -132,7 +133,7 @@ def _command(found: Results, arm: str, task: str, repeat: int) -> str:
 
 # --- tasks ---
 
-UNDISTURBED = ("clean", IMPORTED)
+UNDISTURBED = (STILL, IMPORTED)
 """Profiles under which no fault can be why nobody solved a task."""
 _KINDS: Mapping[Kind, str] = {
     "unsolved": "no arm solved",

@@ -27,10 +27,10 @@ _ILLEGIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]+")
 def in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Describe one or more setbacks of one kind and matter, in time."""
     tell = _never_finished if same[-1].fault == NEVER_FINISH else _TELLS[same[-1].kind]
-    return legible(tell(trial, same))
+    return without_bytes(tell(trial, same))
 
 
-def legible(text: str) -> str:
+def without_bytes(text: str) -> str:
     """Return a text with an ellipsis for each run of what is no text: control characters, and bytes that could not be read."""
     return _ILLEGIBLE.sub("…", text)
 
