@@ -11,6 +11,7 @@ from loopbench.checks.program.check import CheckLimits, check_program
 from loopbench.checks.program.explanation import Asked, telling_request
 from loopbench.programs.program import Program
 from loopbench.protocol import Message, Reply, Request
+from tests.cases import cases
 from tests.checks.program.agents import Habits, agent
 
 LIMITS = CheckLimits(requests=25, hang_s=0.2)
@@ -32,7 +33,7 @@ def conversation(*said):
 # --- what any run has explains nothing ---
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(st.sampled_from(EXPLAINED), st.data())
 def test_a_reminder_of_each_turn_explains_nothing(fault, data):
     words = data.draw(st.lists(st.sampled_from(sorted(fault.signs | fault.weak_signs | fault.subject)), min_size=1, max_size=5))
@@ -42,7 +43,7 @@ def test_a_reminder_of_each_turn_explains_nothing(fault, data):
     assert telling_request(fault, asked, 0, clean) is None
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(st.sampled_from(EXPLAINED), st.data())
 def test_an_explanation_among_reminders_is_found(fault, data):
     sign = data.draw(st.sampled_from(sorted(fault.signs)))
