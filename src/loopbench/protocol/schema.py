@@ -259,9 +259,43 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def answer_schema(kind: Any) -> dict[str, Any]:
-    """Return the JSON schema of a pydantic model, a dataclass or any other type. Raises TypeError for a type that has none."""
-    try:
-        return TypeAdapter(kind).json_schema()
-    except PydanticUserError as error:
-        raise TypeError(f"schema: {kind!r} has no JSON schema ({str(error).splitlines()[0]})") from None
+@dataclass(frozen=True, slots=True)
+class AnswerType:
+    """The type of an answer: a pydantic model, a dataclass, a TypedDict or any other that has a JSON schema."""
+
+    kind: Any
+
+    @property
+    def name(self) -> str:
+        return self.kind.__name__ if isinstance(self.kind, type) else str(self.kind)
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON schema. Raises TypeError for a type that has none."""
+        try:
+            return TypeAdapter(self.kind).json_schema()
+        except PydanticUserError as error:
+            raise TypeError(f"schema: {self.kind!r} has no JSON schema ({str(error).splitlines()[0]})") from None
+
+    def read(self, answer: Any) -> Any:
+        """Return the instance that a text or a JSON value states; a text may be JSON itself, as that of `bare` is.
+
+        Raises ValueError that says what is wrong.
+        """
+        adapter: TypeAdapter[Any] = TypeAdapter(self.kind)
+        quoted, problem = json.dumps(plain_value(answer)), ""
+        for text in [quoted, answer] if isinstance(answer, str) else [quoted]:
+            try:
+                return adapter.validate_json(text)
+            except ValidationError as error:
+                problem = _first_problem(error) or problem
+        raise ValueError(f"the answer is no {self.name}: {problem}")
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Return the first thing that is wrong with a JSON value; empty for a text that is none."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return ""
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
