@@ -350,7 +350,7 @@ def test_a_reader_that_goes_away_ends_the_run() -> None:
 
     async def leave() -> None:
         model = FakeModel(Act("Look.", (ToolCall("wait", {"item": "tea"}),)))
-        async with contextlib.aclosing(run_events(Bare(), Query("How much?"), Toolbox([wait]), model)) as events:  # type: ignore[type-var]
+        async with contextlib.aclosing(run_events(Bare(), Query("How much?"), Toolbox([wait]), model)) as events:
             async for event in events:
                 if isinstance(event, ToolStarted):
                     await asyncio.sleep(0)

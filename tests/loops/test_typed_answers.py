@@ -132,6 +132,12 @@ def test_what_the_type_refuses_is_no_answer(loop: Loop, total: object) -> None:
     assert ended.details["error"].startswith("the answer is no Positive: total: ")
 
 
+@pytest.mark.parametrize("answer", ["\ud800", {1: object}, [[]], float("nan"), {"total": object()}, True])
+def test_any_answer_is_read_or_refused(answer: Any) -> None:
+    with pytest.raises(ValueError, match=r"^the answer is no Bill: \S"):
+        AnswerType(Bill).read(answer)
+
+
 def test_a_text_is_read_as_what_the_type_wants_it_to_be() -> None:
     assert typed(str, Bare(), Answer("", "[1, 2]")).answer == "[1, 2]"
     assert typed(list[int], Bare(), Answer("", "[1, 2]")).answer == [1, 2]

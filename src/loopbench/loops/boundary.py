@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -63,7 +63,7 @@ async def carried_out(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mo
 
 async def run_events(
     loop: Loop, query: Query[Any], tools: Toolbox, model: Model, *, streams: bool = False
-) -> AsyncIterator[RunEvent]:
+) -> AsyncGenerator[RunEvent, None]:
     """Run any loop, and yield what happens in it, with RunEnded as the last event.
 
     `streams`: pieces of replies, too. Raises what leaves the run, such as BudgetExceeded, after the last event, and TypeError for

@@ -6,6 +6,7 @@ The only module of this package that needs pydantic; `tools.py` loads it when th
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
 from .digest import canonical_json
-from .values import ToolArgumentError, error_text, underlying
+from .values import ToolArgumentError, error_text, render_value, underlying
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
@@ -283,8 +284,8 @@ class AnswerType:
         Raises ValueError that says what is wrong.
         """
         adapter: TypeAdapter[Any] = TypeAdapter(self.kind)
-        quoted, problem = json.dumps(plain_value(answer)), ""
-        for text in [quoted, answer] if isinstance(answer, str) else [quoted]:
+        problem = "it cannot be read"
+        for text in [json.dumps(answer), answer] if isinstance(answer, str) else [render_value(answer)]:
             try:
                 return adapter.validate_json(text)
             except ValidationError as error:
