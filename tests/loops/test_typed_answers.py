@@ -170,4 +170,5 @@ def test_types_go_from_the_query_to_the_answer() -> None:
     assert_type(ProviderRetry(Bare()).run_sync(Query("How much?", "", list[int]), Toolbox(), model).answer, list[int] | None)
     assert_type(Bare().run_sync(Query("How much?"), Toolbox(), model), Outcome[Any])
     assert_type(Bare().run_sync(Query("How much?", schema=SCHEMA), Toolbox(), model), Outcome[Any])
+    assert Query[Bill | None]("How much?", schema=Bill) == Query("How much?", schema=Bill)
     assert Outcome[Bill | None](bill, StopReason.FINISHED, 1).answer is bill

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic
+from typing import Any
 
-from .query import AnswerT
+from .query import AnswerT, Parametrized
 
 
 class StopReason(StrEnum):
@@ -47,8 +47,8 @@ HARNESS_STOPS = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRA
 """Every loop can reach these, because the harness sets them."""
 
 
-@dataclass(frozen=True)  # without slots, as Query
-class Outcome(Generic[AnswerT]):
+@dataclass(frozen=True, slots=True)
+class Outcome(Parametrized[AnswerT]):
     """The result of a run."""
 
     answer: AnswerT

@@ -19,8 +19,22 @@ else:
 InstanceT = TypeVar("InstanceT")
 
 
-@dataclass(frozen=True, init=False)  # without slots, which Python 3.11 breaks for `Query[Bill](…)`
-class Query(Generic[AnswerT]):
+class Parametrized(Generic[AnswerT]):
+    """Base of classes that have a type parameter for type checkers only: at run time `Query[Bill]` is Query.
+
+    Python 3.11 raises TypeError where an instance of a frozen dataclass with slots is made by its alias.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, _: object) -> type:
+            return cls
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Query(Parametrized[AnswerT]):
     """All that a loop may know of a task. Gold answers, plans and scorers live elsewhere."""
 
     text: str
