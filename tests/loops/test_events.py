@@ -56,6 +56,7 @@ from loopbench.protocol.events import (
 )
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import builtin_names, find
 from loopbench.runs.store.records import read_records
 from loopbench.runs.trial import trial as trial_module
 from loopbench.runs.trial.recorder import Recorder
@@ -314,6 +315,11 @@ class Mine:
 
     def with_step_limit(self, tool_steps: int) -> Mine:
         return self
+
+
+def test_every_built_in_loop_is_bounded() -> None:
+    for name in builtin_names("loop"):
+        assert hasattr(vars(find("loop", name))["run"], "__wrapped__"), name
 
 
 def test_a_loop_of_ones_own_is_watched_too_also_within_a_wrapper() -> None:

@@ -7,7 +7,6 @@ of this. Where loops stand in each other, the outermost does it all: it is the c
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -79,8 +78,7 @@ async def run_events(
         await running
     finally:
         running.cancel()
-        with contextlib.suppress(BaseException):  # what the run raised was raised above
-            await running
+        await asyncio.gather(running, return_exceptions=True)  # what the run raised was raised above
 
 
 class _Queue(Observer):
