@@ -21,7 +21,7 @@ NAMES = (
     *("Mia", "Nils", "Olga", "Paul", "Rosa", "Sam", "Tina", "Udo", "Vera", "Walt", "Yann", "Zoe"),
 )
 """Who asks, and for whom: no two tasks of the default size have one question."""
-MAX_TOOL_STEPS, SIZE = 2, 240
+MAX_TOOL_STEPS, SIZE = 2, 96
 World = dict[str, int]
 
 
