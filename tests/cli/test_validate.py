@@ -140,6 +140,9 @@ def test_a_prediction_of_tasks_to_come_is_held_against_the_run_that_has_had_them
     found = ran("validate", "latest", "--prediction", str(ahead), "--json").json
     assert (found["prediction"], found["fitted_tasks"], found["held_out_tasks"]) == (written["digest"], 8, 8)
     assert (folder() / "validity" / "prediction.json").read_bytes() == ahead.read_bytes()
+    assert ran("extend", "latest", "--runs", "first", "--tasks", "16", "--quiet").code == 0
+    extended = ran("validate", "latest", "--runs", "first", "--prediction", str(ahead), "--json").json
+    assert {**extended, "run": ""} == {**found, "run": ""}
 
 
 def test_a_prediction_that_the_tunnel_does_not_make_is_refused(ran, ahead: Path) -> None:

@@ -91,8 +91,8 @@ def _say_ahead(folder: Path, prediction: RunPrediction, written: Path, *, as_jso
     rows = tuple((arm, f"{loop.accuracy:.2f}", f"{loop.steps:.1f}") for arm, loop in prediction.loops.items())
     print_table(Table("Predicted of the tasks to come", ("loop", "accuracy", "steps"), rows), out())
     tasks = len(prediction.fitted) + len(prediction.held_out)
-    say(f"prediction {prediction.digest[:12]} in {written}; publish it, run compare with --tasks {tasks}, and validate that run")
-    say(f"with --prediction {written}")
+    say(f"prediction {prediction.digest[:12]} in {written}: publish it before the tasks are run")
+    say(f"then: loopbench extend {folder} --tasks {tasks}, and loopbench validate {folder} --prediction {written}")
 
 
 def _print(found: Validity) -> None:
