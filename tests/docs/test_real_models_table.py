@@ -156,6 +156,24 @@ def test_the_page_has_the_model_in_the_box_with_every_design(benchmark):
         assert f" | `{loop}` | " in text
 
 
+def test_the_search_has_a_row_for_each_run_with_what_each_loop_solved(benchmark, folder, tmp_path, monkeypatch, capsys):
+    search = importlib.import_module("real_search")
+    page = tmp_path / "validity.md"
+    page.write_text("<!-- search: how -->\nold\n<!-- /search -->\n")
+    monkeypatch.setattr(search, "PAGE", page)
+    search.main([str(folder), str(folder), "--write"])
+    *_, one, other = capsys.readouterr().out.splitlines()
+    suite, tasks, temperature, most, demonstrations, bare, finish, *others = one.strip("| ").split(" | ")
+    assert one == other
+    assert (suite, tasks, temperature, most, demonstrations) == ("`arithmetic(size=4)`", "4 of all", "–", "–", "none")
+    assert [sum(int(cell.split(" ")[-1]) for cell in solved.split(", ")) for solved in (bare, finish)] == [4, 4]
+    assert others[:-1] == ["–"] * 3
+    assert "old" not in page.read_text()
+    assert one in page.read_text()
+    with pytest.raises(SystemExit, match="none"):
+        search.main([str(tmp_path / "none")])
+
+
 def test_the_suite_of_make_real_is_sound():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
