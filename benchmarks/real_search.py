@@ -51,7 +51,7 @@ def row(run: Results) -> str:
     cells = (
         f"`{manifest.config['suite']}`",
         f"{manifest.suite.tasks} of {manifest.config.get('split') or 'all'}",
-        *(str(provider.get(name, "–")) for name in ("temperature", "max_tokens")),
+        *("–" if provider.get(name) is None else str(provider[name]) for name in ("temperature", "max_tokens")),
         "optimized" if any(arm.program for arm in manifest.arms) else "none",
         *(_solved(run, loop) for loop in LOOPS),
         f"{sum(record.seconds for record in run.records) / 60:.0f}",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.validate import prediction
 from loopbench.experiments.validate.prediction import ValidationRequest, predict
+from loopbench.experiments.validate.validity import validity
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import read_manifest, write_manifest
@@ -84,6 +87,14 @@ def test_of_the_held_out_tasks_no_trace_is_read(ran, few, monkeypatch) -> None:
     predicted = predict(folder(), ValidationRequest())
     assert read == set(predicted.prediction.fitted)
     assert {record.task for record in predicted.records} == set(predicted.prediction.held_out)
+
+
+def test_the_order_in_which_trials_end_changes_nothing(ran, few) -> None:
+    predicted = predict(folder(), ValidationRequest())
+    found = validity(folder(), predicted)
+    for seed in range(5):
+        records = random.Random(seed).sample(predicted.records, len(predicted.records))
+        assert validity(folder(), replace(predicted, records=tuple(records))) == found
 
 
 @pytest.mark.parametrize(
