@@ -118,10 +118,14 @@ def test_reports_are_those_of_one_process_but_for_tests_that_end_theirs(suite: p
             "FAILED test_b.py::test_ends_its_process*",
             "PASSED test_b.py::test_between",
             "PASSED test_b.py::test_after",
-            "*shared is torn down*",
         ]
     )
     assert result.stdout.str().count("module is torn down") == 2
+
+
+def test_what_the_session_shares_is_torn_down_with_the_fork(suite: pytest.Pytester) -> None:
+    result = suite.runpytest_subprocess("-rA", "test_a.py")
+    result.stdout.fnmatch_lines(["*Captured stdout teardown*", "shared is torn down"])
 
 
 def test_nothing_more_is_begun_after_as_many_failures_as_are_allowed(suite: pytest.Pytester) -> None:
