@@ -13,6 +13,8 @@ READY_PEERS := $(PEERS)/.ready
 FRAMEWORKS := $(VENV)/loopbench
 TESTED_FRAMEWORKS := openai_agents pydantic_ai smolagents
 READY_FRAMEWORKS := $(TESTED_FRAMEWORKS:%=$(FRAMEWORKS)/.ready-%)
+REAL_RUN := $(BIN)/loopbench compare --config benchmarks/real.toml --model local --constrain --cassette runs/real-replies \
+  --cassette-mode replay-or-record
 PYTEST := $(BIN)/pytest --forks auto -q
 
 # What one process compiles, the next reads, whatever the environment says; without this, pytest rewrites every test at each start.
@@ -46,18 +48,17 @@ optimize: $(READY)
 
 local: $(READY_LOCAL)
 
-# The suite is a module in benchmarks. The scripted model solves tasks of its train split; four of its replies become each design's
-# demonstrations. An interrupted run begins anew with the replies that were recorded.
+# The suite is a module in benchmarks. The tunnel predicts ten tasks from the eight before them, before any of the ten is run; the run of
+# all eighteen has the replies of the first eight from the recording. An interrupted run begins anew with the replies that were recorded.
 real: export PYTHONPATH := benchmarks
 real: $(READY_LOCAL)
-	$(BIN)/loopbench optimize --suite lookups:load --optimizer 'BootstrapFewShot(max_bootstrapped_demos=4, max_labeled_demos=0)' \
-	  --train 12 --dev 2 --test 1 --repeats 1 --no-mlflow --runs runs/real-prompts
-	loops=$$($(BIN)/python benchmarks/demonstrated.py runs/real-prompts) && \
-	  $(BIN)/loopbench compare --config benchmarks/real.toml $$loops \
-	  --model local --constrain --runs runs/real --cassette runs/real-replies --cassette-mode replay-or-record
-	$(BIN)/loopbench validate latest --runs runs/real --allow lookups:load
-	$(BIN)/python benchmarks/real_models.py latest --in runs/real --write
-	$(BIN)/loopbench profile fit latest --runs runs/real --allow lookups:load --out runs/real.toml --force
+	$(REAL_RUN) --tasks 8 --runs runs/real/first
+	$(BIN)/loopbench validate latest --runs runs/real/first --ahead 10 --allow lookups:load
+	prediction=$$($(BIN)/python benchmarks/real_models.py latest --in runs/real/first --register) && \
+	  $(REAL_RUN) --runs runs/real/whole && \
+	  $(BIN)/loopbench validate latest --runs runs/real/whole --prediction $$prediction --allow lookups:load
+	$(BIN)/python benchmarks/real_models.py latest --in runs/real/whole --write
+	$(BIN)/loopbench profile fit latest --runs runs/real/whole --allow lookups:load --out runs/real.toml --force
 
 frameworks: $(READY)
 	$(BIN)/loopbench frameworks install --all
