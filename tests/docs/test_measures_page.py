@@ -63,7 +63,10 @@ def made_by() -> Iterator[Callable[[str], ModuleType]]:
 
 
 def interval_of(cell: str) -> Interval | None:
-    return None if cell == "–" else Interval(*numbers(cell), n=1)
+    if cell == "–":
+        return None
+    value, low, high = numbers(cell)
+    return Interval(value, low, high, 1)
 
 
 def test_the_five_sentences_say_what_the_tables_of_the_run_hold(made_by: Callable[[str], ModuleType]) -> None:
