@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: threads that wait for tiny matrices burn a core each
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
@@ -26,6 +28,7 @@ from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
+from tests.forking import run_in_forks
 from tests.over_http import OverHttp, Switchboard, open_switchboard
 from tests.rows import chosen, rows_of
 
@@ -34,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     says = "run only tests marked with this row of docs/conformance.md, such as S4-11, or with a row of this design, such as S4"
     length = "how long to fuzz the readers of files, all kinds together (slow tests; default 60); `make fuzz` takes an hour"
     parser.addoption("--fuzz-seconds", type=float, default=60.0, metavar="S", help=length)
+    forks = "run tests in so many processes that are forks of this one, or auto: one more than there are processors"
+    parser.addoption("--forks", default="0", metavar="N", help=forks)
     parser.addoption("--row", action="append", default=[], metavar="ID", help=says)
 
 
@@ -41,6 +46,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Return for `-n auto` one more than there are processors: some tests wait for processes, or for the end of a time limit."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests in forks if `--forks` asks for any: pytest does otherwise."""
+    asked = session.config.getoption("--forks")
+    count = pytest_xdist_auto_num_workers() if asked == "auto" else int(asked)
+    return run_in_forks(session, count) if count else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest reads the marks
@@ -77,8 +90,9 @@ def _stay_in_memory(fd: Any) -> None:
 os.fsync = _stay_in_memory
 
 
-settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True)
-settings.register_profile("explore", deadline=None, max_examples=100)
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of a test
+settings.register_profile("repeatable", UNTIMED, max_examples=50, derandomize=True)
+settings.register_profile("explore", UNTIMED, max_examples=100)
 settings.load_profile("repeatable")
 
 
