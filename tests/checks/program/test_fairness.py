@@ -98,9 +98,7 @@ def test_an_agent_that_drops_the_second_call_of_a_reply_has_not_handled_it():
 
 
 def test_an_agent_that_calls_a_failed_tool_again_by_itself_leaves_nothing_to_mend():
-    found = outcomes(
-        Habits(tries=2, tool_s=0.05), "tool_raises", "one_of_two_fails", "tool_hangs", limits=replace(LIMITS, hang_s=5)
-    )
+    found = outcomes(Habits(tries=2, tool_s=0.5), "tool_raises", "one_of_two_fails", "tool_hangs", limits=replace(LIMITS, hang_s=5))
     assert set(found.values()) == {"handled"}
 
 
