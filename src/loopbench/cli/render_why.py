@@ -93,6 +93,13 @@ class _Example:
     repeat: int
     step: int
     detail: str
+    parts_at: int | None = None
+    """The step at which the trial parts from the one that it is held against, if it is."""
+
+    @property
+    def parted(self) -> str:
+        """Where the two trials part, if that is not the step of the cause."""
+        return "" if self.parts_at in (None, self.step) else f" (they part at step {self.parts_at})"
 
 
 def _pair(found: Results, pair: PairLosses, *, in_short: bool) -> None:
@@ -103,7 +110,9 @@ def _pair(found: Results, pair: PairLosses, *, in_short: bool) -> None:
     for loser, many in ((pair.a, pair.only_b), (pair.b, pair.only_a)):
         if many:
             mine = (each for each in pair.divergences if each.loser == loser)
-            examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail) for each in mine]
+            examples = [
+                _Example(each.cause, loser, each.task, each.repeat, each.step, each.detail, each.parts_at) for each in mine
+            ]
             _causes(found, f"{loser} lost {many}", pair.causes[loser], examples, in_short=in_short)
 
 
@@ -123,7 +132,7 @@ def _causes(found: Results, head: str, causes: Mapping[Cause, int], examples: Se
         if example.cause != last and not in_short:
             print_line(f"  {example.cause}")
         last = example.cause
-        print_prose(f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}", indent="    ")
+        print_prose(f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    ")
         print_line(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
 
 

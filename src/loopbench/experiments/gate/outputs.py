@@ -85,7 +85,7 @@ def to_markdown(result: GateResult) -> str:
     """Return a Markdown page for a step's summary or a pull request."""
     tables = [table(result)] if result.lines else []
     if result.tasks:
-        columns = ("trial", "became", "was", "is", "step", "cause", "detail", "to see it")
+        columns = ("trial", "became", "was", "is", "first difference", "step", "cause", "detail", "to see it")
         rows = tuple(_task_row(change) for change in result.tasks[:MAX_TASKS])
         tables.append(Table(f"Tasks that changed ({len(rows)} of {len(result.tasks)})", columns, rows))
     head, _, body = markdown_page(f"Gate: {result.outcome}", tables, paragraphs(result)).partition("\n\n")
@@ -313,9 +313,10 @@ def _change_line(change: TaskChange) -> str:
 
 
 def _difference(change: TaskChange) -> str:
-    at = "" if change.step is None else f"; first difference at step {change.step}"
-    cause = "" if change.cause is None else f"; {change.cause}: {_cut(change.detail)}"
-    return at + cause
+    parted = "" if change.parts_at is None else f"; first difference at step {change.parts_at}"
+    at = "" if change.step in (None, change.parts_at) else f" at step {change.step}"
+    cause = "" if change.cause is None else f"; {change.cause}{at}: {_cut(change.detail)}"
+    return parted + cause
 
 
 def _results(side: Side) -> str:
@@ -332,10 +333,10 @@ def _task_text(change: TaskChange) -> str:
 
 
 def _task_row(change: TaskChange) -> tuple[str, ...]:
-    step = "" if change.step is None else str(change.step)
+    parted, step = ("" if number is None else str(number) for number in (change.parts_at, change.step))
     trial = f"{change.arm}/{change.task}/{change.repeat}"
     cause, detail = change.cause or "", _cut(change.detail)
-    return (trial, change.became, _results(change.was), _results(change.now), step, cause, detail, change.command)
+    return (trial, change.became, _results(change.was), _results(change.now), parted, step, cause, detail, change.command)
 
 
 def _cut(content: str) -> str:

@@ -236,7 +236,8 @@ def traces_section(losses: LossFindings) -> PageSection | None:
         winner, loser = (traces.read(records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))
         both = side_by_side((winner, loser), called)
         names = f"{short_name(infos[one.winner])} and {short_name(infos[one.loser])}, {infos[one.loser].profile}"
-        summary = f"They diverge at step {one.step} of {short_name(infos[one.loser])}, which lost it; {one.cause}: {one.detail}."
+        lost = f"{short_name(infos[one.loser])}, which lost it, at step {one.step}: {one.cause}, {one.detail}"
+        summary = f"They part at step {one.parts_at} of {lost}."
         folded = Folded("Both trials, step by step", (Paragraph(loser.head.query, "quote"), both), anchor)
         parts.append(Subsection(f"{one.task}: {names}", (Paragraph(summary), folded)))
     return section_or_none("traces", "Lost trials beside solved ones", parts)
