@@ -11,6 +11,7 @@ from rich.text import Text
 from loopbench.experiments.validate.outcome import FOLDER, VALIDITY, Validity
 from loopbench.experiments.validate.prediction import ValidationRequest, predict, register
 from loopbench.experiments.validate.validity import validity
+from loopbench.protocol.counts import counted
 from loopbench.reports.html.files import write_page
 from loopbench.reports.html.page import validity_html
 from loopbench.runs.folders import trials_folder
@@ -19,7 +20,7 @@ from loopbench.text.numbers import interval
 from loopbench.text.table import Table
 
 from .console import out, say
-from .options import AllowOption, JsonOption, OptionGroup, RunChoice, with_options
+from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside
 from .tables import print_table
 
@@ -36,7 +37,7 @@ class ValidateOptions(OptionGroup):
 
 
 @with_options()
-def validate(choice: RunChoice, options: ValidateOptions, code: AllowOption, output: JsonOption) -> None:
+def validate(choice: ReadRunChoice, options: ValidateOptions, code: AllowOption, output: JsonOption) -> None:
     """Say how well the tunnel predicts a run: fit to half of its tasks, held against the rest.
 
     It fits a profile to half of the run's tasks, runs the loops under it on the other half, and writes what they do there as the
@@ -69,7 +70,7 @@ def _print(found: Validity) -> None:
     unknown = ", ".join(f"{kind} ({count})" for kind, count in found.unknown_errors.items())
     if unknown:
         console.print(Text(f"Errors of the run that the tunnel never made: {unknown}."), soft_wrap=True)
-    size = f"Fitted to {found.fitted_tasks} tasks, held against {found.held_out_tasks} others."
+    size = f"Fitted to {counted(found.fitted_tasks, 'task')}, held against {counted(found.held_out_tasks, 'other')}."
     brackets = "Brackets of accuracy are 95 % intervals; a difference that is OFF lies beyond its own."
     console.print(Text(f"{size} {brackets}"), soft_wrap=True)
 

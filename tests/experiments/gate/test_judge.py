@@ -154,7 +154,19 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
         "worse", "better", "outlook", "typical",
     }  # fmt: skip
-    assert set(made["tasks"][0]) == {"arm", "task", "became", "was", "now", "repeat", "step", "parts_at", "cause", "detail", "command"}
+    assert set(made["tasks"][0]) == {
+        "arm",
+        "task",
+        "became",
+        "was",
+        "now",
+        "repeat",
+        "step",
+        "parts_at",
+        "cause",
+        "detail",
+        "command",
+    }
 
 
 # --- other seeds, repeats and loops ---

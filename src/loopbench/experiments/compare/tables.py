@@ -15,6 +15,7 @@ from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS, measures_of
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.models.profiles import evidence_for
+from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons
 from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, standing, verdict
 from loopbench.text.table import Table, csv_cell, markdown_page
@@ -46,7 +47,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
 def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
     """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
     fewer, more = outlook.fewer, outlook.more
-    repeats = f"{outlook.repeats} repeat{'' if outlook.repeats == 1 else 's'}"
+    repeats = counted(outlook.repeats, "repeat")
     words = (
         f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance_in_words(fewer.chance)}"
     )
@@ -54,7 +55,7 @@ def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") ->
 
 
 def _spent(size: Chance) -> str:
-    return f"{size.trials:,} trials{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
+    return f"{counted(size.trials, 'trial')}{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
 
 
 INVALID_RUN = "This run is invalid: none of its verdicts holds."
@@ -227,7 +228,7 @@ def _pairs(pairs: Sequence[Pair], title: str) -> Table:
 
 def _would_decide(outlook: Outlook | None) -> str:
     """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
-    return "" if outlook is None else f"{outlook.more.tasks:,} tasks ({chance_in_words(outlook.more.chance)})"
+    return "" if outlook is None else f"{counted(outlook.more.tasks, 'task')} ({chance_in_words(outlook.more.chance)})"
 
 
 OTHERS = "others like them"

@@ -15,8 +15,9 @@ from typing import Literal
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine, agreeing_tasks
 from loopbench.metrics.summary import METRICS
+from loopbench.protocol.counts import counted
 from loopbench.text import junit
-from loopbench.text.counts import counted, counts, listed
+from loopbench.text.counts import counts, listed
 from loopbench.text.numbers import hundredths
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
@@ -183,7 +184,7 @@ def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     if result.reasons:
         return "; ".join(result.reasons)
     if result.outcome == "identical":
-        return f"behaviour unchanged in all {sum(arm.trials for arm in result.arms)} trials"
+        return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}"
     if result.outcome in ("pass", "unchanged"):
         return "; ".join(_passed(result, named))
     decisive = [line for line in result.lines if line.outcome == result.outcome]
@@ -222,7 +223,7 @@ def _row(line: GateLine) -> tuple[str, ...]:
         effect_in_words(line),
         "" if line.typical is None else f"×{_number(line, line.typical, sign=False)}",
         margin_in_words(line),
-        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {line.units} templates",
+        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'template')}",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
         outcome_in_words(line, worse="worse within the margin"),
     )
@@ -304,8 +305,8 @@ def change_counts(result: GateResult) -> Iterator[str]:
     if result.same_result:
         other = listed(result.differs_in) if result.differs_in else "something else"
         more = "more " * bool(result.tasks)
-        count = f"{more}trial has" if result.same_result == 1 else f"{more}trials have"
-        yield f"{result.same_result} {count} the same score and stop, but differ in {other}."
+        have = counted(result.same_result, f"{more}trial has", f"{more}trials have")
+        yield f"{have} the same score and stop, but differ in {other}."
 
 
 def _change_line(change: TaskChange) -> str:
