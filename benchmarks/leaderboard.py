@@ -86,12 +86,28 @@ def of_agents(found: Results) -> str:
     return as_markdown(Table("", columns, tuple(rows)))
 
 
-def of_harness(found: Results) -> str:
-    """What accuracy varies by where agents and models are crossed."""
+def of_pairs(found: Results) -> str:
+    """Each pair of agents, the more accurate one first: two agents by themselves, and with p adjusted over all pairs."""
+    accuracy = {arm.info.arm: arm.summary.accuracy.value for arm in found.comparison.arms}
+    loops = {arm.info.arm: arm.info.loop for arm in found.comparison.arms}
+    pairs = [pair for pair in found.comparison.pairs if pair.metric == PRIMARY]
+    turned = [pair if accuracy[pair.a] >= accuracy[pair.b] else pair.turned for pair in pairs]
+    turned.sort(key=lambda pair: (-accuracy[pair.a], -accuracy[pair.b]))
+    rows = [
+        (loops[pair.a], loops[pair.b], interval(pair.difference, 3), p_value(pair.p), p_value(pair.p_holm), pair.verdict.word)
+        for pair in turned
+    ]
+    head = ("agent", "minus", "difference, interval adjusted", "p of this pair alone", "p (Holm, all pairs)", "verdict")
+    summary = f"<details><summary>All {len(rows)} pairs</summary>"
+    return "\n\n".join([summary, as_markdown(Table("", head, tuple(rows))), "</details>"])
+
+
+def of_harness(found: Results, one: str = "agent", several: str = "agents") -> str:
+    """What accuracy varies by where agents and models are crossed. `one`, `several`: what stands for a loop, and for loops."""
     (table,) = harness_tables(found.harness)
-    rows = tuple((source.replace("loop", "agent"), *rest) for source, *rest in table.rows)
+    rows = tuple((source.replace("loops", several).replace("loop", one), *rest) for source, *rest in table.rows)
     (sentence,) = sentences(found.harness)
-    return "\n\n".join([f"*{sentence.replace('loop', 'agent')}.*", as_markdown(Table("", table.columns, rows))])
+    return "\n\n".join([f"*{sentence.replace('loop', one)}.*", as_markdown(Table("", table.columns, rows))])
 
 
 def main() -> None:
@@ -105,7 +121,8 @@ def main() -> None:
     if len(sharing) < 2:
         sys.exit(f"leaderboard.py: {given.folder}: {len(sharing)} folders results/*/DATE_AGENT_{given.model}; a comparison needs 2")
     with tempfile.TemporaryDirectory() as runs:
-        made = [f"Agents on {given.model}:", of_agents(compared(sharing, Path(runs)))]
+        shared = compared(sharing, Path(runs))
+        made = [f"Agents on {given.model}:", of_agents(shared), of_pairs(shared)]
         if both := crossed(found):
             agents, models = (", ".join(sorted({getattr(one, what) for one in both})) for what in ("agent", "model"))
             made += [f"{agents}, each with {models}:", of_harness(compared(both, Path(runs)))]

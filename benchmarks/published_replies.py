@@ -33,7 +33,7 @@ UNCOVERED: Mapping[str, str] = {
 UNREADABLE = ("wire.malformed", "wire.truncated", "wire.empty", "wire.duplicated")
 _ARGUMENTS = ("decision.missing_argument", "decision.extra_argument", "decision.wrong_type")
 _BFCL_DECISIONS = ("decision.no_tool", "decision.unknown_tool", *_ARGUMENTS, "decision.wrong_value", OTHER_TOOL, TOO_FEW, TOO_MANY)
-_CATEGORIES = ("simple", "multiple_function", "parallel_function", "parallel_multiple_function")
+CATEGORIES = ("simple", "multiple_function", "parallel_function", "parallel_multiple_function")
 _FILE = "gorilla_openfunctions_v1_test_{}"
 _SERVICE_ERRORS = re.compile(
     r"(Error|Internal error|Invalid JSON payload|Parsing error|An error occurred|429|5\d\d )", re.IGNORECASE
@@ -144,10 +144,10 @@ def _trajectories(path: Path) -> list[list[dict[str, Any]]]:
 def read_questions(folder: Path) -> dict[str, Question]:
     """Read BFCL's questions with their answer keys, by id. Raises OSError, and ValueError for another format."""
     questions = {}
-    for category in _CATEGORIES:
+    for category in CATEGORIES:
         name = _FILE.format(category) + ".json"
-        keys = {row["id"]: row["ground_truth"] for row in _rows(folder / "possible_answer" / name)}
-        for row in _rows(folder / name):
+        keys = {row["id"]: row["ground_truth"] for row in json_rows(folder / "possible_answer" / name)}
+        for row in json_rows(folder / name):
             functions = row["function"] if isinstance(row["function"], list) else [row["function"]]
             names = {function["name"] for function in functions}
             wanted = [{_plain(call, names): arguments} for call, arguments in keys[row["id"]].items()]
@@ -162,7 +162,7 @@ def _plain(name: str, known: set[str]) -> str:
 
 def read_bfcl(folder: Path, questions: Mapping[str, Question]) -> PublishedReplies:
     """Count what the replies of one model show. Raises OSError, and ValueError for another format or unknown questions."""
-    rows = [row for category in _CATEGORIES for row in _rows(folder / f"{_FILE.format(category)}_result.json")]
+    rows = [row for category in CATEGORIES for row in replies_of(folder, category)]
     form: Form = "native" if any(_is_calls(row["result"]) for row in rows) else "text"
     shown = (*UNREADABLE, "wire.fenced", PROSE) if form == "text" else UNREADABLE if folder.name.startswith(_AS_SENT) else ()
     counts = Counter(dict.fromkeys((*shown, *_BFCL_DECISIONS), 0))
@@ -170,7 +170,7 @@ def read_bfcl(folder: Path, questions: Mapping[str, Question]) -> PublishedRepli
     for row in rows:
         if row["id"] not in questions:
             raise ValueError(f"{folder}: no question has the id {row['id']!r}")
-        if _is_failure(row["result"]):
+        if is_failure(row["result"]):
             failed += 1
         else:
             kinds = kinds_of(row["result"], questions[row["id"]], form)
@@ -178,6 +178,11 @@ def read_bfcl(folder: Path, questions: Mapping[str, Question]) -> PublishedRepli
             counts.update(kinds)
     accuracy = Accuracy(right / len(rows), _published_accuracy(folder))
     return PublishedReplies(_dated("BFCL", folder), folder.name, form, len(rows) - failed, dict(counts), failed, accuracy)
+
+
+def replies_of(folder: Path, category: str) -> list[dict[str, Any]]:
+    """Read one model's replies to a category's questions, in the order of the questions. Raises OSError and ValueError."""
+    return list(json_rows(folder / f"{_FILE.format(category)}_result.json"))
 
 
 def _dated(name: str, path: Path) -> str:
@@ -190,7 +195,7 @@ def _published_accuracy(folder: Path) -> float | None:
     scores = folder.parent.parent / "score" / folder.name
     if not scores.is_dir():
         return None
-    heads = [next(_rows(scores / f"{category}_score.json")) for category in _CATEGORIES]
+    heads = [next(json_rows(scores / f"{category}_score.json")) for category in CATEGORIES]
     return float(sum(head["correct_count"] for head in heads) / sum(head["total_count"] for head in heads))
 
 
@@ -198,7 +203,8 @@ def _is_calls(result: Any) -> bool:
     return isinstance(result, list) and bool(result) and all(isinstance(call, dict) for call in result)
 
 
-def _is_failure(result: Any) -> bool:
+def is_failure(result: Any) -> bool:
+    """Whether BFCL stored an error of the provider in place of a reply."""
     return isinstance(result, str) and _SERVICE_ERRORS.match(result) is not None
 
 
@@ -304,7 +310,8 @@ def _is_of_type(value: Any, kind: Any) -> bool:
     return types is None or (isinstance(value, types) and (bool in types or not isinstance(value, bool)))
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def json_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Read a file of JSON lines. Raises OSError, and ValueError with the line's number."""
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:

@@ -76,7 +76,7 @@ def test_the_reader_takes_what_the_schema_takes(value: Any) -> None:
         ({"calls": [CALL], "answr": 1}, "answer is missing"),
         ({"calls": [CALL | {"arguments": {"x": {"$ref": 3}}}], "answer": 1}, "calls[0].arguments.x: a reference is"),
         ({"calls": [], "answer": {"$ref": "a", "path": "b"}}, "answer: a reference is"),
-        (3, "an object belongs here"),
+        (3, "a plan is an object with calls and answer, a list of calls, or a call a line"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_place(value: Any, told: str) -> None:

@@ -119,9 +119,12 @@ def problems_of(broken: Task) -> list[str]:
         ),
         (
             task(planned("c1", "divide", a=1, b=0, fails=True), planned("c2", "add", a=Ref("c1"), b=1), expected=None),
-            "task 't', call 'c2': refers to a result that is not there",
+            "task 't', call 'c2': it refers to c1, a call that gave no result",
         ),
-        (task(ONE, answer=Ref("c1", ("sum",)), expected=2), "task 't': the answer refers to a result that is not there"),
+        (
+            task(ONE, answer=Ref("c1", ("sum",)), expected=2),
+            "task 't': the answer refers to c1['sum'], which is not in the result 5",
+        ),
         (Task("t", Query("q"), 5, no_plan=""), "task 't' has no plan: and no reason is given"),
     ],
 )
@@ -185,9 +188,9 @@ def test_equal_numbers_make_equal_calls_at_any_depth(nested: Callable[[float], A
 
 
 def test_arguments_that_json_cannot_say_are_a_problem() -> None:
-    def pair() -> set[int]:
-        """Two numbers."""
-        return {1, 2}
+    def pair() -> dict[Any, int]:
+        """Numbers by what JSON has no keys of."""
+        return {(1, 2): 3, (1, 3): 4}
 
     def size(of: Any) -> int:
         """How many."""

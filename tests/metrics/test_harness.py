@@ -141,6 +141,23 @@ def test_the_sentence_says_which_moves_accuracy_more():
     assert "is undecided" in found.sentence
 
 
+def crossed(difference: float) -> list[Record]:
+    """Trials of two loops, of which each is better by `difference` with a model of its own."""
+    half = difference / 2
+    made = [("a", "m", 0.5 + half), ("a", "n", 0.5 - half), ("b", "m", 0.5 - half), ("b", "n", 0.5 + half)]
+    return [record for loop, model, share in made for record in trials({loop: share}, {model: 0.0}, tasks=200)]
+
+
+def test_the_sentence_says_where_the_model_decides_which_loop_is_better():
+    (found,) = harness(crossed(0.6), infos(crossed(0.6), profile="clean"))
+    assert found.loops_reverse == 1
+    (both,) = (part.deviation for part in found.parts if part.source == "loop × model")
+    assert found.sentence.endswith(f"; which loop is better depends on the model ({both.value:.3f})")
+    for records in (crossed(0.0), trials({"a": 0.1, "b": 0.6}, {"m": 0.0, "n": 0.3}, tasks=200)):
+        (found,) = harness(records, infos(records, profile="clean"))
+        assert "depends on" not in found.sentence
+
+
 def test_repeats_tell_chance_from_the_interaction_of_all_three():
     tried = trials({"a": 0.2, "b": 0.4}, {"m": 0.0, "n": 0.2}, repeats=3)
     (found,) = harness(tried, infos(tried, profile="clean"))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from loopbench.protocol import Toolbox, ToolCall, render_value, run_sync
-from loopbench.protocol.values import cap, error_text
+from loopbench.protocol.values import cap, error_text, plain_value
 from tests.protocol.helpers import call, named, python, raises
 
 
@@ -205,6 +205,18 @@ def test_json_is_shown_as_json(value: Any) -> None:
         assert text == str(value)
     else:
         assert json.loads(text) == value
+
+
+@given(any_value)
+def test_the_plain_value_is_what_the_text_shows(value: Any) -> None:
+    plain = plain_value(value)
+    assert render_value(plain) == render_value(value)
+    assert plain_value(plain) == plain or plain is value
+
+
+@given(json_values)
+def test_a_json_value_is_its_own_plain_value(value: Any) -> None:
+    assert plain_value(value) is value
 
 
 @given(st.text(max_size=30))

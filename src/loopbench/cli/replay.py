@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from loopbench.experiments.why.replay import landed, profile_named, replayable, trace_of, unmet
+from loopbench.experiments.why.replay import landed, profile_named, replayable_run, trace_of, unmet
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
 from loopbench.runs.store.each_record import find_trial
@@ -38,7 +38,7 @@ def replay(choice: RunChoice, options: ReplayOptions, code: AllowOption, output:
     folder = trials_folder(choice.folder)
     before = find_trial(folder, options.trial)
     with own_prints_aside(), quiet_loops():
-        trial = replayable(folder, before, code.allow)
+        trial = replayable_run(folder, code.allow).trial(before)
         profile = profile_named(trial, options.faults)
         with trial.opened() as replays:
             done = replays.run(profile)

@@ -88,8 +88,11 @@ class Harness:
     def sentence(self) -> str:
         """What was found, in words."""
         low, high = self.difference.low, self.difference.high
-        moves = {source.source: source.deviation.value for source in self.parts}
-        by = f"({moves['loop']:.3f} against {moves['model']:.3f}, standard deviations of accuracy)"
+        moves = {source.source: source.deviation for source in self.parts}
+        by = f"({moves['loop'].value:.3f} against {moves['model'].value:.3f}, standard deviations of accuracy)"
+        both = moves["loop × model"]
+        if self.loops_reverse > 0 and both.low > moves["loop"].high:
+            by += f"; which loop is better depends on the {self.kind} ({both.value:.3f})"
         if low > 0 or high < 0:
             return f"Changing the loop moves accuracy {'more' if low > 0 else 'less'} than changing the {self.kind} {by}"
         if low >= -MARGIN and high <= MARGIN:

@@ -24,6 +24,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, ToolListing
+from loopbench.protocol.values import plain_value
 
 from .at_once import HOLDING
 from .draws import unit
@@ -282,13 +283,13 @@ class MeteredToolbox(Toolbox):
         if fault is not None and fault.kind == "tool.slow":
             await tunnel.spend(tunnel.slow_s)
         if fault is not None and fault.kind in IMPLICIT and seen.ok:
-            wrong = distorted(fault.kind, seen.value)
+            wrong = distorted(fault.kind, plain_value(seen.value))
             seen = replace(seen, data=render_value(wrong), value=wrong, max_chars=None)
             if not fault.believed:
                 return seen  # without a receipt: to the model it is no result
         if seen.transient or seen.error_type in ("UnknownTool", "InvalidArguments"):
             return seen
-        entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
+        entry = tunnel.ledger.sign(digest, seen.data, plain_value(seen.value), seen.ok)
         before, behind = _added(fault, tunnel, seen)
         text = f"{before}{entry.around(f'{seen.data}{behind}')}"
         value = text if seen.ok else None

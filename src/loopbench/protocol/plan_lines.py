@@ -217,7 +217,7 @@ def _arguments_as_text(arguments: Mapping[str, Any]) -> Iterator[str]:
 def _as_text(value: Any) -> str:
     """Return a value in Python's notation. Raises ValueError for what JSON cannot hold."""
     if isinstance(value, Ref):
-        return value.call + "".join(f"[{part!r}]" for part in value.path)
+        return ref_as_text(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_as_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -225,6 +225,11 @@ def _as_text(value: Any) -> str:
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     raise ValueError(f"plan: {value!r} is no literal")
+
+
+def ref_as_text(ref: Ref) -> str:
+    """Return a reference as a line has it: `rows[0]['name']`."""
+    return ref.call + "".join(f"[{part!r}]" for part in ref.path)
 
 
 def _listed(values: Iterable[Any]) -> Iterator[str]:

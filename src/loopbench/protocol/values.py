@@ -81,6 +81,36 @@ def render_value(value: Any) -> str:
         return _text(value, _notation)
 
 
+def plain_value(value: Any) -> Any:
+    """Return the JSON value that `render_value` writes; one of JSON's own types as it is.
+
+    Models, dataclasses, sets and the like, at any depth, become what a reader of the text sees of them. What JSON cannot hold, such
+    as a circular value, is returned as it is.
+    """
+    if type(value) in ATOMS or _is_plain(value):
+        return value
+    try:
+        plain = value if isinstance(value, _JSON_TYPES) else _jsonable(value)
+        return plain if isinstance(plain, str) else json.loads(_JSON.encode(plain))
+    except Exception:  # a circular value, a key that JSON lacks, an error in a user's method
+        return value
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is made of JSON's own types throughout; so is one of more parts than are looked at."""
+    left, seen = [value], 0
+    while left and seen < _MAX_PARTS:
+        part = left.pop()
+        seen += 1
+        if isinstance(part, dict):
+            left.extend(part.values())
+        elif isinstance(part, list | tuple):
+            left.extend(part)
+        elif type(part) not in ATOMS and not isinstance(part, _JSON_TYPES):
+            return False
+    return True
+
+
 def span_of(value: Any, path: Sequence[str | int]) -> tuple[int, int]:
     """Return where in `render_value(value)` the part at `path` begins and ends.
 
@@ -139,6 +169,8 @@ def _in_order(plain: Any, source: Any) -> Any:
 ATOMS = frozenset({str, int, float, bool, type(None)})
 """Values of exactly these types contain no others and need no `await`."""
 _JSON_TYPES = (str, int, float, dict, list, tuple)
+_MAX_PARTS = 100_000
+"""Parts of a value that are looked at for an object; a circular one never ends."""
 _JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
 
 

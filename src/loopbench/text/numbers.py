@@ -48,7 +48,7 @@ def verdict(pair: Pair) -> str:
 
 def interval(value: Interval | None, digits: int) -> str:
     """Return `0.908 [0.843, 0.948]`, or – if unknown. Data that never vary have no interval: `5.00 (in all 120)`."""
-    return "–" if value is None else interval_of(value, lambda number: f"{number:.{digits}f}")
+    return "–" if value is None else interval_of(value, lambda number: f"{number:z.{digits}f}")
 
 
 def interval_of(value: Interval, written: Callable[[float], str]) -> str:

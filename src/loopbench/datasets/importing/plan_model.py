@@ -80,7 +80,7 @@ class PlanInJson(_Strict):
 
 
 def plan_schema() -> dict[str, Any]:
-    """Return the JSON schema (draft 2020-12) of a plan: an object, a list of lines, or the lines in one text."""
+    """Return the JSON schema (draft 2020-12) of a plan: an object, a list of calls or lines, or the lines in one text."""
     generated = json.dumps(PlanInJson.model_json_schema())
     made = json.loads(generated.replace(f'"format": "{_MARK}"', '"$ref": "#/$defs/Value"'))
     parts = made.pop("$defs")
@@ -90,6 +90,11 @@ def plan_schema() -> dict[str, Any]:
         "title": "Plan of a task",
         "anyOf": [
             {"$ref": "#/$defs/PlanInJson"},
+            {
+                "type": "array",
+                "items": {"$ref": "#/$defs/CallInJson"},
+                "description": "The calls alone; the task's right answer is the plan's.",
+            },
             {"type": "array", "items": {"type": "string"}, "description": f"Lines: {lines}."},
             {"type": "string", "description": f"Lines in one text: {lines}."},
         ],
@@ -99,11 +104,13 @@ def plan_schema() -> dict[str, Any]:
 
 def checked_plan(value: Any) -> Mapping[str, Any]:
     """Return a plan in JSON as it is. Raises ValueError, in a line, for the first thing in it that is no plan's."""
+    if not isinstance(value, Mapping):
+        raise ValueError("a plan is an object with calls and answer, a list of calls, or a call a line, not a mix of them")
     try:
         PlanInJson.model_validate(value)
     except ValidationError as error:
         raise ValueError(_first(error)) from None
-    return value  # type: ignore[no-any-return]  # the model has just said so
+    return value
 
 
 def _first(error: ValidationError) -> str:

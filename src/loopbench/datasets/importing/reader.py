@@ -323,13 +323,15 @@ def whole_task(row: Mapping[str, Any]) -> Task:
 
 
 def read_plan(column: str, value: Any, expected: Any) -> Plan:
-    """Read a plan: in JSON as `plan_to_json` writes it, or a line per call, as text or a list of lines.
+    """Read a plan: in JSON as `plan_to_json` writes it or as its list of calls, or a line per call, as text or a list of lines.
 
-    `expected`: the answer of a plan whose lines give none. Raises ValueError that says what is wrong.
+    `expected`: the answer of a plan whose lines, or whose list, give none. Raises ValueError that says what is wrong.
     """
     try:
         if isinstance(value, str) or (isinstance(value, list) and all(isinstance(line, str) for line in value)):
             return plan_from_lines(value, expected)
+        if isinstance(value, list) and all(isinstance(call, Mapping) for call in value):
+            value = {"calls": value, "answer": expected}
         return plan_from_json(checked_plan(value))
     except (TypeError, ValueError) as error:
         raise CellError(column, f"not a plan ({str(error).removeprefix('plan: ').removeprefix('plan, ')})") from None

@@ -7,13 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loopbench.protocol import Plan, PlannedCall, Toolbox, ToolCall, resolve
+from loopbench.protocol import Plan, PlannedCall, Toolbox, ToolCall, render_value, resolve
+from loopbench.protocol.plan import refs
+from loopbench.protocol.plan_lines import ref_as_text
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S, bounded_toolbox
+from loopbench.protocol.values import cap, plain_value
 
 from ..task import Suite, Task
 
 MAX_TRIES = 5
 """Most attempts at a call whose failure may pass (`TransientError`); a loop with patience gets through too."""
+
+_MAX_SHOWN_CHARS = 200
+"""Characters of a result that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class Replayed:
     text: str
     """The result as a loop sees it; the error's message, without its type, where the call fails."""
     value: Any
-    """The result itself; None if the call fails."""
+    """The result as the JSON value that the text shows; None if the call fails."""
     failed: bool
     """Whether the call ends in an error, which the plan expects."""
 
@@ -76,7 +82,7 @@ def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> Any:
     try:
         return resolve(_plan_of(task).answer, values)
     except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"task {task.id!r}: the answer refers to a result that is not there ({error!r})") from error
+        raise ValueError(f"task {task.id!r}: the answer refers to {_absent(_plan_of(task).answer, values)}") from error
 
 
 def _plan_of(task: Task) -> Plan:
@@ -92,7 +98,7 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     try:
         arguments = resolve(call.arguments, values)
     except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"task {task_id!r}, call {call.id!r}: refers to a result that is not there ({error!r})") from error
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: it refers to {_absent(call.arguments, values)}") from error
     seen = await toolbox.call(ToolCall(call.tool, arguments))
     for _ in range(MAX_TRIES - 1):
         if not seen.transient:
@@ -102,7 +108,19 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
         raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {seen.data}")
     if not seen.ok and not call.fails:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: {seen.error_type}: {seen.data}")
-    return Replayed(call.id, call.tool, arguments, seen.data, seen.value, call.fails)
+    return Replayed(call.id, call.tool, arguments, seen.data, plain_value(seen.value), call.fails)
+
+
+def _absent(value: Any, results: Mapping[str, Any]) -> str:
+    """Return the first reference in `value` that nothing stands behind, with the result in which it was looked for."""
+    for ref in refs(value):
+        if ref.call not in results:
+            return f"{ref_as_text(ref)}, a call that gave no result"
+        try:
+            ref.of(results[ref.call])
+        except (KeyError, IndexError, TypeError):
+            return f"{ref_as_text(ref)}, which is not in the result {cap(render_value(results[ref.call]), _MAX_SHOWN_CHARS)}"
+    return "a result that is not there"
 
 
 def same(got: Any, expected: Any) -> bool:

@@ -11,7 +11,7 @@ from loopbench.protocol.counts import counted
 from loopbench.runs.store.files import RunError
 
 from .delta_debugging import smallest_set
-from .replay import ReplayableTrial, landed
+from .replay import ReplayableTrial, Replays, landed
 
 MAX_RUNS = 200
 """Replays of a trial that are made at most."""
@@ -69,13 +69,18 @@ def minimal_faults(lost: ReplayableTrial, record: Record, max_runs: int = MAX_RU
 
     Raises RunError if the trial is solved when all of them strike again, ValueError for `max_runs` below 2.
     """
-    faults = landed(record)
     with lost.opened() as replays:
+        return minimal_among(replays, record, max_runs)
 
-        def is_lost(chosen: tuple[str, ...]) -> bool:
-            return replays.run(lost.profile_with(chosen)).record.accuracy < 1
 
-        found = smallest_set(faults, is_lost, max_runs)
+def minimal_among(replays: Replays, record: Record, max_runs: int = MAX_RUNS) -> MinimalFaults:
+    """Do the same with the event loop of `replays`, in which the trials of one loop share what it starts, such as a process."""
+    lost, faults = replays.replayable, landed(record)
+
+    def is_lost(chosen: tuple[str, ...]) -> bool:
+        return replays.run(lost.profile_with(chosen)).record.accuracy < 1
+
+    found = smallest_set(faults, is_lost, max_runs)
     if found.items is None:
         raise RunError(f"{record.name}: it is solved when its {len(faults)} landed faults strike again: nothing to single out")
     return MinimalFaults(record.name, faults, found.items, found.runs, found.is_proven, lost.profile_with(found.items))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loopbench.experiments.compare.reopen import look_again
+from loopbench.experiments.compare.reopen import Reopened, look_again
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace
 from loopbench.models.metering import Meter
@@ -82,23 +82,34 @@ async def _watched(trial: Trial, context: TrialContext) -> FinishedTrial:
         return await run_trial(trial, context)
 
 
-def replayable(folder: Path, record: Record, allow: Collection[str] = ()) -> ReplayableTrial:
-    """Return a trial of a run as it can be run again. `allow`: the user's own code that it needs.
+@dataclass(frozen=True, slots=True)
+class ReplayableRun:
+    """A run that has not changed since it began, so that its trials can be run as they were."""
 
-    Raises RunError for a run whose suite, loops or profiles have changed or need code that is not allowed, ValueError for a trial
-    with a real model.
+    again: Reopened
+
+    def trial(self, record: Record) -> ReplayableTrial:
+        """Return a trial of it. Raises RunError for one that its manifest does not make, ValueError for one with a real model."""
+        run = self.again
+        arm = next((arm for arm in run.arms if arm.name == record.arm), None)
+        task = next((task for task in run.tasks if task.id == record.task), None)
+        if arm is None or task is None:
+            raise RunError(f"{run.folder}: {record.name} is none of the trials that its manifest makes")
+        if not arm.is_scripted:
+            raise ValueError(f"{record.name}: its model is {arm.model}; only a scripted model says the same again")
+        trial = Trial(arm, task, record.repeat, run.config.seed)
+        return ReplayableTrial(trial, setting_of(run.config, run.suite, TrialModels(), Meter()))
+
+
+def replayable_run(folder: Path, allow: Collection[str] = ()) -> ReplayableRun:
+    """Return a run as its trials can be run again. `allow`: the user's own code that they need.
+
+    Raises RunError for a run whose suite, loops or profiles have changed or need code that is not allowed.
     """
     run = look_again(folder, Permissions(code=allow))
     if run.changes:
         raise RunError(f"{folder}: changed since this run began: {summary(run.changes)}; no trial of it can be run as it was")
-    arm = next((arm for arm in run.arms if arm.name == record.arm), None)
-    task = next((task for task in run.tasks if task.id == record.task), None)
-    if arm is None or task is None:
-        raise RunError(f"{folder}: {record.name} is none of the trials that its manifest makes")
-    if not arm.is_scripted:
-        raise ValueError(f"{record.name}: its model is {arm.model}; only a scripted model says the same again")
-    trial = Trial(arm, task, record.repeat, run.config.seed)
-    return ReplayableTrial(trial, setting_of(run.config, run.suite, TrialModels(), Meter()))
+    return ReplayableRun(run)
 
 
 def trace_of(done: FinishedTrial) -> Trace:
