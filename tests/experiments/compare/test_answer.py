@@ -131,6 +131,14 @@ def test_where_nothing_is_decided_nothing_is_adopted(compared):
     assert lines[1].startswith("Undecided between b and a")
 
 
+def test_what_both_profiles_tell_together_is_not_called_nothing(compared):
+    close, apart = compared({"a": (0.8, 0.8), "b": (0.7, 0.7)}, n=30), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)}, n=30)
+    lines = said(replace(close, pooled=apart.pooled))
+    assert lines[0].startswith("No loop is told apart from another under any profile; ")
+    assert lines[1].startswith("Over both profiles together a is better than every other loop, the next being b (0.500 ")
+    assert not any("would decide" in line for line in lines)
+
+
 def test_of_equals_none_is_called_the_cheapest(compared):
     told = "Nothing is decided: no loop is told apart from another; "
     same = said(compared({"a": (0.5,), "b": (0.6,)}, {"a": 100, "b": 100}, n=10))

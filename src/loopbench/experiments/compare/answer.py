@@ -222,9 +222,9 @@ class _Sentences:
         several = len(compared) > 1
         under = f" under any {self._air()}" if several else ""
         if all(pair.verdict.word == "undecided" for pair in self.accuracy_pairs):
-            return AnswerSentence(
-                f"Nothing is decided: no loop is told apart from another{under}{self._least(named[0])}{self._still_air()}"
-            )
+            together = any(pair.verdict.word != "undecided" for pair in self.pooled)
+            nothing = "No loop" if together else "Nothing is decided: no loop"
+            return AnswerSentence(f"{nothing} is told apart from another{under}{self._least(named[0])}{self._still_air()}")
         names = " or ".join(self._with_cost(row, number) for number, row in enumerate(named))
         alone = f", under a {STRESS}" if not several and self._air() == STRESS else ""
         if len(candidates) > 1:

@@ -34,6 +34,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
                 SECONDARY,
             )
         )
+    candidates.append(_pairs(comparison.pooled, TOGETHER))
     candidates.append(over_templates(comparison))
     if secondary:
         candidates += [context(comparison.arms), calls(comparison.arms), injection(comparison.arms)]
@@ -168,6 +169,7 @@ def injection(arms: Sequence[ArmResult]) -> Table:
 
 
 SECONDARY = "Other metrics, a minus b (secondary; of shares more is better, of harms and all else less)"
+TOGETHER = "Accuracy over all profiles together, a minus b (a family of its own)"
 INJECTION = "Injection: shares of the trials in which a tool's result carried an instruction, and the tasks that had one"
 CALLS = "Calls: shares of the calls or results that the loop lost, did twice, mixed up or ran too early; less is better"
 CONTEXT = "Context: results still shown when needed, by how many prompts ago they came, and prompts that keep their beginning"
