@@ -1,6 +1,8 @@
-"""A suite for very small models: one price, which stands in the question or behind one look-up, with one tool and four words.
+"""A suite for very small models: one price, which stands in the question, alone or beside another, or behind one look-up.
 
-`loopbench compare --suite lookups:load` from this folder, or `make real`. The numbers are invented, so that no model knows them.
+`loopbench compare --suite lookups:load` from this folder, or `make real`. The numbers are invented, so that no model knows them: a
+guess between 100 and 999 is right once in 900 times, and of the two prices of a question in half of the cases. The tool is there
+where it is needed and nowhere else, so that a loop that calls whatever there is has to answer the other questions.
 """
 
 from __future__ import annotations
@@ -8,10 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
-from loopbench.datasets.generating import Draft, Draw, PlanWriter, Source, generate
+from loopbench.datasets.generating import Draft, Draw, PlanWriter, Source, distinct, generate
 from loopbench.datasets.task import Environment, Task
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
-from loopbench.protocol import Plan
 
 Item = Literal["lamp", "chair", "mirror", "kettle"]
 ITEMS = ("lamp", "chair", "mirror", "kettle")
@@ -29,37 +30,52 @@ def price(world: World, item: Item) -> int:
     return world[item]
 
 
-TOOLS = Toolset(price)
+WITH_TOOL, WITHOUT_TOOL = Toolset(price), Toolset()
+WHOLE_EUROS = {"type": "integer"}
 
 
 def costs(draw: Draw) -> Draft:
     """One look-up."""
-    item, world = draw.choice(ITEMS), _shop(draw)
+    item, world = draw.choice(ITEMS), {each: _euros(draw) for each in ITEMS}
     writer = PlanWriter()
     writer.call(f"Look up the price of the {item}.", "price", {"item": item})
-    question = f"{draw.choice(NAMES)} asks for {draw.choice(NAMES)}: what is the price of the {item}?"
-    return Draft(question, Plan(tuple(writer.calls), world[item]), world[item], "numeric", world=world)
+    return _asked(f"{draw.choice(NAMES)} asks for {draw.choice(NAMES)}", item, world[item], writer, world)
 
 
 def stated(draw: Draw) -> Draft:
     """No look-up: the question says it."""
-    item, world = draw.choice(ITEMS), _shop(draw)
-    told = f"{draw.choice(NAMES)} tells {draw.choice(NAMES)} that the {item} costs {world[item]} euros"
+    item, euros = draw.choice(ITEMS), _euros(draw)
+    return _asked(f"{_teller(draw)} that the {item} costs {euros} euros", item, euros, PlanWriter(), {})
+
+
+def stated_with_another(draw: Draw) -> Draft:
+    """No look-up: the question says it, and the price of another item, before or after it."""
+    items, prices = draw.sample(ITEMS, 2), distinct(2, lambda: _euros(draw))
+    asked = draw.integer(0, 1)
+    told = " and ".join(f"the {item} costs {euros} euros" for item, euros in zip(items, prices, strict=True))
+    return _asked(f"{_teller(draw)} that {told}", items[asked], prices[asked], PlanWriter(), {})
+
+
+def _euros(draw: Draw) -> int:
+    return draw.integer(100, 999)
+
+
+def _teller(draw: Draw) -> str:
+    return f"{draw.choice(NAMES)} tells {draw.choice(NAMES)}"
+
+
+def _asked(told: str, item: str, euros: int, writer: PlanWriter, world: World) -> Draft:
+    """Return the task. `world`: the prices that can be looked up; empty: there is no tool."""
     question = f"{told}: what is the price of the {item}?"
-    return Draft(question, Plan((), world[item]), world[item], "numeric", world=world)
-
-
-def _shop(draw: Draw) -> World:
-    """Return what everything costs."""
-    return {item: draw.integer(100, 999) for item in ITEMS}
+    return Draft(question, writer.plan(euros), euros, "numeric", schema=WHOLE_EUROS, world=world)
 
 
 def _open(task: Task) -> Environment:
-    return WorldEnvironment(TOOLS.over(dict(task.world)), None)
+    return WorldEnvironment((WITH_TOOL if task.world else WITHOUT_TOOL).over(dict(task.world)), None)
 
 
-TEMPLATES = (costs, stated)
+TEMPLATES = (costs, stated, stated_with_another)
 SOURCE = Source(
-    "lookups", "2", partial(generate, "lookups", templates=TEMPLATES), _open, step_limit=MAX_TOOL_STEPS, default_size=SIZE
+    "lookups", "3", partial(generate, "lookups", templates=TEMPLATES), _open, step_limit=MAX_TOOL_STEPS, default_size=SIZE
 )
 SUITE = load = SOURCE.suite

@@ -1,10 +1,12 @@
 """Puts a validated run of a real model into the tables of real models: what its loops did, and how well the tunnel predicted it.
 
-python benchmarks/real_models.py RUN … [--in FOLDER] [--write]
+python benchmarks/real_models.py RUN --register [--in FOLDER]
+python benchmarks/real_models.py RUN … [--write] [--in FOLDER]
 
-`loopbench validate RUN` comes before: it writes the prediction, and holds it against the run. Markdown to stdout; --write adds
-the rows to docs/validity.md, in place of those of the same model, copies the prediction beside the page, and deletes those there
-that the page no longer names.
+--register copies what `loopbench validate RUN --ahead N` predicts beside docs/validity.md, where it can be committed before the
+tasks are run, and prints the name of the file. Otherwise `loopbench validate` comes before: it holds a prediction against the
+run. Markdown to stdout; --write adds the rows to docs/validity.md, in place of those of the same model, copies the prediction
+beside the page, and deletes those there that the page no longer names.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ HEADS = (
     ),
     (
         "| model | loop | accuracy on the held-out tasks | predicted | solved, by template | trials without a tool call "
-        "| trials that the limit of steps ended | minutes of all trials |",
+        "| trials that the limit of steps ended | minutes of the held-out trials |",
         "|---|---|---|---|---|---:|---:|---:|",
     ),
     (
@@ -63,29 +65,49 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a validated run: its directory, its name, or latest")
     parser.add_argument("--in", type=Path, default=Path("runs"), dest="folder", help="folder of the runs (default: runs)")
     parser.add_argument("--write", action="store_true", help="add the rows to docs/validity.md")
+    parser.add_argument("--register", action="store_true", help="copy the prediction of a run beside docs/validity.md")
     options = parser.parse_args(arguments)
-    text = PAGE.read_text("utf-8")
-    predictions = {}
+    if options.register and (options.write or len(options.runs) > 1):
+        parser.error("--register takes one run, and no --write")
     try:
-        for run in options.runs:
-            folder = run_folder(run, options.folder)
+        folders = [run_folder(run, options.folder) for run in options.runs]
+        if options.register:
+            print(_copied(folders[0]))
+            return
+        text = PAGE.read_text("utf-8")
+        for folder in folders:
             text = with_rows(text, rows(folder))
-            predicted = folder / FOLDER / PREDICTION
-            predictions[f"{read_document(predicted)['digest'][:DIGEST_CHARS]}.json"] = predicted.read_bytes()
+        found = BLOCK.search(text)
+        assert found is not None
+        print(found[2].strip())
+        if options.write:
+            PAGE.write_text(text, "utf-8")
+            for folder in folders:
+                _copied(folder)
+            _delete_unnamed(text)
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
-    found = BLOCK.search(text)
-    assert found is not None
-    print(found[2].strip())
-    if options.write:
-        PAGE.write_text(text, "utf-8")
-        beside = PAGE.parent / PREDICTIONS
-        beside.mkdir(exist_ok=True)
-        for name, content in predictions.items():
-            (beside / name).write_bytes(content)
-        for file in beside.iterdir():
-            if f"({PREDICTIONS}/{file.name})" not in text:  # of a row that was replaced
-                file.unlink()
+
+
+def _copied(folder: Path) -> Path:
+    """Copy the prediction of a run beside the page, and return the copy. Raises RunError if there is none."""
+    predicted = folder / FOLDER / PREDICTION
+    try:
+        name = read_document(predicted)["digest"][:DIGEST_CHARS]
+    except FileNotFoundError:
+        raise RunError(f"{folder} has no prediction: loopbench validate {folder} --ahead N") from None
+    beside = PAGE.parent / PREDICTIONS
+    beside.mkdir(exist_ok=True)
+    copy = beside / f"{name}.json"
+    copy.write_bytes(predicted.read_bytes())
+    return copy
+
+
+def _delete_unnamed(page: str) -> None:
+    """Delete the predictions of rows that were replaced."""
+    for file in (PAGE.parent / PREDICTIONS).iterdir():
+        if f"({PREDICTIONS}/{file.name})" not in page:
+            file.unlink()
 
 
 def rows(folder: Path) -> tuple[list[str], ...]:
@@ -94,11 +116,16 @@ def rows(folder: Path) -> tuple[list[str], ...]:
     model = _model(run.manifest, folder)
     try:
         found = read_document(folder / FOLDER / VALIDITY)
-        profile = str(read_document(folder / FOLDER / PREDICTION)["profile"])
+        prediction = read_document(folder / FOLDER / PREDICTION)
     except FileNotFoundError:
         raise RunError(f"{folder} is not validated: loopbench validate {folder}") from None
-    fitted = [f"| {model} | `{kind}` | {float(rate):.2f} {known} |" for kind, rate, known in FITTED.findall(profile)]
-    return [_validation(run, model, found)], list(_scores(run, model)), list(_predicted(run, model, found)), fitted
+    fitted = [f"| {model} | `{kind}` | {float(rate):.2f} {known} |" for kind, rate, known in FITTED.findall(prediction["profile"])]
+    return (
+        [_validation(run, model, found)],
+        list(_scores(run, model)),
+        list(_predicted(run, model, found, frozenset(prediction["held_out"]))),
+        fitted,
+    )
 
 
 def _model(manifest: Manifest, folder: Path) -> str:
@@ -152,7 +179,7 @@ def _scores(run: Results, model: str) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def _predicted(run: Results, model: str, found: Mapping[str, Any]) -> Iterator[str]:
+def _predicted(run: Results, model: str, found: Mapping[str, Any], held_out: Collection[str]) -> Iterator[str]:
     names = {arm.info.arm: arm.info.loop for arm in run.comparison.arms}
     for loop in found["loops"]:
         trials = [record for record in run.records if record.arm == loop["arm"] and record.status == "scored"]
@@ -167,7 +194,7 @@ def _predicted(run: Results, model: str, found: Mapping[str, Any]) -> Iterator[s
             solved,
             f"{sum(record.tool_calls == 0 for record in trials)} of {len(trials)}",
             f"{sum(record.stop in LIMITED for record in trials)} of {len(trials)}",
-            f"{sum(record.seconds for record in trials) / 60:.0f}",
+            f"{sum(record.seconds for record in trials if record.task in held_out) / 60:.0f}",
         )
         yield f"| {' | '.join(cells)} |"
 

@@ -28,6 +28,7 @@ from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
+from tests.forking import run_in_forks
 from tests.over_http import OverHttp, Switchboard, open_switchboard
 from tests.rows import chosen, rows_of
 
@@ -36,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     says = "run only tests marked with this row of docs/conformance.md, such as S4-11, or with a row of this design, such as S4"
     length = "how long to fuzz the readers of files, all kinds together (slow tests; default 60); `make fuzz` takes an hour"
     parser.addoption("--fuzz-seconds", type=float, default=60.0, metavar="S", help=length)
+    forks = "run tests in so many processes that are forks of this one, or auto: one more than there are processors"
+    parser.addoption("--forks", default="0", metavar="N", help=forks)
     parser.addoption("--row", action="append", default=[], metavar="ID", help=says)
 
 
@@ -43,6 +46,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Return for `-n auto` one more than there are processors: some tests wait for processes, or for the end of a time limit."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests in forks if `--forks` asks for any: pytest does otherwise."""
+    asked = session.config.getoption("--forks")
+    count = pytest_xdist_auto_num_workers() if asked == "auto" else int(asked)
+    return run_in_forks(session, count) if count else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest reads the marks

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,11 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.validate import prediction
 from loopbench.experiments.validate.prediction import ValidationRequest, predict
+from loopbench.experiments.validate.validity import validity
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import read_manifest, write_manifest
+from loopbench.runs.store.files import read_document, write_document
 from loopbench.runs.store.traces import Traces
 
 RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=16)", "--profile", "text-2024"]
@@ -84,6 +89,14 @@ def test_of_the_held_out_tasks_no_trace_is_read(ran, few, monkeypatch) -> None:
     assert {record.task for record in predicted.records} == set(predicted.prediction.held_out)
 
 
+def test_the_order_in_which_trials_end_changes_nothing(ran, few) -> None:
+    predicted = predict(folder(), ValidationRequest())
+    found = validity(folder(), predicted)
+    for seed in range(5):
+        records = random.Random(seed).sample(predicted.records, len(predicted.records))
+        assert validity(folder(), replace(predicted, records=tuple(records))) == found
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [("{}", "no prediction of this tool"), ("no JSON", "no prediction of this tool"), ("[]", "no prediction of this tool")],
@@ -115,3 +128,71 @@ def test_a_damaged_result_is_told_on_the_page(ran, few) -> None:
     (folder() / "validity" / "validity.json").write_text('{"verdict": 3}')
     assert ran("report", "latest").code == 0
     assert "The validation of this run cannot be read" in (folder() / "report.html").read_text()
+
+
+@pytest.fixture
+def ahead(ran, few, whole: Path) -> Path:
+    """The file of a prediction from a run of the first eight tasks, of those that the whole run has had besides."""
+    config = CompareConfig(suite="arithmetic(size=16)", profiles=("text-2024",), loops=LOOPS, runs="first", tasks=8)
+    assert run(prepare(config), Unwatched()) == ""
+    found = ran("validate", "latest", "--runs", "first", "--ahead", "8")
+    assert found.code == 0, found.err
+    (file,) = Path("first").glob("*/validity/prediction.json")
+    return file
+
+
+def test_a_prediction_of_tasks_to_come_is_held_against_the_run_that_has_had_them(ran, ahead: Path) -> None:
+    written = json.loads(ahead.read_text())
+    records = [json.loads(line.split("\t")[0]) for line in (ahead.parents[1] / "trials.jsonl").read_text().splitlines()]
+    assert set(written["fitted"]) == {record["task"] for record in records}
+    assert len(written["held_out"]) == 8
+    assert not set(written["held_out"]) & set(written["fitted"])
+    assert [file.name for file in ahead.parent.iterdir()] == ["prediction.json"]
+    found = ran("validate", "latest", "--prediction", str(ahead), "--json").json
+    assert (found["prediction"], found["fitted_tasks"], found["held_out_tasks"]) == (written["digest"], 8, 8)
+    assert (folder() / "validity" / "prediction.json").read_bytes() == ahead.read_bytes()
+    assert ran("extend", "latest", "--runs", "first", "--tasks", "16", "--quiet").code == 0
+    extended = ran("validate", "latest", "--runs", "first", "--prediction", str(ahead), "--json").json
+    assert {**extended, "run": ""} == {**found, "run": ""}
+
+
+def test_a_prediction_that_the_tunnel_does_not_make_is_refused(ran, ahead: Path) -> None:
+    written = read_document(ahead)
+    written["loops"]["bare/text-2024"]["accuracy"] = 0.5
+    write_document(ahead, written)
+    found = ran("validate", "latest", "--prediction", str(ahead))
+    assert (found.code, found.out) == (2, "")
+    assert "the tunnel does other things by now" in found.err
+    assert found.err.count("\n") == 1
+    assert not (folder() / "validity").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("latest", "--runs", "first", "--prediction", "FILE"), "the run has not had"),
+        (("latest", "--runs", "first", "--ahead", "9"), "--ahead is 9, and the suite has 8 tasks that the run has not had"),
+        (("latest", "--ahead", "1", "--prediction", "FILE"), "give one of them"),
+        (("latest", "--prediction", "none.json"), "none.json"),
+        (("latest", "--prediction", "empty.json"), "no prediction of this tool"),
+    ],
+)
+def test_a_prediction_that_does_not_fit_is_one_line(ran, ahead: Path, arguments, says: str) -> None:
+    Path("empty.json").write_text("{}")
+    found = ran("validate", *(str(ahead) if text == "FILE" else text for text in arguments))
+    assert (found.code, found.out) == (2, "")
+    assert says in found.err
+    assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("part", "changed"), [("arms", "loop bare has changed"), ("suite", "the suite has changed")])
+def test_a_run_of_other_code_says_what_to_do(ran, few, part: str, changed: str) -> None:
+    manifest = read_manifest(folder())
+    other = {"code": "0" * 64} if part == "arms" else {"digest": "0" * 64}
+    whole = manifest.suite if part == "suite" else manifest.arms[0]
+    edited = whole.model_copy(update=other)
+    write_manifest(folder(), manifest.model_copy(update={part: edited if part == "suite" else (edited, *manifest.arms[1:])}))
+    found = ran("validate", "latest")
+    assert (found.code, found.out) == (2, "")
+    assert f"{changed} since the run; run loopbench compare again" in found.err
+    assert found.err.count("\n") == 1

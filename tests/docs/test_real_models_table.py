@@ -45,6 +45,7 @@ FOUND: dict[str, Any] = {
 }
 PREDICTED: dict[str, Any] = {
     "loops": {},
+    "held_out": [],
     "profile": """name = "local"
 [rates]
 # "decision.wrong_type": 0 of 20 points, at most 0.4837
@@ -110,14 +111,15 @@ def test_a_written_row_has_its_prediction_and_no_other_beside_the_page(benchmark
     assert "(predictions/ab12ab12ab12.json)" in page.read_text()
 
 
-def test_every_prediction_of_the_page_is_the_one_that_its_digest_names(benchmark):
+def test_every_prediction_is_the_one_that_its_digest_names(benchmark):
     named = re.findall(
         r"\[`([0-9a-f]{12})`\]\(predictions/\1\.json\)", benchmark.BLOCK.search(benchmark.PAGE.read_text("utf-8"))[2]
     )
     assert named
-    assert {file.stem for file in (ROOT / "docs" / "predictions").iterdir()} == set(named)
-    for name in named:
-        kept = read_document(ROOT / "docs" / "predictions" / f"{name}.json")
+    kept_files = {file.stem: file for file in (ROOT / "docs" / "predictions").iterdir()}
+    assert kept_files.keys() >= set(named)  # one whose tasks have not been run yet has no row
+    for name, file in kept_files.items():
+        kept = read_document(file)
         assert kept["digest"].startswith(name)
         assert kept["digest"] == digest({key: value for key, value in kept.items() if key != "digest"})
 
@@ -154,6 +156,24 @@ def test_the_page_has_the_model_in_the_box_with_every_design(benchmark):
         assert f" | `{loop}` | " in text
 
 
+def test_the_search_has_a_row_for_each_run_with_what_each_loop_solved(benchmark, folder, tmp_path, monkeypatch, capsys):
+    search = importlib.import_module("real_search")
+    page = tmp_path / "validity.md"
+    page.write_text("<!-- search: how -->\nold\n<!-- /search -->\n")
+    monkeypatch.setattr(search, "PAGE", page)
+    search.main([str(folder), str(folder), "--write"])
+    *_, one, other = capsys.readouterr().out.splitlines()
+    suite, tasks, temperature, most, demonstrations, bare, finish, *others = one.strip("| ").split(" | ")
+    assert one == other
+    assert (suite, tasks, temperature, most, demonstrations) == ("`arithmetic(size=4)`", "4 of all", "–", "–", "none")
+    assert [sum(int(cell.split(" ")[-1]) for cell in solved.split(", ")) for solved in (bare, finish)] == [4, 4]
+    assert others[:-1] == ["–"] * 3
+    assert "old" not in page.read_text()
+    assert one in page.read_text()
+    with pytest.raises(SystemExit, match="none"):
+        search.main([str(tmp_path / "none")])
+
+
 def test_the_suite_of_make_real_is_sound():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
@@ -164,22 +184,19 @@ def test_the_suite_of_make_real_is_sound():
         assert max(map(answers.count, answers)) <= 2
 
 
-def test_the_optimized_loops_of_a_folder_are_named_as_compare_takes_them(tmp_path, monkeypatch, capsys):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        demonstrated = importlib.import_module("demonstrated")
-    latest = tmp_path / "20260101-000000-run"
-    latest.mkdir()
-    (latest / "manifest.json").write_text("{}")
-    monkeypatch.setattr("sys.argv", ["demonstrated.py", str(tmp_path)])
-    with pytest.raises(SystemExit, match="no design was optimized"):
-        demonstrated.main()
-    files = [latest / "designs" / name / "optimized.json" for name in ("1-bare", "2-react_extract")]
-    for file in files:
-        file.parent.mkdir(parents=True)
-        file.write_text("{}")
-    demonstrated.main()
-    assert capsys.readouterr().out == f"--loop bare@{files[0]} --loop react_extract@{files[1]}\n"
+def test_a_prediction_is_registered_before_its_tasks_are_run(benchmark, folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(benchmark, "PAGE", tmp_path / "validity.md")
+    with pytest.raises(SystemExit, match="has no prediction: loopbench validate"):
+        benchmark.main([str(folder), "--register"])
+    (folder / "validity").mkdir()
+    write_document(folder / "validity" / "prediction.json", PREDICTED)
+    benchmark.main([str(folder), "--register"])
+    copy = tmp_path / "predictions" / "ab12ab12ab12.json"
+    assert capsys.readouterr().out == f"{copy}\n"
+    assert copy.read_bytes() == (folder / "validity" / "prediction.json").read_bytes()
+    with pytest.raises(SystemExit):
+        benchmark.main([str(folder), "--register", "--write"])
+    assert "takes one run, and no --write" in capsys.readouterr().err
 
 
 STUB = """#!/bin/sh
@@ -192,18 +209,18 @@ echo "$(basename "$0") $*" >> "{log}"
 @pytest.mark.parametrize(
     ("python", "ran"),
     [
-        ("exit 1", ["loopbench optimize", "python benchmarks/demonstrated.py"]),
+        ("exit 1", ["loopbench compare", "loopbench validate", "python benchmarks/real_models.py"]),
         (
-            "echo --loop bare@found.json",
+            "echo kept.json",
             [
-                *("loopbench optimize", "python benchmarks/demonstrated.py", "loopbench compare"),
+                *("loopbench compare", "loopbench validate", "python benchmarks/real_models.py", "loopbench compare"),
                 *("loopbench validate", "python benchmarks/real_models.py", "loopbench profile"),
             ],
         ),
     ],
-    ids=["no optimized loops", "all"],
+    ids=["no prediction", "all"],
 )
-def test_make_real_validates_before_it_fits_and_stops_where_no_loop_was_optimized(tmp_path, python, ran):
+def test_make_real_registers_a_prediction_before_its_tasks_are_run_and_stops_without_one(tmp_path, python, ran):
     programs, log = tmp_path / "bin", tmp_path / "log"
     programs.mkdir()
     for name, rest in (("loopbench", ""), ("python", python), ("pip", "")):
@@ -215,4 +232,7 @@ def test_make_real_validates_before_it_fits_and_stops_where_no_loop_was_optimize
     lines = log.read_text().splitlines()
     assert [" ".join(line.split()[:2]) for line in lines] == ran, made.stderr
     assert (made.returncode == 0) == (python != "exit 1")
-    assert all("--loop bare@found.json --model local" in line for line in lines if line.startswith("loopbench compare"))
+    first, *others = [line for line in lines if line.startswith("loopbench compare")]
+    assert "--tasks 8" in first
+    assert all("--tasks" not in line for line in others)
+    assert [line for line in lines if "--prediction kept.json" in line] == lines[4:5]

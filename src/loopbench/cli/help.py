@@ -10,9 +10,21 @@ from typer.core import TyperCommand
 OPTIONS: Mapping[str, Sequence[str]] = {
     "What is compared": (
         *("loop", "program", "suite", "data", "tools", "profile", "model", "user", "factor", "interactions", "design"),
-        *("config", "name"),
+        *("config", "name", "prediction"),
     ),
-    "Tasks and repeats": ("split", "tasks", "skip-unplanned", "quarantine", "repeats", "looks", "seed", "train", "dev", "test"),
+    "Tasks and repeats": (
+        "split",
+        "tasks",
+        "skip-unplanned",
+        "quarantine",
+        "repeats",
+        "looks",
+        "seed",
+        "ahead",
+        "train",
+        "dev",
+        "test",
+    ),
     "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided"),
     "Limits": (
         *("max-tool-steps", "trial-timeout", "tool-timeout", "budget", "budget-calls", "budget-tokens", "budget-dollars"),

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from loopbench.experiments.validate.outcome import FOLDER, VALIDITY, Validity
-from loopbench.experiments.validate.prediction import ValidationRequest, predict, register
+from loopbench.experiments.validate.prediction import (
+    Predicted,
+    RunPrediction,
+    ValidationRequest,
+    predict,
+    predict_ahead,
+    predicted_before,
+    register,
+)
 from loopbench.experiments.validate.validity import validity
 from loopbench.protocol.counts import counted
 from loopbench.reports.html.files import write_page
 from loopbench.reports.html.page import validity_html
+from loopbench.runs.config import IfAbsent, Positive
 from loopbench.runs.folders import trials_folder
 from loopbench.runs.store.files import write_document
 from loopbench.text.numbers import interval
@@ -34,6 +45,11 @@ class ValidateOptions(OptionGroup):
     """Chooses the half of the tasks that the profile is fitted to."""
     again: Annotated[bool, typer.Option("--again")] = False
     """Replace a prediction that was made before."""
+    ahead: Annotated[Positive | None, IfAbsent("half of the run's tasks are held out")] = None
+    """Predict so many tasks of the suite that come after those of the run, and compare nothing: publish the prediction, then run
+    these tasks."""
+    prediction: Annotated[Path | None, IfAbsent("a prediction is made")] = None
+    """Hold this prediction, which --ahead wrote, against the run, which has had the tasks since."""
 
 
 @with_options()
@@ -41,12 +57,17 @@ def validate(choice: ReadRunChoice, options: ValidateOptions, code: AllowOption,
     """Say how well the tunnel predicts a run: fit to half of its tasks, held against the rest.
 
     It fits a profile to half of the run's tasks, runs the loops under it on the other half, and writes what they do there as the
-    prediction. Only then it reads what the run's own model did.
+    prediction. Only then it reads what the run's own model did. With --ahead it predicts tasks that no run has had yet.
     """
+    if options.ahead is not None and options.prediction is not None:
+        raise ValueError("--ahead writes a prediction, and --prediction reads one: give one of them")
     folder = trials_folder(choice.folder)
     with own_prints_aside():
-        predicted = predict(folder, ValidationRequest(options.model, options.profile, options.seed), code.allow)
+        predicted = _predicted(folder, options, code.allow)
     written = register(folder, predicted.prediction, replace=options.again)
+    if options.ahead is not None:
+        _say_ahead(folder, predicted.prediction, written, as_json=output.as_json)
+        return
     found = validity(folder, predicted)
     write_document(folder / FOLDER / VALIDITY, found.as_dict())
     page = write_page(validity_html(folder, found), folder / FOLDER / "validity.html")
@@ -55,6 +76,24 @@ def validate(choice: ReadRunChoice, options: ValidateOptions, code: AllowOption,
         return
     _print(found)
     say(f"prediction {found.digest[:12]} in {written}; page: {page}")
+
+
+def _predicted(folder: Path, options: ValidateOptions, allow: Collection[str]) -> Predicted:
+    request = ValidationRequest(options.model, options.profile, options.seed)
+    if options.prediction is not None:
+        return predicted_before(folder, options.prediction, allow)
+    return predict(folder, request, allow) if options.ahead is None else predict_ahead(folder, request, options.ahead, allow)
+
+
+def _say_ahead(folder: Path, prediction: RunPrediction, written: Path, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"run": str(folder.resolve()), "prediction": prediction.digest, "held_out": list(prediction.held_out)}))
+        return
+    rows = tuple((arm, f"{loop.accuracy:.2f}", f"{loop.steps:.1f}") for arm, loop in prediction.loops.items())
+    print_table(Table("Predicted of the tasks to come", ("loop", "accuracy", "steps"), rows), out())
+    tasks = len(prediction.fitted) + len(prediction.held_out)
+    say(f"prediction {prediction.digest[:12]} in {written}: publish it before the tasks are run")
+    say(f"then: loopbench extend {folder} --tasks {tasks}, and loopbench validate {folder} --prediction {written}")
 
 
 def _print(found: Validity) -> None:

@@ -145,11 +145,27 @@ class Listener(Protocol):
         """One call of a tool as the loop saw it."""
 
 
+class NoListener:
+    """A listener that does nothing, for who needs the meter alone."""
+
+    def exchange(self, exchange: MeteredExchange) -> None: ...
+
+    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None: ...
+
+
+NO_LISTENER = NoListener()
+
+
 class MeteredModel(WrappedModel):
     """A model that counts, keeps to the budget and tells the listener."""
 
     def __init__(
-        self, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None = None, admit: Admit | None = None
+        self,
+        model: Model,
+        meter: Meter,
+        listener: Listener = NO_LISTENER,
+        tunnel: Tunnel | None = None,
+        admit: Admit | None = None,
     ) -> None:
         super().__init__(model)
         self.admit = admit

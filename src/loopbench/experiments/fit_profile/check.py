@@ -7,11 +7,12 @@ profile that reproduces its run is called off no more often than alpha.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from loopbench.datasets.task import Task
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
@@ -101,11 +102,21 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
 
 def _checked(folder: Path, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
     """Raises RunError, ValueError and OSError."""
-    again = run_again(folder, fitted, allow, scratch)
+    again = run_again(folder, to_toml(fitted), fitted.arms, allow, scratch)
     before = [record for record in each_record(folder) if record.arm in fitted.arms]
     gaps = compare_records(again.arms, before, again.records, fitted.alpha)
     shared = {record.task for record in again.records if record.status == "scored"}
     return FitCheck(gaps, len(shared), again.repeats, fitted.alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTasks:
+    """Tasks that loops are run on again."""
+
+    of: Callable[[Sequence[Task]], Sequence[Task]]
+    """Returns them, of all tasks of the suite and split of the run. May raise RunError."""
+    repeats: int
+    """Of each, or as many as the run had; more make the means steadier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,28 +132,26 @@ class RunAgain:
 
 def run_again(
     folder: Path,
-    fitted: FittedProfile,
+    profile: str,
+    of_arms: Sequence[str],
     allow: Collection[str],
     scratch: Path,
-    tasks: Collection[str] | None = None,
-    trials: int = 0,
+    chosen: ChosenTasks | None = None,
 ) -> RunAgain:
-    """Run the loops of the arms that a profile was fitted to under it, on as many tasks as `MAX_TRIALS` leaves.
+    """Run the loops of a run's arms again under a profile, on as many tasks as `MAX_TRIALS` leaves.
 
-    `tasks`: their ids; None: the run's first ones. `trials`: repeat these tasks until each loop has about so many trials, which
-    makes their means steadier. `scratch`: an empty folder. Raises RunError, ValueError and OSError.
+    `profile`: TOML. `of_arms`: of one model. `chosen`: the tasks; None: the run's first ones. `scratch`: an empty folder.
+    Raises RunError, ValueError and OSError.
     """
     manifest = read_manifest(folder)
-    loops = _loops(folder, manifest, fitted.arms)
-    config = _config(folder, manifest, list(loops), fitted, scratch)
-    if tasks is not None:
-        repeats = max(config.repeats, trials // max(1, len(tasks)))
-        config = config.model_copy(update={"tasks": None, "repeats": repeats})
+    loops = _loops(folder, manifest, of_arms)
+    config = _config(folder, manifest, list(loops), profile, scratch)
+    if chosen is not None:
+        config = config.model_copy(update={"tasks": None, "repeats": max(config.repeats, chosen.repeats)})
     allowed_code(folder, own_code(config), allow)
     experiment = prepare(config, scratch / "again")
-    if tasks is not None:
-        chosen = [task for task in experiment.tasks if task.id in tasks]
-        experiment = replace(experiment, tasks=chosen[: max(1, MAX_TRIALS // config.repeats)])
+    if chosen is not None:
+        experiment = replace(experiment, tasks=chosen.of(experiment.tasks)[: max(1, MAX_TRIALS // config.repeats)])
     arms = dict(zip([arm.name for arm in experiment.arms], loops.values(), strict=True))
     _check_unchanged(folder, manifest, experiment, arms)
     if stopped := run(experiment, Unwatched()):
@@ -165,16 +174,16 @@ def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, A
     return found
 
 
-def _config(folder: Path, manifest: Manifest, loops: list[str], fitted: FittedProfile, scratch: Path) -> CompareConfig:
+def _config(folder: Path, manifest: Manifest, loops: list[str], profile: str, scratch: Path) -> CompareConfig:
     """Return the run's configuration with the profile in the place of its model, and with draws of its own."""
-    profile = scratch / "fitted.toml"
-    profile.write_text(to_toml(fitted), encoding="utf-8")
+    file = scratch / "fitted.toml"
+    file.write_text(profile, encoding="utf-8")
     settings = manifest.settings
     repeats = min(settings.repeats, MAX_TRIALS)
     changes = {
         **_ANEW,
         "loops": loops,
-        "profiles": [str(profile)],
+        "profiles": [str(file)],
         "seed": manifest.seed + 1,
         "repeats": repeats,
         "tasks": max(1, min(settings.tasks or manifest.suite.tasks, MAX_TRIALS // repeats)),
@@ -183,12 +192,15 @@ def _config(folder: Path, manifest: Manifest, loops: list[str], fitted: FittedPr
     return config_from({**manifest.config, **changes}, f"{folder}/manifest.json")
 
 
+_REMEDY = "run loopbench compare again, or use the version of the code that made it"
+
+
 def _check_unchanged(folder: Path, manifest: Manifest, experiment: Experiment, arms: Mapping[str, ArmEntry]) -> None:
     """Raise RunError if suite or loops are not those of the run: the profile is not to blame for what they do."""
     now = experiment.manifest
     if manifest.suite.digest != now.suite.digest:
-        raise RunError(f"{folder}: the suite has changed since the run")
+        raise RunError(f"{folder}: the suite has changed since the run; {_REMEDY}")
     for arm in now.arms:
         was = arms[arm.arm]
         if (was.code, was.configuration, was.program) != (arm.code, arm.configuration, arm.program):
-            raise RunError(f"{folder}: loop {arm.loop} has changed since the run")
+            raise RunError(f"{folder}: loop {arm.loop} has changed since the run; {_REMEDY}")

@@ -88,7 +88,7 @@ def compare_records(
         for measure, value in measures.items():
             first = task_values([record for record in before if record.arm == arm], value).means
             second = task_values([record for record in again if record.arm == name], value)
-            tasks = [task for task in second.means if task in first]
+            tasks = sorted(first.keys() & second.means.keys())  # trials end in any order, and sums of floats follow it
             if tasks:
                 sides = [first[task] for task in tasks], [second.means[task] for task in tasks]
                 pairs.append(_Pair(name.rpartition("/")[0], measure, *sides, [second.clusters[task] for task in tasks]))

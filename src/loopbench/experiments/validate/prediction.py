@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.fit_profile.check import run_again
-from loopbench.experiments.fit_profile.fit import fit_run
+from loopbench.datasets.task import Task
+from loopbench.experiments.fit_profile.check import ChosenTasks, run_again
+from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
 from loopbench.experiments.fit_profile.toml import to_toml
 from loopbench.metrics.record import Record
 from loopbench.protocol.digest import digest
@@ -91,19 +92,85 @@ def predict(folder: Path, request: ValidationRequest, allow: Collection[str] = (
     Of the held-out tasks only the names are read. `allow`: the user's own code that may be imported.
     Raises RunError for an imported run, fewer than three loops, or loops and tasks that cannot be run again; OSError.
     """
-    if read_manifest(folder).imported is not None:
-        raise RunError(f"{folder}: an imported run has no loops that could be run again; validate a run of this tool's")
+    _check_ours(folder)
     try:
         split = halves(clusters_of(each_record(folder)), request.seed)
     except ValueError as error:
         raise RunError(f"{folder}: {error}") from None
-    fitted = fit_run(folder, model=request.model, profile=request.profile, tasks=frozenset(split.fitted))
+    fitted = _fitted(folder, request, split.fitted)
+    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, split.fitted, _named(split.held_out), allow)
+
+
+def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: Collection[str] = ()) -> Predicted:
+    """Fit a profile to all of a run, and run its loops under it on the next tasks of the suite, which no run has had yet.
+
+    `count`: how many. A task of a cluster that the run has met is passed over. `allow`: as in `predict`.
+    Raises RunError as `predict` does, and if the suite has fewer tasks left; OSError.
+    """
+    _check_ours(folder)
+    met = clusters_of(each_record(folder))
+    units = set(met.values())
+
+    def next_ones(tasks: Sequence[Task]) -> Sequence[Task]:
+        left = [task for task in tasks if task.id not in met and str(task.labels.get("cluster", "")) not in units]
+        if len(left) < count:
+            raise RunError(f"{folder}: --ahead is {count}, and the suite has {len(left)} tasks that the run has not had")
+        return left[:count]
+
+    fitted = _fitted(folder, request, tuple(met))
+    chosen = ChosenTasks(next_ones, TRIALS // count)
+    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, tuple(sorted(met)), chosen, allow)
+
+
+def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> Predicted:
+    """Read a prediction that `register` has written, and run it in the tunnel again, for the trials that it is made of.
+
+    `folder`: a run that has had the tasks since. `allow`: as in `predict`.
+    Raises RunError for a file that is no prediction, for a run without its loops or tasks, and where the tunnel does
+    other things than the prediction says; OSError.
+    """
+    _check_ours(folder)
+    try:
+        written = read_document(file)
+        profile, fitted = str(written["profile"]), tuple(map(str, written["fitted"]))
+        held_out, arms = tuple(map(str, written["held_out"])), tuple(written["loops"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file}: no prediction of this tool ({error}); loopbench validate RUN --ahead N writes one") from None
+    had = clusters_of(each_record(folder))
+    if lost := [task for task in held_out if task not in had]:
+        raise RunError(f"{folder}: the run has not had {lost[0]}, which {file} predicts; run loopbench compare with more --tasks")
+    predicted = _in_the_tunnel(folder, profile, arms, fitted, _named(held_out), allow)
+    if predicted.prediction.as_dict() | {"digest": predicted.prediction.digest} != written:
+        raise RunError(f"{file}: the tunnel does other things by now: the prediction is of other loops, tasks or code")
+    return predicted
+
+
+def _check_ours(folder: Path) -> None:
+    if read_manifest(folder).imported is not None:
+        raise RunError(f"{folder}: an imported run has no loops that could be run again; validate a run of this tool's")
+
+
+def _fitted(folder: Path, request: ValidationRequest, tasks: Collection[str]) -> FittedProfile:
+    """Raises RunError for fewer than three loops."""
+    fitted = fit_run(folder, model=request.model, profile=request.profile, tasks=frozenset(tasks))
     if len(fitted.arms) < MIN_LOOPS:
         raise RunError(f"{folder}: an order needs {MIN_LOOPS} loops or more, and this model has {len(fitted.arms)}")
+    return fitted
+
+
+def _named(ids: Collection[str]) -> ChosenTasks:
+    known = frozenset(ids)
+    return ChosenTasks(lambda tasks: [task for task in tasks if task.id in known], TRIALS // max(1, len(known)))
+
+
+def _in_the_tunnel(
+    folder: Path, profile: str, of_arms: Sequence[str], fitted: tuple[str, ...], chosen: ChosenTasks, allow: Collection[str]
+) -> Predicted:
     with tempfile.TemporaryDirectory() as scratch:
-        again = run_again(folder, fitted, allow, Path(scratch), frozenset(split.held_out), TRIALS)
+        again = run_again(folder, profile, of_arms, allow, Path(scratch), chosen)
     loops = {arm: _mean_of([record for record in again.records if record.arm == name]) for arm, name in again.arms.items()}
-    return Predicted(RunPrediction(to_toml(fitted), split.fitted, split.held_out, loops), again.arms, again.records)
+    held_out = tuple(sorted({record.task for record in again.records}))
+    return Predicted(RunPrediction(profile, fitted, held_out, loops), again.arms, again.records)
 
 
 def _mean_of(records: Sequence[Record]) -> LoopPrediction:

@@ -18,7 +18,6 @@ from loopbench.protocol import (
     STEP_ROLES,
     Act,
     Answer,
-    Chunk,
     ContextOverflow,
     Message,
     ModelError,
@@ -103,9 +102,6 @@ class Recorder(Observer):
 
     def note(self, kind: str, **data: Any) -> None:
         self.events.append(Note(kind, data))
-
-    def chunk(self, chunk: Chunk) -> None:
-        """Ignore chunks: streams are recorded by their whole replies."""
 
     # --- results ---
 
