@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from loopbench.loops import StopReason
 from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, ToolCall, Usage
+from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, RunEvent, ToolCall, Usage
 
 PAGE = Path(__file__).parents[2] / "docs" / "loops.md"
 SERVICE = re.compile(r"^## In a service\n(.*?)^## ", re.MULTILINE | re.DOTALL)
@@ -54,8 +55,46 @@ def test_an_answer_is_200_with_its_tokens_and_its_text_was_streamed(service: dic
     status, body, sent = responded(service, model)
     assert (status, body["answer"]) == (200, "1.5")
     assert body["tokens"] > 0
-    assert "".join(piece.get("text", "") for piece in sent) == "Look it up.It is known."
-    assert [piece["event"] for piece in sent if "event" in piece] == ["request", "request"]
+    assert "".join(piece["text"] for piece in sent if piece["event"] == "reply_chunk") == "Look it up.It is known."
+    (result,) = [piece for piece in sent if piece["event"] == "tool_finished"]
+    assert (result["tool"], result["result"]) == ("price", "1.5")
+    assert sent[-1]["event"] == "run_ended"
+
+
+def test_a_stream_sends_the_same_events(service: dict[str, Any]) -> None:
+    def model() -> FakeModel:
+        return FakeModel(Act("Look it up.", (ToolCall("price", {"item": "tea"}),)), Answer("It is known.", "1.5"))
+
+    async def ran() -> list[dict[str, Any]]:
+        stream = service["stream"]("What does tea cost?", [price], model())
+        return [json.loads(line.removeprefix("data: ")) async for line in stream]
+
+    _, _, sent = responded(service, model())
+    assert [piece["event"] for piece in asyncio.run(ran(), debug=True)] == [piece["event"] for piece in sent]
+
+
+def test_the_table_of_events_names_every_event_and_its_fields(service: dict[str, Any]) -> None:
+    """The fields are those that a run has sent; what no event of it shows is in the table for the other kinds."""
+    (section,) = SERVICE.findall(PAGE.read_text(encoding="utf-8"))
+    rows = dict(re.findall(r"^\| `([A-Z]\w+)` \|[^|]*\|([^|]*)\|$", section, re.MULTILINE))
+    assert set(rows) == {event.__name__ for event in RunEvent.__subclasses__()}
+    named = {name: set(re.findall(r"`(\w+)`", told)) for name, told in rows.items()}
+    wandering = FakeModel(
+        ProviderError("busy", "rate_limit"),
+        Act("", (ToolCall("price", {"item": "tea"}),)),
+        Act("", (ToolCall("cost", {}),)),
+        "Well.",
+        Answer("", "2"),
+    )
+    _, _, sent = responded(service, wandering)
+    events = {event.__name__: [piece for piece in sent if piece["event"] == snake(event)] for event in RunEvent.__subclasses__()}
+    for name, pieces in events.items():
+        assert pieces, name
+        assert set().union(*pieces) - {"event"} <= named[name]
+
+
+def snake(event: type) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", event.__name__).lower()
 
 
 @pytest.mark.parametrize(
@@ -77,4 +116,4 @@ def test_what_is_no_answer_has_the_status_that_the_page_gives_it(
 def test_the_table_of_stops_names_every_stop() -> None:
     (section,) = SERVICE.findall(PAGE.read_text(encoding="utf-8"))
     first_cells = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
-    assert set(re.findall(r"`(\w+)`", first_cells)) == {str(stop) for stop in StopReason}
+    assert set(re.findall(r"`([a-z_]+)`", first_cells)) == {str(stop) for stop in StopReason}

@@ -21,7 +21,7 @@ from loopbench.loops.finish.streaming import MAX_EACH, MIN_GROWTH, streamed
 from loopbench.loops.finish.xml_output import read_output
 from loopbench.metrics import abstention
 from loopbench.models.streaming import pieces
-from loopbench.protocol import SILENT, Chunk, NativeCall, Reply, WireError, run_sync
+from loopbench.protocol import Chunk, NativeCall, Reply, WireError, run_sync
 
 # --- XML ---
 
@@ -158,7 +158,7 @@ def test_a_streamed_call_is_read_in_time_that_grows_with_its_length(chars, name)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("loopbench.loops.finish.streaming.partial_json", counting)
-        reply = run_sync(streamed(chunks(), JsonOutput.of(None), given_out.append, SILENT))
+        reply = run_sync(streamed(chunks(), JsonOutput.of(None), given_out.append))
     assert reply.calls[0].arguments == arguments
     longer = [length for length in read if length > MAX_EACH]
     assert all(after >= before * (1 + MIN_GROWTH) for before, after in pairwise(longer[:-1]))

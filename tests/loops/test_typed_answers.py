@@ -1,28 +1,42 @@
-"""How far each design holds its answer to the query's schema, as docs/loops.md says."""
+"""How far each design holds its answer to the query's schema, and what it makes of a type, as docs/loops.md says."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeVar, assert_type
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, field_validator
 
-from loopbench.loops.bare import Bare
+import loopbench
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.loops.bare import MAX_STEPS_TEXT, Bare
 from loopbench.loops.finish import Finish
+from loopbench.loops.guarded import Guarded
 from loopbench.loops.phased import Phased
+from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeItem, FakeModel
-from loopbench.protocol import Answer, Loop, NativeCall, Query, Reply, StopReason, Toolbox, run_sync
+from loopbench.protocol import Answer, Loop, NativeCall, Outcome, Plan, Query, Reply, StopReason, Toolbox, run_sync
+from loopbench.protocol.schema import AnswerType
 from tests.loops.helpers import react
+
+T = TypeVar("T")
 
 
 class Bill(BaseModel):
     total: int
 
 
+SCHEMA = Bill.model_json_schema()
+
+
 def answered(loop: Loop, *items: FakeItem) -> tuple[Any, StopReason]:
-    ended = run_sync(loop.run(Query("What is the bill?", schema=Bill), Toolbox(), FakeModel(*items)))
+    ended = run_sync(loop.run(Query("What is the bill?", schema=SCHEMA), Toolbox(), FakeModel(*items)))
     return ended.answer, ended.stop
 
 
@@ -59,3 +73,102 @@ def test_what_a_design_checks_is_no_answer_if_it_does_not_fit(loop: Loop, said: 
 def test_what_fits_is_a_json_value(loop: Loop) -> None:
     said = [Answer("", {"total": 7})] if isinstance(loop, Finish) else [react("finish"), Answer("", {"total": 7})]
     assert answered(loop, *said) == ({"total": 7}, StopReason.FINISHED)
+
+
+# --- a type for a schema ---
+
+
+@dataclass(frozen=True)
+class Owed:
+    total: int
+
+
+class Positive(BaseModel):
+    """Refuses what its JSON schema lets through."""
+
+    total: int
+
+    @field_validator("total")
+    @classmethod
+    def is_owed(cls, value: int) -> int:
+        if value < 0:
+            raise ValueError("nothing is owed")
+        return value
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    due: date
+
+
+def typed(kind: type[T], loop: Loop, *items: FakeItem) -> Outcome[T | None]:
+    return run_sync(loop.run(Query("What is the bill?", schema=kind), Toolbox(), FakeModel(*items)))
+
+
+SAYING_SEVEN: list[tuple[Loop, list[FakeItem]]] = [
+    (Bare(), [Answer("", {"total": 7})]),
+    (Finish(max_steps=2), [Answer("", {"total": 7})]),
+    (PHASED, [Answer("", {"total": 7})]),
+    (ReactExtract(), [react("finish"), Answer("", {"total": 7})]),
+    (Stateless(response_style=None), [Answer("", '{"total": 7}', 0.9)]),
+    (ProviderRetry(Guarded(Bare())), [Answer("", {"total": 7})]),
+]
+
+
+@pytest.mark.parametrize(("loop", "said"), SAYING_SEVEN)
+def test_every_design_gives_an_instance_of_the_type(loop: Loop, said: list[FakeItem]) -> None:
+    assert typed(Bill, loop, *said).answer == Bill(total=7)
+    assert typed(Owed, loop, *said).answer == Owed(7)
+
+
+@pytest.mark.parametrize("total", ["many", -1])
+@pytest.mark.parametrize("loop", [Bare(), PHASED, Stateless(response_style=None)], ids=lambda loop: loop.name)
+def test_what_the_type_refuses_is_no_answer(loop: Loop, total: object) -> None:
+    value = {"total": total}
+    said = Answer("", json.dumps(value), 0.9) if isinstance(loop, Stateless) else Answer("", value)
+    ended = typed(Positive, loop, said)
+    assert (ended.answer, ended.stop, ended.ok) == (None, StopReason.PARSE_FAILED, False)
+    assert ended.details["answer"] in (value, json.dumps(value))
+    assert ended.details["error"].startswith("the answer is no Positive: total: ")
+
+
+@pytest.mark.parametrize("answer", ["\ud800", {1: object}, [[]], float("nan"), {"total": object()}, True])
+def test_any_answer_is_read_or_refused(answer: Any) -> None:
+    with pytest.raises(ValueError, match=r"^the answer is no Bill: \S"):
+        AnswerType(Bill).read(answer)
+
+
+def test_a_text_is_read_as_what_the_type_wants_it_to_be() -> None:
+    assert typed(str, Bare(), Answer("", "[1, 2]")).answer == "[1, 2]"
+    assert typed(list[int], Bare(), Answer("", "[1, 2]")).answer == [1, 2]
+    assert typed(int, Bare(), Answer("", "7")).answer == 7
+    assert typed(Strict, Bare(), Answer("", '{"due": "2026-03-01"}')).answer == Strict(due=date(2026, 3, 1))
+
+
+def test_a_designs_own_words_for_having_no_answer_are_no_instance() -> None:
+    ended = typed(Bill, Bare(max_steps=1), "no JSON")
+    assert (ended.answer, ended.stop) == (None, StopReason.MAX_STEPS)
+    assert ended.details["answer"] == MAX_STEPS_TEXT
+
+
+def test_a_trial_judges_json_also_where_the_query_has_a_type(tmp_path: Path) -> None:
+    query = Query("What is the bill?", schema=Bill)
+    assert (query.answer_type, query.untyped.answer_type) == (AnswerType(Bill), None)
+    assert query == query.untyped == Query("What is the bill?", schema=SCHEMA)
+    task = Task("t", query, {"total": 7}, scorer="schema", plan=Plan((), {"total": 7}))
+    suite = Suite("bills", "1", (task,), lambda task: StatelessEnvironment(()))
+    run = loopbench.compare([Finish()], suite=suite, mlflow=False, runs=tmp_path)
+    assert list(run.trials["accuracy"]) == [1.0]
+
+
+def test_types_go_from_the_query_to_the_answer() -> None:
+    """Read by mypy as well: a wrong type here is an error in `make test`."""
+    bill: Bill | None = typed(Bill, Bare(), Answer("", {"total": 7})).answer
+    assert bill is not None
+    model = FakeModel(then=Answer("", [7]))
+    assert_type(Bare().run_sync(Query("How much?", schema=Owed), Toolbox(), model).answer, Owed | None)
+    assert_type(ProviderRetry(Bare()).run_sync(Query("How much?", "", list[int]), Toolbox(), model).answer, list[int] | None)
+    assert_type(Bare().run_sync(Query("How much?"), Toolbox(), model), Outcome[Any])
+    assert_type(Bare().run_sync(Query("How much?", schema=SCHEMA), Toolbox(), model), Outcome[Any])
+    assert Query[Bill | None]("How much?", schema=Bill) == Query("How much?", schema=Bill)
+    assert Outcome[Bill | None](bill, StopReason.FINISHED, 1).answer is bill

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
-from loopbench.protocol import HARNESS_STOPS, SILENT, Chunk, Loop, Model, Observer, Outcome, Query, StopReason, Toolbox, run_sync
+from loopbench.protocol import HARNESS_STOPS, SILENT, Loop, Model, Observer, Outcome, Query, StopReason, Toolbox, run_sync
+from loopbench.protocol.events import RunEnded
 
 who = contextvars.ContextVar("who", default="nobody")
 
@@ -141,7 +142,7 @@ def test_outcomes_do_not_share_their_details() -> None:
 
 def test_the_silent_observer_takes_anything_and_does_not_stream() -> None:
     SILENT.note("dropped", call="add", data=object())
-    SILENT.chunk(Chunk("x"))
+    SILENT.on_event(RunEnded(None, None, 0.0))
     assert not SILENT.streams
 
 

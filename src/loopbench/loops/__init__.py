@@ -10,6 +10,7 @@ from loopbench._lazy import lazy
 _HOMES = {
     "loopbench.loops.bare": ("Bare",),
     "loopbench.loops.bare_standalone": ("ToolRegistry", "arun_agent", "run_agent"),
+    "loopbench.loops.boundary": ("run_events",),
     "loopbench.loops.finish": (
         "Finish",
         "Module",
@@ -49,6 +50,7 @@ _HOMES = {
         "Act",
         "Answer",
         "Completion",
+        "RunEvent",
         "Loop",
         "Observer",
         "Outcome",
@@ -63,6 +65,18 @@ _HOMES = {
         "Toolbox",
         "Understanding",
         "run_sync",
+    ),
+    "loopbench.protocol.events": (
+        "CallRefused",
+        "LoopNote",
+        "ReplyChunk",
+        "ReplyReceived",
+        "ReplyUnreadable",
+        "RequestFailed",
+        "RequestStarted",
+        "RunEnded",
+        "ToolFinished",
+        "ToolStarted",
     ),
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

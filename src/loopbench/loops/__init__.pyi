@@ -4,6 +4,7 @@ from loopbench.loops.bare import Bare as Bare
 from loopbench.loops.bare_standalone import ToolRegistry as ToolRegistry
 from loopbench.loops.bare_standalone import arun_agent as arun_agent
 from loopbench.loops.bare_standalone import run_agent as run_agent
+from loopbench.loops.boundary import run_events as run_events
 from loopbench.loops.finish import Finish as Finish
 from loopbench.loops.finish import Module as Module
 from loopbench.loops.finish import ParseError as ParseError
@@ -43,6 +44,7 @@ from loopbench.protocol import Outcome as Outcome
 from loopbench.protocol import PlanTask as PlanTask
 from loopbench.protocol import Query as Query
 from loopbench.protocol import Recovery as Recovery
+from loopbench.protocol import RunEvent as RunEvent
 from loopbench.protocol import StopReason as StopReason
 from loopbench.protocol import Tasks as Tasks
 from loopbench.protocol import Text as Text
@@ -51,3 +53,13 @@ from loopbench.protocol import Toolbox as Toolbox
 from loopbench.protocol import ToolCall as ToolCall
 from loopbench.protocol import Understanding as Understanding
 from loopbench.protocol import run_sync as run_sync
+from loopbench.protocol.events import CallRefused as CallRefused
+from loopbench.protocol.events import LoopNote as LoopNote
+from loopbench.protocol.events import ReplyChunk as ReplyChunk
+from loopbench.protocol.events import ReplyReceived as ReplyReceived
+from loopbench.protocol.events import ReplyUnreadable as ReplyUnreadable
+from loopbench.protocol.events import RequestFailed as RequestFailed
+from loopbench.protocol.events import RequestStarted as RequestStarted
+from loopbench.protocol.events import RunEnded as RunEnded
+from loopbench.protocol.events import ToolFinished as ToolFinished
+from loopbench.protocol.events import ToolStarted as ToolStarted

@@ -16,6 +16,7 @@ from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import (
     SILENT,
     Answer,
+    AnswerT,
     ContextOverflow,
     Message,
     Model,
@@ -43,7 +44,7 @@ from loopbench.protocol.program import merged
 from loopbench.protocol.threads import run_here
 
 from .bare_codecs import CODEC, FORMATS, BadMove
-from .run_arguments import check_run
+from .boundary import bounded
 from .tool_settings import ToolSettings
 from .tool_signatures import signature_of, validate_tool_arguments
 
@@ -124,12 +125,12 @@ class Bare(ToolSettings):
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return run_here(self.run(query, tools, model, observer))
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""
-        check_run(query, tools, model)
         tools = self.over(tools)
         codec = FORMATS[self.decision_format]
         prompt = self.predictors[DECIDE]

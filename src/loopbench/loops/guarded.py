@@ -12,12 +12,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
-from loopbench.loops.run_arguments import check_run
 from loopbench.protocol import (
     SILENT,
+    AnswerT,
     Chunk,
     ContextOverflow,
     Message,
@@ -44,6 +45,7 @@ from loopbench.protocol.digest import sha256
 from loopbench.protocol.tools import ToolListing
 
 from .guarded_codecs import ConfirmCodec, NeededToolsCodec
+from .toolbox_around import ToolboxAround
 
 ATTEMPTS = 3
 """How often the model is asked for the tools that a task needs, until its reply can be read."""
@@ -71,15 +73,15 @@ class Guarded(WrappedLoop):
         asks = self.tools == "needed" or self.writes == "confirmed"
         return self.loop.stops | (set(_STOPS.values()) if asks else set())
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop within. Where the model fails at a request of the guard's own, the run ends without an answer."""
-        check_run(query, tools, model)
         asking = Confirmations(query, model, observer)
         try:
             if self.tools == "needed":
                 tools = NarrowedToolbox(tools, await needed_tools(query, tools, model, observer), observer)
         except tuple(_STOPS) as error:
-            return Outcome(None, _STOPS[type(error)], 0, None, {"error": str(error)})
+            return Outcome[Any](None, _STOPS[type(error)], 0, None, {"error": str(error)})
         if self.writes == "confirmed":
             tools = ConfirmedToolbox(tools, asking)
         guarded_model = model
@@ -97,7 +99,7 @@ class Guarded(WrappedLoop):
             running.cancel()
             await asyncio.gather(running, failed, return_exceptions=True)
         assert asking.failure is not None
-        return Outcome(None, _STOPS[type(asking.failure)], 0, None, {"error": str(asking.failure)})
+        return Outcome[Any](None, _STOPS[type(asking.failure)], 0, None, {"error": str(asking.failure)})
 
 
 _STOPS: Mapping[type[ModelError], StopReason] = {
@@ -129,17 +131,6 @@ class AnnouncingModel(WrappedModel):
         if first is None or first.role != "system":
             return replace(request, messages=(Message("system", told), *request.messages))
         return replace(request, messages=(replace(first, content=f"{first.content}\n\n{told}"), *request.messages[1:]))
-
-
-class ToolboxAround(Toolbox):
-    """A toolbox with the tools and limits of another, which runs the calls."""
-
-    def __init__(self, within: Toolbox) -> None:
-        super().__init__(within, time_limit_s=within.time_limit_s, max_chars=within.max_chars, threads=within.threads)
-        self.within = within
-
-    def listed(self) -> ToolListing:
-        return self.within.listed()
 
 
 class MarkedToolbox(ToolboxAround):

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
-from loopbench.loops.run_arguments import check_run
 from loopbench.protocol import (
     SILENT,
+    AnswerT,
     Chunk,
     Message,
     Model,
@@ -47,8 +48,8 @@ class Microcompact(WrappedLoop):
     def name(self) -> str:
         return "microcompact"
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        check_run(query, tools, model)
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return await self.loop.run(query, tools, CompactingModel(model, self.keep), observer)
 
 

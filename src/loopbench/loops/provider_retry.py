@@ -7,10 +7,11 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
-from loopbench.loops.run_arguments import check_run
 from loopbench.protocol import (
     SILENT,
+    AnswerT,
     Chunk,
     Model,
     Observer,
@@ -58,8 +59,8 @@ class ProviderRetry(WrappedLoop):
         """How often a failed request is sent in all: the laws of loops allow no more."""
         return self.attempts
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        check_run(query, tools, model)
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return await self.loop.run(query, tools, RetryingModel(model, self.attempts, self.delay_s, observer), observer)
 
 

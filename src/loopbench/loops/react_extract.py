@@ -22,13 +22,14 @@ from typing import Any, Literal, Self
 import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
+from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
-from loopbench.loops.run_arguments import check_run
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,
     Act,
     Answer,
+    AnswerT,
     ContextOverflow,
     Model,
     Observer,
@@ -111,11 +112,11 @@ class ReactExtract(ToolSettings):
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return run_here(self.run(query, tools, model, observer))
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        check_run(query, tools, model)
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         refuse_reserved(tools)
         tools = self.over(tools)
         program = self.program or _default_program()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
+from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
-from loopbench.loops.run_arguments import check_run
 from loopbench.protocol import (
     SILENT,
+    AnswerT,
     Model,
     Observation,
     Observer,
@@ -50,8 +52,8 @@ class RepeatGuard(WrappedLoop):
     def stops(self) -> frozenset[StopReason]:
         return self.loop.stops if self.stop_at is None else self.loop.stops | {StopReason.TERMINATED}
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        check_run(query, tools, model)
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         guarded = RepeatCountingToolbox(tools, self.warn_at, self.stop_at)
         running = asyncio.create_task(self.loop.run(query, guarded, model, observer))
         caught = asyncio.create_task(guarded.caught.wait())
@@ -65,7 +67,7 @@ class RepeatGuard(WrappedLoop):
             await asyncio.gather(running, caught, return_exceptions=True)
         observer.note("repeated", tool_name=guarded.repeated, times=self.stop_at)
         reason = f"{guarded.repeated} was called {self.stop_at} times with the same arguments"
-        return Outcome(None, StopReason.TERMINATED, guarded.made, None, {"reason": reason})
+        return Outcome[Any](None, StopReason.TERMINATED, guarded.made, None, {"reason": reason})
 
 
 class RepeatCountingToolbox(Toolbox):

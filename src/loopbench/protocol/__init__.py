@@ -1,6 +1,7 @@
 """The contracts that every other part imports; this package imports nothing of loopbench."""
 
 from .chat import CallDelta, Capabilities, Chunk, Message, NativeCall, Reply, Usage
+from .events import SILENT, Observer, RunEvent
 from .grammar import (
     AnyCall,
     Grammar,
@@ -13,7 +14,7 @@ from .grammar import (
     TextLine,
     json_object,
 )
-from .loop import HARNESS_STOPS, SILENT, ForeignLoop, Loop, Observer, Outcome, Query, StopReason, WrappedLoop, run_sync
+from .loop import ForeignLoop, Loop, WrappedLoop, run_sync
 from .model import (
     DEFAULT_SAMPLING,
     ContextOverflow,
@@ -40,6 +41,7 @@ from .moves import (
     Understanding,
     WireError,
 )
+from .outcome import HARNESS_STOPS, Outcome, StopReason
 from .plan import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
 from .program import (
     Demo,
@@ -56,6 +58,7 @@ from .program import (
     read_program,
     with_program,
 )
+from .query import AnswerT, Query
 from .tools import BudgetExceeded, Observation, Tool, Toolbox, ToolCall, ToolSpec, TransientError
 from .values import ToolArgumentError, render_value
 
@@ -66,6 +69,7 @@ __all__ = [
     "STEP_ROLES",
     "Act",
     "Answer",
+    "AnswerT",
     "AnyCall",
     "BudgetExceeded",
     "CallDelta",
@@ -107,6 +111,7 @@ __all__ = [
     "Reply",
     "Request",
     "Role",
+    "RunEvent",
     "Sampling",
     "SavedProgram",
     "SchemaCodec",

@@ -1,4 +1,4 @@
-"""A loop: what it may see, what it returns, and how it may end."""
+"""A loop: the contract of a design, and of what stands around one."""
 
 from __future__ import annotations
 
@@ -6,124 +6,19 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
-from .chat import Chunk
+from .events import SILENT, Observer
 from .model import Model
+from .outcome import Outcome, StopReason
 from .program import Program
+from .query import AnswerT, Query
 from .threads import run_here
 from .tools import Toolbox
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Query:
-    """All that a loop may know of a task. Gold answers, plans and scorers live elsewhere."""
-
-    text: str
-    context: str = ""
-    """Material that belongs to the question, a passage or a policy; empty if there is none."""
-    schema: Mapping[str, Any] | None = None
-    """JSON schema of the answer; None if it is text."""
-
-    def __init__(self, text: str, context: str = "", schema: Mapping[str, Any] | type | None = None) -> None:
-        """`schema`: a JSON schema, or a type that has one: a pydantic model, a dataclass, a TypedDict, `list[int]`.
-
-        The answer is a JSON value in any case. Raises TypeError for a type without a JSON schema.
-        """
-        if schema is not None and not isinstance(schema, Mapping):
-            from .schema import answer_schema  # loads pydantic: a typed answer may, the import of a loop must not
-
-            schema = answer_schema(schema)
-        for name, value in (("text", text), ("context", context), ("schema", schema)):
-            object.__setattr__(self, name, value)
-
-    @property
-    def full_text(self) -> str:
-        """Question and context in one text."""
-        return f"{self.text}\n\nContext:\n{self.context}" if self.context else self.text
-
-
-class StopReason(StrEnum):
-    """Why a run ended. The list is closed; timeout, budget and crashed are set by the harness only."""
-
-    FINISHED = "finished"
-    """The model ended the run with its answer."""
-    FORCED = "forced"
-    """At the step limit the model was asked for its answer, and gave one."""
-    MAX_STEPS = "max_steps"
-    """The step limit was reached without an answer of the model's; what stands there are the design's own words, if any."""
-    UNFINISHED = "unfinished"
-    """A single turn called tools and ended there: `details["unfinished"]` has the calls and their results (`finish`)."""
-    ERROR_VALVE = "error_valve"
-    """Too many errors in a row (`bare`)."""
-    PARSE_FAILED = "parse_failed"
-    """No reply could be read as what was asked for, within the retries: also a forced answer that is not given (`finish`)."""
-    TERMINATED = "terminated"
-    """A hook or a rule of the product's ended the run, or a hook raised: `details["error"]`."""
-    RECOVERY_FAILED = "recovery_failed"
-    """The recovery from errors was given up (`stateless`)."""
-    CANCELLED = "cancelled"
-    """The product's token cancelled the run (`phased`), or a comparison was interrupted."""
-    TIMEOUT = "timeout"
-    """The trial's time was up."""
-    BUDGET = "budget"
-    """The run's or the trial's budget was used up."""
-    PROVIDER_ERROR = "provider_error"
-    """The model gave no reply, after the retries that it makes itself: `details["error"]`."""
-    CONTEXT_OVERFLOW = "context_overflow"
-    """The conversation no longer fits the model's context."""
-    CRASHED = "crashed"
-    """The loop itself raised."""
-
-
-HARNESS_STOPS = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED, StopReason.CANCELLED})
-"""Every loop can reach these, because the harness sets them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of a run."""
-
-    answer: Any
-    """Text, or a JSON value if the query has a schema; None if there is no answer.
-
-    How far a design holds its answer to the schema is the design's: `finish` validates it, `bare` gives JSON as text.
-    """
-    stop: StopReason
-    steps: int
-    """Replies to deciding requests, as the design counts its steps."""
-    confidence: float | None = None
-    """A number in [0, 1], from loops that report one."""
-    details: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What the design adds: history, trajectory, errors. Not printed with the rest, because it may be long."""
-    gave_up: bool = False
-    """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the model answered: the run finished, or was made to answer at its limit, and there is an answer."""
-        return self.stop in (StopReason.FINISHED, StopReason.FORCED) and self.answer is not None and not self.gave_up
-
-
-class Observer:
-    """Receives what happens inside a run. This one does nothing; override what you need."""
-
-    streams: bool = False
-    """True: loops that can stream call `chunk`."""
-
-    def note(self, kind: str, **data: Any) -> None:
-        """Receive something worth a line in the trace: a dropped call, a parse error, a phase."""
-
-    def chunk(self, chunk: Chunk) -> None:
-        """Receive a piece of a streamed reply."""
-
-
-SILENT = Observer()
 
 
 @runtime_checkable
@@ -142,7 +37,7 @@ class Loop(Protocol):
     def stops(self) -> frozenset[StopReason]:
         """The stop reasons that this configuration can reach, apart from the harness's own."""
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome: ...
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]: ...
 
     def with_step_limit(self, tool_steps: int) -> Self:
         """Return the same design with a limit of `tool_steps` tool steps, in its own unit."""
@@ -200,10 +95,10 @@ class WrappedLoop:
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, loop=self.loop.with_step_limit(tool_steps))
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return run_here(self.run(query, tools, model, observer))
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return await self.loop.run(query, tools, model, observer)
 
 

@@ -6,6 +6,7 @@ The only module of this package that needs pydantic; `tools.py` loads it when th
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
 from .digest import canonical_json
-from .values import ToolArgumentError, error_text, underlying
+from .values import ToolArgumentError, error_text, render_value, underlying
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
@@ -259,9 +260,43 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def answer_schema(kind: Any) -> dict[str, Any]:
-    """Return the JSON schema of a pydantic model, a dataclass or any other type. Raises TypeError for a type that has none."""
-    try:
-        return TypeAdapter(kind).json_schema()
-    except PydanticUserError as error:
-        raise TypeError(f"schema: {kind!r} has no JSON schema ({str(error).splitlines()[0]})") from None
+@dataclass(frozen=True, slots=True)
+class AnswerType:
+    """The type of an answer: a pydantic model, a dataclass, a TypedDict or any other that has a JSON schema."""
+
+    kind: Any
+
+    @property
+    def name(self) -> str:
+        return self.kind.__name__ if isinstance(self.kind, type) else str(self.kind)
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON schema. Raises TypeError for a type that has none."""
+        try:
+            return TypeAdapter(self.kind).json_schema()
+        except PydanticUserError as error:
+            raise TypeError(f"schema: {self.kind!r} has no JSON schema ({str(error).splitlines()[0]})") from None
+
+    def read(self, answer: Any) -> Any:
+        """Return the instance that a text or a JSON value states; a text may be JSON itself, as that of `bare` is.
+
+        Raises ValueError that says what is wrong.
+        """
+        adapter: TypeAdapter[Any] = TypeAdapter(self.kind)
+        problem = "it cannot be read"
+        for text in [json.dumps(answer), answer] if isinstance(answer, str) else [render_value(answer)]:
+            try:
+                return adapter.validate_json(text)
+            except ValidationError as error:
+                problem = _first_problem(error) or problem
+        raise ValueError(f"the answer is no {self.name}: {problem}")
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Return the first thing that is wrong with a JSON value; empty for a text that is none."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return ""
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]

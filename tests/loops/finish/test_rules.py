@@ -23,12 +23,14 @@ from loopbench.protocol import (
     Query,
     Reply,
     Role,
+    RunEvent,
     StopReason,
     Tool,
     Toolbox,
     ToolCall,
     run_sync,
 )
+from loopbench.protocol.events import ReplyChunk
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
 from tests.loops.finish.helpers import ADD, BAD, add, finish, native, results, run, says, steps
@@ -201,8 +203,9 @@ def test_an_observer_that_wants_the_stream_gets_it() -> None:
         def __init__(self) -> None:
             self.chunks: list[Chunk] = []
 
-        def chunk(self, chunk: Chunk) -> None:
-            self.chunks.append(chunk)
+        def on_event(self, event: RunEvent) -> None:
+            if isinstance(event, ReplyChunk):
+                self.chunks.append(event.chunk)
 
     listening = Listening()
     assert run(Finish(), Script(finish()), observer=listening).answer == "x"

@@ -32,6 +32,8 @@ from loopbench.protocol import (
     Query,
     Reply,
     Request,
+    Role,
+    RunEvent,
     Tasks,
     Text,
     Tool,
@@ -39,6 +41,7 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
+from loopbench.protocol.events import ReplyChunk
 
 Saying = Move | Reply | str | BaseException | Callable[[Request], Any]
 
@@ -215,8 +218,9 @@ class Listening(Observer):
     def __init__(self) -> None:
         self.text = ""
 
-    def chunk(self, chunk: Chunk) -> None:
-        self.text += chunk.text
+    def on_event(self, event: RunEvent) -> None:
+        if isinstance(event, ReplyChunk) and event.request.role is Role.ANSWER:
+            self.text += event.chunk.text
 
 
 def make_phased(layout: str, **options: Any) -> Phased:

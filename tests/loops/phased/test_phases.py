@@ -264,10 +264,9 @@ def test_the_answer_request_holds_the_contexts_that_the_model_chose(said: str, s
 
 @row("S1-27")
 def test_the_answer_is_streamed_if_someone_listens() -> None:
-    observer, told = Listening(), CallbackLog()
-    assert run(Phased(callbacks=told), Brain(), observer=observer).answer == "done"
+    observer = Listening()
+    assert run(Phased(), Brain(), observer=observer).answer == "done"
     assert observer.text == "done"
-    assert told.of("on_answer_stream") == [("d",), ("o",), ("n",), ("e",)]
     quiet = CallbackLog()
     assert run(Phased(callbacks=quiet), Brain()).answer == "done"
     assert quiet.of("on_answer_stream") == []

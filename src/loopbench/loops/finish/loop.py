@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
+from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
-from loopbench.loops.run_arguments import check_run
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,
+    AnswerT,
     Codec,
     ContextOverflow,
     Model,
@@ -153,12 +154,12 @@ class Finish(ToolSettings):
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return run_here(self.run(query, tools, model, observer))
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop on a query. Raises TypeError for arguments of other types, ValueError for a tool named `__finish__`."""
-        check_run(query, tools, model)
         output = JsonOutput.of(query.schema if self.typed_output else None)
         run = self.begin(output, tools, model, [entry("user", input_xml({"question": query.full_text}))], observer)
         error: Exception | None = None
@@ -273,9 +274,9 @@ class Finish(ToolSettings):
             examples=len(run.examples),
             prompted=prompted(DECIDE, run.prompt, messages[first:]),
         )
-        if self.on_stream is None and not run.observer.streams:
+        if self.on_stream is None:
             return await run.model.complete(request)
-        return await streamed(run.model.stream(request), run.output, self.on_stream, run.observer)
+        return await streamed(run.model.stream(request), run.output, self.on_stream)
 
     async def _results(self, run: Run, calls: Sequence[ReadCall], stated: StatedAnswer) -> list[ToolResult]:
         """Return the results of a step's calls in call order; beside an invalid `__finish__` no call runs (row B3-22)."""

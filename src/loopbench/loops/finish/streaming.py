@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loopbench.protocol import CallDelta, Chunk, Observer, ProviderError, Reply
+from loopbench.protocol import CallDelta, Chunk, ProviderError, Reply
 
 from .hooks import call_hook
 from .output import FINISH, Output
@@ -21,17 +21,14 @@ MIN_GROWTH = 1 / 64
 """Share by which longer arguments have to grow before they are read again: otherwise the time would grow with their square."""
 
 
-async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Hook | None, observer: Observer) -> Reply:
+async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Hook) -> Reply:
     """Return the whole reply after handing out its pieces. Raises ModelError and HookFailed; the stream is closed then."""
     calls: dict[int, _ArrivingCall] = {}
     reply: Reply | None = None
     try:
         async for chunk in chunks:
-            if observer.streams:
-                observer.chunk(chunk)
-            if hook is not None:
-                for piece in _pieces(chunk, calls, output):
-                    await call_hook(hook, piece)
+            for piece in _pieces(chunk, calls, output):
+                await call_hook(hook, piece)
             reply = chunk.reply or reply
     finally:
         if hasattr(chunks, "aclose"):

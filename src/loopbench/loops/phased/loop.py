@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
-from loopbench.loops.run_arguments import check_run
-from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Toolbox
+from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, StopReason, Toolbox
 from loopbench.protocol.program import merged
 from loopbench.protocol.threads import run_here
 
@@ -63,11 +63,11 @@ class Phased(PhasedOptions):
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_tool_tasks=tool_steps)
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return run_here(self.run(query, tools, model, observer))
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        check_run(query, tools, model)
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         ending = RunEnd(self.cancellation_token)
         guarded = StoppableModel(model, ending)
         contexts = self.context_manager or ToolContextManager()

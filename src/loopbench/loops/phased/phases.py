@@ -174,7 +174,7 @@ class PhasedRun(RunContext):
 
     @property
     def _streams(self) -> bool:
-        return (self.given.observer.streams or self.callbacks.streams) and self.given.model.capabilities.streaming
+        return self.callbacks.streams and self.given.model.capabilities.streaming
 
     def _outcome(self, answer: Any, stop_reason: StopReason, error: Exception | None = None) -> Outcome:
         progress = self.progress

@@ -96,8 +96,6 @@ class RunContext:
         async for chunk in self.given.model.stream(request):
             text += chunk.text
             reply = chunk.reply or reply
-            if self.given.observer.streams:
-                self.given.observer.chunk(chunk)
             if chunk.text:
                 notify(self.callbacks.on_answer_stream, chunk.text)
         return reply or Reply(text)

@@ -12,10 +12,10 @@ from typing import Any, Literal, NoReturn, Self
 import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, program_of
+from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
-from loopbench.loops.run_arguments import check_run
 from loopbench.loops.tool_settings import ToolSettings
-from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox
+from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
 from loopbench.protocol.threads import run_here
@@ -125,11 +125,11 @@ class Stateless(ToolSettings):
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
 
-    def run_sync(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return run_here(self.run(query, tools, model, observer))
 
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        check_run(query, tools, model)
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         registry = ToolboxRegistry(tools)
         agent = _agent_of(self).over(registry, model, observer)
         manager = self.manager(agent, registry, **asdict(self.manager_options), observer=observer)

@@ -1,0 +1,114 @@
+"""The boundary of a run, around every built-in loop: arguments are checked, events are told, and a typed answer is made.
+
+Where the query has no type and the observer takes no events, a run goes straight to the design, so that a comparison pays for none
+of this. Where loops stand in each other, the outermost does it all: it is the closest to the model and to the tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from loopbench.protocol import SILENT, AnswerT, Loop, Model, Observer, Outcome, Query, RunEvent, StopReason, Toolbox
+from loopbench.protocol.events import RunEnded
+
+from .run_arguments import check_run
+from .watching import WatchedModel, WatchedToolbox, Watching
+
+RunT = TypeVar("RunT", bound=Callable[..., Awaitable[Any]])
+Run = Callable[[Query[Any], Toolbox, Model, Observer], Awaitable[Outcome[Any]]]
+
+
+def bounded(run: RunT) -> RunT:
+    """Decorate the `run` of a loop. Raises TypeError for arguments of other types."""
+
+    @functools.wraps(run)
+    async def entered(self: Any, query: Any, tools: Any, model: Any, observer: Observer = SILENT) -> Any:
+        check_run(query, tools, model)
+        if query.answer_type is None and not takes_events(observer):
+            return await run(self, query, tools, model, observer)
+        return await carried_out(functools.partial(run, self), query, tools, model, observer)
+
+    return cast(RunT, entered)
+
+
+def takes_events(observer: Observer) -> bool:
+    """Whether an observer is to be told of events; one that is told already by a loop around this one is not."""
+    return not isinstance(observer, Watching) and type(observer).on_event is not Observer.on_event
+
+
+async def carried_out(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:
+    """Run a loop, tell the observer its events if it takes any, and make the answer an instance of the query's type."""
+    if not takes_events(observer):
+        return answered(query, await run(query.untyped, tools, model, observer))
+    watching = Watching(observer)
+    outcome: Outcome[AnswerT] | None = None
+    error: BaseException | None = None
+    started = time.perf_counter()
+    try:
+        within = await run(query.untyped, WatchedToolbox(tools, watching), WatchedModel(model, tools, watching), watching)
+        outcome = answered(query, within)
+        return outcome
+    except BaseException as raised:  # a budget, a cancellation, a bug: told, and raised again
+        error = raised
+        raise
+    finally:
+        observer.on_event(RunEnded(outcome, error, time.perf_counter() - started))
+
+
+async def run_events(
+    loop: Loop, query: Query[Any], tools: Toolbox, model: Model, *, streams: bool = False
+) -> AsyncGenerator[RunEvent, None]:
+    """Run any loop, and yield what happens in it, with RunEnded as the last event.
+
+    `streams`: pieces of replies, too. Raises what leaves the run, such as BudgetExceeded, after the last event, and TypeError for
+    arguments of other types. The run is cancelled where the iteration is given up: close it with `contextlib.aclosing`.
+    """
+    check_run(query, tools, model)
+    queue = _Queue(streams)
+    running = asyncio.create_task(carried_out(loop.run, query, tools, model, queue))
+    running.add_done_callback(queue.end)
+    try:
+        while (event := await queue.events.get()) is not None:
+            yield event
+        await running
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)  # what the run raised was raised above
+
+
+class _Queue(Observer):
+    """Puts events where an iteration takes them from."""
+
+    def __init__(self, streams: bool) -> None:
+        self.streams = streams
+        self.events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
+
+    def on_event(self, event: RunEvent) -> None:
+        self.events.put_nowait(event)
+
+    def end(self, _: object) -> None:
+        self.events.put_nowait(None)
+
+
+# --- typed answers ---
+
+
+def answered(query: Query[AnswerT], outcome: Outcome[Any]) -> Outcome[AnswerT]:
+    """Return the outcome with an instance of the query's type for its answer.
+
+    What the type refuses is no answer: the run then ends as `parse_failed`, and `details["answer"]` keeps what was answered. There,
+    too, stand a design's own words for having no answer; its stop stays.
+    """
+    if query.answer_type is None or outcome.answer is None:
+        return outcome
+    if not outcome.gave_up:
+        try:
+            return replace(outcome, answer=query.answer_type.read(outcome.answer))
+        except ValueError as error:
+            outcome = replace(outcome, stop=StopReason.PARSE_FAILED, details={**outcome.details, "error": str(error)})
+    return replace(outcome, answer=cast(AnswerT, None), details={**outcome.details, "answer": outcome.answer})

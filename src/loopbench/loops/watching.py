@@ -1,0 +1,157 @@
+"""A model and a toolbox that tell an observer, as events, what a loop does with them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from itertools import count
+from typing import Any, cast
+
+from loopbench.protocol import (
+    Act,
+    Chunk,
+    Model,
+    ModelError,
+    Observation,
+    Observer,
+    ProviderError,
+    Reply,
+    Request,
+    ToolArgumentError,
+    Toolbox,
+    ToolCall,
+    WireError,
+    WrappedModel,
+)
+from loopbench.protocol.events import (
+    CallRefused,
+    LoopNote,
+    ReplyChunk,
+    ReplyReceived,
+    ReplyUnreadable,
+    RequestFailed,
+    RequestStarted,
+    RunEvent,
+    ToolFinished,
+    ToolStarted,
+)
+
+from .toolbox_around import ToolboxAround
+
+
+class Watching(Observer):
+    """Passes events and notes on to a product's observer; a loop that gets it does not tell the same again."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.streams = observer.streams
+
+    def on_event(self, event: RunEvent) -> None:
+        self.observer.on_event(event)
+
+    def note(self, kind: str, **data: Any) -> None:
+        self.observer.note(kind, **data)
+        self.observer.on_event(LoopNote(kind, data))
+
+
+class WatchedModel(WrappedModel):
+    """A model whose requests and replies are told; it streams every reply where the observer wants that and the model can."""
+
+    def __init__(self, model: Model, tools: Toolbox, watching: Watching) -> None:
+        """`tools`: those that calls are checked against."""
+        super().__init__(model)
+        self._tools = tools
+        self._watching = watching
+        self._numbers = count()
+
+    async def complete(self, request: Request) -> Reply:
+        if self._watching.streams and self.capabilities.streaming:
+            return await self._whole(request)
+        number, started = self._begin(request)
+        try:
+            reply = await self.model.complete(request)
+        except ModelError as error:
+            self._watching.on_event(RequestFailed(number, request, error, time.perf_counter() - started))
+            raise
+        self._received(number, request, reply, started)
+        return reply
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        number, started = self._begin(request)
+        text, whole = "", False
+        try:
+            async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
+                async for chunk in chunks:
+                    text += chunk.text
+                    if self._watching.streams:
+                        self._watching.on_event(ReplyChunk(number, request, chunk))
+                    if chunk.reply is not None:
+                        whole = True
+                        self._received(number, request, chunk.reply, started)
+                    yield chunk
+        except ModelError as error:
+            self._watching.on_event(RequestFailed(number, request, error, time.perf_counter() - started))
+            raise
+        except GeneratorExit:
+            if not whole:  # the loop has read enough
+                part = Reply(text, finish_reason="other")
+                self._watching.on_event(ReplyReceived(number, request, part, time.perf_counter() - started))
+            raise
+
+    async def _whole(self, request: Request) -> Reply:
+        """Return the reply of a stream. Raises ModelError, also for a stream that ends without a reply."""
+        reply = None
+        async for chunk in self.stream(request):
+            reply = chunk.reply or reply
+        if reply is None:
+            raise ProviderError("the stream ended without a reply", "server")
+        return reply
+
+    def _begin(self, request: Request) -> tuple[int, float]:
+        number = next(self._numbers)
+        self._watching.on_event(RequestStarted(number, request))
+        return number, time.perf_counter()
+
+    def _received(self, number: int, request: Request, reply: Reply, started: float) -> None:
+        """Tell of a reply, and of what is wrong with it wherever its design notices that."""
+        tell = self._watching.on_event
+        tell(ReplyReceived(number, request, reply, time.perf_counter() - started))
+        if request.codec is None:
+            return
+        try:
+            move = request.codec.parse(reply)
+        except WireError as error:
+            tell(ReplyUnreadable(number, request, str(error)))
+            return
+        for call in move.calls if isinstance(move, Act) else ():
+            if problem := self._problem(call):
+                tell(CallRefused(number, call, *problem))
+
+    def _problem(self, call: ToolCall) -> tuple[str, str] | None:
+        """Return why a call cannot be made, the error's type and its text; None if it can."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return "UnknownTool", f"there is no tool {call.name!r}"
+        try:
+            if tool.arguments is not None:
+                tool.arguments.check(call.arguments)
+        except ToolArgumentError as error:
+            return "InvalidArguments", str(error)
+        return None
+
+
+class WatchedToolbox(ToolboxAround):
+    """A toolbox whose calls and results are told."""
+
+    def __init__(self, within: Toolbox, watching: Watching) -> None:
+        super().__init__(within)
+        self._watching = watching
+        self._numbers = count()
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        number = next(self._numbers)
+        self._watching.on_event(ToolStarted(number, call))
+        seen = await self.within.call(call, validate=validate)
+        self._watching.on_event(ToolFinished(number, call, seen))
+        return seen

@@ -1,0 +1,207 @@
+"""What happens inside a run, as events, and the observer that is told of them.
+
+Events are what a product shows or logs while a loop works: requests to the model, pieces of replies, calls of tools, the end. They
+are the same for every design. A request has a number, and so has a call; events with one number belong together, because requests
+and calls may be under way at the same time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from .chat import Chunk, Reply
+from .model import ModelError, Request
+from .outcome import Outcome
+from .tools import Observation, ToolCall
+from .values import error_text, plain_value
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something that happened inside a run."""
+
+    @property
+    def name(self) -> str:
+        """The event's kind as `as_dict` has it: `tool_started` of a ToolStarted."""
+        return _WORD.sub("_", type(self).__name__).lower()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as JSON for a log or a client, its kind under `event`; prompts and whole replies are left out."""
+        return {"event": self.name, **self._shown()}
+
+    def _shown(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStarted(RunEvent):
+    """The model is asked."""
+
+    number: int
+    """0-based, in the order of the requests of a run; a request that is sent again has a number of its own."""
+    request: Request
+
+    def _shown(self) -> dict[str, Any]:
+        return {"request": self.number, "role": self.request.role.value, "messages": len(self.request.messages)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyChunk(RunEvent):
+    """A piece of a reply that is still coming, as the design's format has it; only told if the observer `streams`."""
+
+    number: int
+    """That of the request."""
+    request: Request
+    chunk: Chunk
+
+    def _shown(self) -> dict[str, Any]:
+        made: dict[str, Any] = {"request": self.number, "role": self.request.role.value, "text": self.chunk.text}
+        if self.chunk.call is not None:
+            call = self.chunk.call
+            made["call"] = {"index": call.index, "name": call.name, "arguments": call.arguments}
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyReceived(RunEvent):
+    """A whole reply has come, or as much of it as the design wanted."""
+
+    number: int
+    request: Request
+    reply: Reply
+    seconds: float
+    """Wall time since the request started."""
+
+    def _shown(self) -> dict[str, Any]:
+        usage = self.reply.usage
+        tokens = {} if usage is None else {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+        return {"request": self.number, "role": self.request.role.value, "seconds": self.seconds, **tokens}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyUnreadable(RunEvent):
+    """A reply that has come is not in the design's format; what follows, another request say, is the design's."""
+
+    number: int
+    request: Request
+    error: str
+    """What is wrong with the reply, in words for a model."""
+
+    def _shown(self) -> dict[str, Any]:
+        return {"request": self.number, "role": self.request.role.value, "error": self.error}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed(RunEvent):
+    """A request got no reply."""
+
+    number: int
+    request: Request
+    error: ModelError
+    seconds: float
+    """Wall time since the request started."""
+
+    def _shown(self) -> dict[str, Any]:
+        error = f"{type(self.error).__name__}: {error_text(self.error)}"
+        return {"request": self.number, "role": self.request.role.value, "error": error, "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class CallRefused(RunEvent):
+    """The model asked for a call that cannot be made as it stands: no such tool, or arguments that it does not take."""
+
+    request: int
+    """Number of the request whose reply holds the call."""
+    call: ToolCall
+    error_type: str
+    """UnknownTool or InvalidArguments."""
+    error: str
+
+    def _shown(self) -> dict[str, Any]:
+        return {"request": self.request, **_called(self.call), "error": f"{self.error_type}: {self.error}"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted(RunEvent):
+    """A tool is called."""
+
+    number: int
+    """0-based, in the order of the calls of a run."""
+    call: ToolCall
+
+    def _shown(self) -> dict[str, Any]:
+        return {"call": self.number, **_called(self.call)}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished(RunEvent):
+    """A call has given a result or an error. `observation.seconds` is its wall time."""
+
+    number: int
+    call: ToolCall
+    observation: Observation
+    """As the tool gave it; a wrapper such as `guarded` may show its loop something else."""
+
+    def _shown(self) -> dict[str, Any]:
+        seen = self.observation
+        made = {"call": self.number, "tool": self.call.name, "status": seen.status, "seconds": seen.seconds}
+        if seen.ok:
+            return made | {"result": seen.data}
+        return made | {"error": f"{seen.error_type}: {seen.data}"}
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNote(RunEvent):
+    """Something that a design says of itself, as `Observer.note` gets it: a phase, calls that it does not run, another attempt."""
+
+    kind: str
+    data: dict[str, Any]
+
+    def _shown(self) -> dict[str, Any]:
+        return {"kind": self.kind, "data": plain_value(self.data)}
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(RunEvent):
+    """The run is over: the last event. Exactly one of `outcome` and `error` is given."""
+
+    outcome: Outcome[Any] | None
+    error: BaseException | None
+    """What left the run instead of an outcome, such as BudgetExceeded or a cancellation."""
+    seconds: float
+    """Wall time of the run."""
+
+    def _shown(self) -> dict[str, Any]:
+        if self.outcome is None:
+            raised = "" if self.error is None else f"{type(self.error).__name__}: {error_text(self.error)}"
+            return {"error": raised, "seconds": self.seconds}
+        ended = self.outcome
+        told = {"answer": plain_value(ended.answer), "stop": ended.stop.value, "ok": ended.ok, "steps": ended.steps}
+        return told | {"seconds": self.seconds}
+
+
+def _called(call: ToolCall) -> dict[str, Any]:
+    return {"tool": call.name, "arguments": plain_value(call.arguments), "call_id": call.call_id}
+
+
+class Observer:
+    """Receives what happens inside a run. This one does nothing; override what you need.
+
+    Its methods are called on the event loop's thread; what they raise leaves the run.
+    """
+
+    streams: bool = False
+    """True: replies are asked for in pieces, where the model can, and each piece is a ReplyChunk. Needs `on_event`."""
+
+    def on_event(self, event: RunEvent) -> None:
+        """Receive an event. The built-in loops tell them if this method is overridden, and go without them otherwise."""
+
+    def note(self, kind: str, **data: Any) -> None:
+        """Receive something worth a line in the trace: a dropped call, a parse error, a phase."""
+
+
+SILENT = Observer()

@@ -1,0 +1,73 @@
+"""What a run gives: the answer, and why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from .query import AnswerT, Parametrized
+
+
+class StopReason(StrEnum):
+    """Why a run ended. The list is closed; timeout, budget and crashed are set by the harness only."""
+
+    FINISHED = "finished"
+    """The model ended the run with its answer."""
+    FORCED = "forced"
+    """At the step limit the model was asked for its answer, and gave one."""
+    MAX_STEPS = "max_steps"
+    """The step limit was reached without an answer of the model's; what stands there are the design's own words, if any."""
+    UNFINISHED = "unfinished"
+    """A single turn called tools and ended there: `details["unfinished"]` has the calls and their results (`finish`)."""
+    ERROR_VALVE = "error_valve"
+    """Too many errors in a row (`bare`)."""
+    PARSE_FAILED = "parse_failed"
+    """No reply could be read as what was asked for, within the retries: also a forced answer that is not given (`finish`)."""
+    TERMINATED = "terminated"
+    """A hook or a rule of the product's ended the run, or a hook raised: `details["error"]`."""
+    RECOVERY_FAILED = "recovery_failed"
+    """The recovery from errors was given up (`stateless`)."""
+    CANCELLED = "cancelled"
+    """The product's token cancelled the run (`phased`), or a comparison was interrupted."""
+    TIMEOUT = "timeout"
+    """The trial's time was up."""
+    BUDGET = "budget"
+    """The run's or the trial's budget was used up."""
+    PROVIDER_ERROR = "provider_error"
+    """The model gave no reply, after the retries that it makes itself: `details["error"]`."""
+    CONTEXT_OVERFLOW = "context_overflow"
+    """The conversation no longer fits the model's context."""
+    CRASHED = "crashed"
+    """The loop itself raised."""
+
+
+HARNESS_STOPS = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED, StopReason.CANCELLED})
+"""Every loop can reach these, because the harness sets them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Parametrized[AnswerT]):
+    """The result of a run."""
+
+    answer: AnswerT
+    """Text; a JSON value if the query has a JSON schema; an instance if its schema is a type. None if there is no answer.
+
+    How far a design holds its answer to a JSON schema is the design's: `finish` validates it, `bare` gives JSON as text. What is no
+    instance of a type is no answer in any design.
+    """
+    stop: StopReason
+    steps: int
+    """Replies to deciding requests, as the design counts its steps."""
+    confidence: float | None = None
+    """A number in [0, 1], from loops that report one."""
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What the design adds: history, trajectory, errors. Not printed with the rest, because it may be long."""
+    gave_up: bool = False
+    """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model answered: the run finished, or was made to answer at its limit, and there is an answer."""
+        return self.stop in (StopReason.FINISHED, StopReason.FORCED) and self.answer is not None and not self.gave_up

@@ -1,0 +1,79 @@
+"""A query: all that a loop may know of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    from .schema import AnswerType
+
+    AnswerT = TypeVarWithDefault("AnswerT", default=Any)
+    """The type of the answer; Any of a query without a type, so that `Query` alone names one."""
+else:
+    AnswerT = TypeVar("AnswerT")  # at run time a default says nothing, and importing a loop needs the standard library only
+
+InstanceT = TypeVar("InstanceT")
+
+
+class Parametrized(Generic[AnswerT]):
+    """Base of classes that have a type parameter for type checkers only: at run time `Query[Bill]` is Query.
+
+    Python 3.11 raises TypeError where an instance of a frozen dataclass with slots is made by its alias.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, _: object) -> type:
+            return cls
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Query(Parametrized[AnswerT]):
+    """All that a loop may know of a task. Gold answers, plans and scorers live elsewhere."""
+
+    text: str
+    context: str = ""
+    """Material that belongs to the question, a passage or a policy; empty if there is none."""
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of the answer; None if it is text."""
+    answer_type: AnswerType | None = field(default=None, init=False, compare=False, repr=False)
+    """The type that was given for a schema; the answer is an instance of it. None: a text, or a JSON value."""
+
+    @overload
+    def __init__(self: Query[Any], text: str, context: str = "", schema: Mapping[str, Any] | None = None) -> None: ...
+
+    @overload
+    def __init__(self: Query[InstanceT | None], text: str, context: str = "", *, schema: type[InstanceT]) -> None: ...
+
+    @overload
+    def __init__(self: Query[InstanceT | None], text: str, context: str, schema: type[InstanceT]) -> None: ...
+
+    def __init__(self, text: str, context: str = "", schema: Mapping[str, Any] | type | None = None) -> None:
+        """`schema`: a JSON schema, or a type that has one: a pydantic model, a dataclass, a TypedDict, `list[int]`.
+
+        With a type the answer is an instance of it, or None. Raises TypeError for a type without a JSON schema.
+        """
+        answer_type = None
+        if schema is not None and not isinstance(schema, Mapping):
+            from .schema import AnswerType  # loads pydantic: a typed answer may, the import of a loop must not
+
+            answer_type = AnswerType(schema)
+            schema = answer_type.json_schema
+        for name, value in (("text", text), ("context", context), ("schema", schema), ("answer_type", answer_type)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def full_text(self) -> str:
+        """Question and context in one text."""
+        return f"{self.text}\n\nContext:\n{self.context}" if self.context else self.text
+
+    @property
+    def untyped(self) -> Query[Any]:
+        """The same query, whose answer is a JSON value."""
+        return self if self.answer_type is None else Query(self.text, self.context, self.schema)

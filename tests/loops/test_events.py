@@ -1,0 +1,375 @@
+"""Events: what an observer is told of a run is what the trace of a trial has, for every design and whatever strikes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run
+from loopbench.loops import boundary
+from loopbench.loops.bare import Bare
+from loopbench.loops.boundary import run_events, takes_events
+from loopbench.loops.finish import Finish
+from loopbench.loops.phased import Phased
+from loopbench.loops.provider_retry import ProviderRetry
+from loopbench.loops.react_extract import ReactExtract
+from loopbench.loops.stateless import Stateless
+from loopbench.metrics.record_table import records_digest
+from loopbench.metrics.trace import ModelExchange, Note, ToolRun
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import (
+    SILENT,
+    Act,
+    Answer,
+    BudgetExceeded,
+    Loop,
+    Model,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    RunEvent,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    run_sync,
+)
+from loopbench.protocol.events import (
+    CallRefused,
+    LoopNote,
+    ReplyChunk,
+    ReplyReceived,
+    ReplyUnreadable,
+    RequestFailed,
+    RequestStarted,
+    RunEnded,
+    ToolFinished,
+    ToolStarted,
+)
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import builtin_names, find
+from loopbench.runs.store.records import read_records
+from loopbench.runs.trial import trial as trial_module
+from loopbench.runs.trial.recorder import Recorder
+from tests.loops.test_run_arguments import LOOPS as DESIGNS
+
+LOOPS = [
+    *("bare", "finish(parallel_tools=true)", "phased", "react_extract", "stateless(execution_mode=parallel)"),
+    *("provider_retry(loop=finish)", "guarded(loop=bare, tools=needed, writes=confirmed)", "repeat_guard(loop=phased, stop_at=3)"),
+    "microcompact(loop=finish)",
+]
+PROFILES = ("flaky-format", "flaky-tools", "bad-network")
+TASKS = 2
+
+
+class Told(Recorder):
+    """A trial's recorder that takes events, too; all that were made."""
+
+    made: ClassVar[list[Told]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[RunEvent] = []
+        Told.made.append(self)
+
+    def on_event(self, event: RunEvent) -> None:
+        self.told.append(event)
+
+
+class ToldInPieces(Told):
+    streams = True
+
+
+@pytest.fixture(scope="module")
+def digest(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The digest of the run whose trials take no events."""
+    return compared(tmp_path_factory.mktemp("plain"))
+
+
+def compared(folder: Path) -> str:
+    config = CompareConfig(loops=tuple(LOOPS), profiles=PROFILES, tasks=TASKS, mlflow=False, runs=folder)
+    experiment = prepare(config)
+    run(experiment, Unwatched())
+    return records_digest(read_records(experiment.folder))
+
+
+def traced(recorder: Recorder) -> list[tuple[Any, ...]]:
+    """What a trace tells, in its order."""
+    lines: list[tuple[Any, ...]] = []
+    for event in recorder.events:
+        if isinstance(event, ModelExchange):
+            lines.append(("request", event.role, event.reply, None if event.error is None else event.error.message))
+            lines += [("unreadable", event.wire_error)] if event.wire_error else []
+        elif isinstance(event, ToolRun):
+            lines.append(("tool", event.call.tool, event.call.arguments, event.status, event.data, event.error_type))
+        elif isinstance(event, Note):
+            lines.append(("note", event.kind))
+    return lines
+
+
+def told(events: list[RunEvent]) -> list[tuple[Any, ...]]:
+    """The same, as events tell it."""
+    lines: list[tuple[Any, ...]] = []
+    for event in events:
+        match event:
+            case ReplyReceived(request=request, reply=reply):
+                lines.append(("request", request.role.value, reply.text, None))
+            case RequestFailed(request=request, error=error):
+                lines.append(("request", request.role.value, None, str(error)))
+            case ReplyUnreadable(error=problem):
+                lines.append(("unreadable", problem))
+            case ToolFinished(call=call, observation=seen):
+                lines.append(("tool", call.name, call.arguments, seen.status, seen.data, seen.error_type))
+            case LoopNote(kind=kind):
+                lines.append(("note", kind))
+    return lines
+
+
+@pytest.mark.parametrize("kind", [Told, ToldInPieces])
+def test_events_are_those_of_the_trace_and_change_no_digest(
+    kind: type[Told], digest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_module, "Recorder", kind)
+    monkeypatch.setattr(Told, "made", [])
+    assert compared(tmp_path) == digest
+    assert len(Told.made) == len(LOOPS) * len(PROFILES) * TASKS
+    kinds: set[str] = set()
+    for recorder in Told.made:
+        events = recorder.told
+        assert told(events) == traced(recorder)
+        refused = [event.error_type for event in events if isinstance(event, CallRefused)]
+        assert refused.count("UnknownTool") == recorder.errors["call.unknown_tool"]
+        assert refused.count("InvalidArguments") == recorder.errors["call.invalid_arguments"]
+        assert [isinstance(event, RunEnded) for event in events] == [False] * (len(events) - 1) + [True]
+        in_order(events, RequestStarted, (ReplyReceived, RequestFailed))
+        in_order(events, ToolStarted, (ToolFinished,))
+        assert pieces_make_the_replies(events) == (kind is ToldInPieces)
+        for event in events:
+            assert json.loads(json.dumps(event.as_dict()))["event"] == event.name
+            kinds.add(event.name)
+    assert kinds >= {"reply_unreadable", "request_failed", "call_refused", "tool_finished", "loop_note"}
+
+
+def in_order(events: list[RunEvent], start: type[Any], ends: tuple[type[Any], ...]) -> None:
+    """Starts are numbered from 0, and no end comes without its start, or twice."""
+    open_numbers: set[int] = set()
+    starts = 0
+    for event in events:
+        if isinstance(event, start):
+            assert event.number == starts
+            open_numbers.add(event.number)
+            starts += 1
+        elif isinstance(event, ends):
+            open_numbers.remove(event.number)
+
+
+def pieces_make_the_replies(events: list[RunEvent]) -> bool:
+    """Whether there are pieces; those of a request are its reply."""
+    texts: dict[int, str] = {}
+    for event in events:
+        if isinstance(event, ReplyChunk):
+            texts[event.number] = texts.get(event.number, "") + event.chunk.text
+        elif isinstance(event, ReplyReceived) and texts:
+            assert texts[event.number] == event.reply.text
+    return bool(texts)
+
+
+# --- in a product ---
+
+
+class Listening(Observer):
+    def __init__(self, streams: bool = False) -> None:
+        self.streams = streams
+        self.events: list[RunEvent] = []
+
+    def on_event(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+
+def price(item: str) -> float:
+    """What an item costs."""
+    return {"tea": 1.5}[item]
+
+
+TOOLS = Toolbox([price])
+
+
+def shopping() -> FakeModel:
+    return FakeModel(
+        Act("Look.", (ToolCall("price", {"item": "tea"}),)),
+        Act("Look again.", (ToolCall("price", {"item": "gold"}),)),
+        "Well.",
+        Act("Ask another.", (ToolCall("cost", {"item": "tea"}),)),
+        Answer("", "1.5"),
+    )
+
+
+UNREADABLE = "Invalid JSON response from LLM - Expecting value: line 1 column 1 (char 0)"
+
+
+def test_a_product_is_told_of_calls_results_errors_and_the_end() -> None:
+    listening = Listening()
+    outcome = Bare(max_consecutive_errors=None).run_sync(Query("How much?"), TOOLS, shopping(), listening)
+    shown = [event.as_dict() for event in listening.events]
+    for each in shown:
+        assert each.pop("seconds", 0) >= 0
+        each.pop("messages", None), each.pop("input_tokens", None), each.pop("output_tokens", None)
+    call = {"tool": "price", "call_id": ""}
+    step = [{"event": "request_started", "role": "decide"}, {"event": "reply_received", "role": "decide"}]
+
+    def asked(number: int) -> list[dict[str, Any]]:
+        return [each | {"request": number} for each in step]
+
+    assert shown == [
+        *asked(0),
+        {"event": "tool_started", "call": 0, "arguments": {"item": "tea"}, **call},
+        {"event": "tool_finished", "call": 0, "tool": "price", "status": "success", "result": "1.5"},
+        *asked(1),
+        {"event": "tool_started", "call": 1, "arguments": {"item": "gold"}, **call},
+        {"event": "tool_finished", "call": 1, "tool": "price", "status": "error", "error": "KeyError: 'gold'"},
+        *asked(2),
+        {"event": "reply_unreadable", "request": 2, "role": "decide", "error": UNREADABLE},
+        *asked(3),
+        {
+            "event": "call_refused",
+            "request": 3,
+            "tool": "cost",
+            "arguments": {"item": "tea"},
+            "call_id": "",
+            "error": "UnknownTool: there is no tool 'cost'",
+        },
+        *asked(4),
+        {"event": "run_ended", "answer": "1.5", "stop": "finished", "ok": True, "steps": outcome.steps},
+    ]
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_run_without_an_observer_of_events_is_not_watched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boundary, "carried_out", None)
+    monkeypatch.setattr(boundary, "WatchedModel", None)
+
+    class Noting(Observer):
+        def note(self, kind: str, **data: Any) -> None: ...
+
+    for observer in (SILENT, Noting()):
+        assert not takes_events(observer)
+        ended = DESIGNS[name]().run_sync(Query("How much?"), TOOLS, FakeModel(then=ProviderError("down", "auth")), observer)
+        assert ended.stop is StopReason.PROVIDER_ERROR
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_what_an_observer_raises_leaves_the_run(name: str) -> None:
+    class Broken(Listening):
+        def on_event(self, event: RunEvent) -> None:
+            super().on_event(event)
+            if isinstance(event, ReplyReceived):
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        DESIGNS[name]().run_sync(Query("How much?"), TOOLS, FakeModel(then="Well."), Broken())
+
+
+def collected(loop: Loop, model: Model, tools: Toolbox = TOOLS, **how: Any) -> tuple[list[RunEvent], BaseException | None]:
+    """The events of a run, and what it raised."""
+    events: list[RunEvent] = []
+
+    async def listen() -> BaseException | None:
+        try:
+            async for event in run_events(loop, Query("How much?"), tools, model, **how):
+                events.append(event)
+        except Exception as error:
+            return error
+        return None
+
+    return events, run_sync(listen())
+
+
+@pytest.mark.parametrize("make", [Bare, lambda: Finish(max_steps=4), Phased, ReactExtract, Stateless])
+def test_any_design_streams_as_events(make: Callable[[], Loop]) -> None:
+    events, error = collected(make(), FakeModel(then="Well."), streams=True)
+    assert error is None
+    assert pieces_make_the_replies(events)
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].outcome is not None
+
+
+class Mine:
+    """A loop of a user's own, which knows of no events."""
+
+    name = "mine"
+    stops = frozenset({StopReason.FINISHED})
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        observer.note("began", of=query.text)
+        seen = await tools.call(ToolCall("price", {"item": "tea"}))
+        return Outcome(seen.data, StopReason.FINISHED, 1)
+
+    def with_step_limit(self, tool_steps: int) -> Mine:
+        return self
+
+
+def test_every_built_in_loop_is_bounded() -> None:
+    for name in builtin_names("loop"):
+        assert hasattr(vars(find("loop", name))["run"], "__wrapped__"), name
+
+
+def test_a_loop_of_ones_own_is_watched_too_also_within_a_wrapper() -> None:
+    names = ["loop_note", "tool_started", "tool_finished", "run_ended"]
+    assert [event.name for event in collected(Mine(), FakeModel())[0]] == names
+    listening = Listening()
+    assert ProviderRetry(Mine()).run_sync(Query("How much?"), TOOLS, FakeModel(), listening).answer == "1.5"
+    assert [event.name for event in listening.events] == names
+
+
+@pytest.mark.parametrize("raised", [BudgetExceeded("used up"), ZeroDivisionError("a bug")])
+def test_what_leaves_the_run_is_told_and_raised(raised: Exception) -> None:
+    class Raising(FakeModel):
+        async def complete(self, request: Any) -> Reply:
+            raise raised
+
+    events, error = collected(Bare(), Raising())
+    assert error is raised
+    assert isinstance(events[-1], RunEnded)
+    assert (events[-1].outcome, events[-1].error) == (None, raised)
+    assert events[-1].as_dict()["error"] == f"{type(raised).__name__}: {raised}"
+
+
+def test_a_reader_that_goes_away_ends_the_run() -> None:
+    ended = []
+
+    async def wait(item: str) -> float:
+        """What an item costs, some day."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(item)
+        return 1.0
+
+    async def leave() -> None:
+        model = FakeModel(Act("Look.", (ToolCall("wait", {"item": "tea"}),)))
+        async with contextlib.aclosing(run_events(Bare(), Query("How much?"), Toolbox([wait]), model)) as events:
+            async for event in events:
+                if isinstance(event, ToolStarted):
+                    await asyncio.sleep(0)
+                    break
+
+    run_sync(leave())
+    assert ended == ["tea"]
+
+
+def test_each_attempt_at_a_request_is_told() -> None:
+    events, _ = collected(ProviderRetry(Bare()), FakeModel(ProviderError("busy", "rate_limit"), Answer("", "1.5")))
+    assert [event.name for event in events][:5] == [
+        *("request_started", "request_failed", "loop_note", "request_started", "reply_received"),
+    ]
+    assert isinstance(events[1], RequestFailed)
+    assert str(events[1].error) == "busy"
