@@ -332,12 +332,14 @@ def test_profiles_and_optimizers_may_be_objects(quiet: dict[str, Any]) -> None:
 
 
 def test_warnings_point_at_the_line_that_asked(quiet: dict[str, Any]) -> None:
-    async def cell() -> None:
-        loopbench.compare(["bare"], **(quiet | {"tasks": 5000}))
+    short = quiet | {"budget": {"calls": 1}}
 
-    said = r"^tasks=5000: arithmetic has 120 tasks, and all of them are run$"
+    async def cell() -> None:
+        loopbench.compare(["bare"], **short)
+
+    said = r"trial[s]? ha(s|ve) ended; "
     with pytest.warns(UserWarning, match=said) as here:
-        loopbench.compare(["bare"], **(quiet | {"tasks": 5000}))
+        loopbench.compare(["bare"], **short)
     with pytest.warns(UserWarning, match=said) as in_a_thread:
         asyncio.run(cell())
     assert {warning.filename for warning in (*here, *in_a_thread)} == {__file__}
