@@ -97,11 +97,11 @@ def test_model_calls_by_role_for_k_calls_in_a_row(design: str, k: int) -> None:
 MAX_WORK = {
     # Function calls in Python and JSON texts written, in one trial of three calls of a tool, somewhat above what they are:
     # a time would depend on the machine, and these say where it goes.
-    "bare": (1_450, 30),
-    "finish": (1_800, 40),
-    "phased": (4_750, 70),
-    "react_extract": (2_000, 36),
-    "stateless": (2_800, 30),
+    "bare": (1_340, 14),
+    "finish": (1_700, 14),
+    "phased": (4_600, 45),
+    "react_extract": (1_850, 16),
+    "stateless": (2_650, 12),
 }
 
 

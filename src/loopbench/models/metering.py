@@ -83,7 +83,7 @@ class Meter:
         """
         meter: Meter | None = self
         while meter is not None:
-            if reason := meter.exhausted:
+            if not meter.budget.is_unlimited and (reason := meter.exhausted):
                 self.refused = reason
                 raise BudgetExceeded(reason)
             meter = meter.parent
@@ -110,10 +110,12 @@ class Meter:
 
     def add(self, usage: Usage) -> None:
         """Count what one reply took."""
-        self.tokens += usage.total_tokens
-        self.dollars += usage.cost_usd or 0.0
-        if self.parent is not None:
-            self.parent.add(usage)
+        tokens, dollars = usage.total_tokens, usage.cost_usd or 0.0
+        meter: Meter | None = self
+        while meter is not None:
+            meter.tokens += tokens
+            meter.dollars += dollars
+            meter = meter.parent
 
 
 Admit = Callable[[], Awaitable[None]]
@@ -237,7 +239,8 @@ class MeteredModel(WrappedModel):
     def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:
         if reply is not None and reply.usage is None:
             reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
-        self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
+        if reply is not None and reply.usage is not None:
+            self.meter.add(reply.usage)
         seconds, tunnel = time.perf_counter() - started, self.tunnel
         of_tunnel = () if tunnel is None else (tunnel.struck(request), tunnel.illegible(request), tunnel.shown(request.scope))
         exchange = MeteredExchange(request, reply, error, seconds, *of_tunnel)

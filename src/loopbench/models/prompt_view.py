@@ -164,7 +164,7 @@ def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, 
     own = [one for one in seen if one.content == entry.content]
     shares = [ledger.shown(entry, one, paths) for one in own]
     parts = tuple(shares[0] if len(shares) == 1 else {path: None for shown in shares for path in shown})
-    return Known(form, entry, uses, own, shares, parts, all(path in parts for path in uses))
+    return Known(form, entry, uses, own, shares, parts, is_whole=uses.keys() <= set(parts))
 
 
 def _known(plan: Plan, met: Mapping[str, Known]) -> dict[str, Known]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from loopbench.protocol import ToolCall, render_value
@@ -20,22 +21,44 @@ from loopbench.protocol.legibility import GivenResult, Path, legible_parts
 from loopbench.protocol.receipts import Sighting
 
 
-def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call as text, equal for equal calls in whatever order the arguments were given."""
-    try:
-        return canonical_json([tool, arguments])
-    except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
-        return f"{tool}({render_value(arguments)})"
+class CallKey(NamedTuple):
+    """What tells calls apart."""
+
+    text: str
+    """Equal for equal calls, in whatever order the arguments were given."""
+    digest: str
+    """CALL: six hex digits of the text."""
+
+
+def call_key(tool: str, arguments: Mapping[str, Any]) -> CallKey:
+    """Return the key of a call. A trial asks for each of its calls' several times, and a run for those of its tasks."""
+    if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments)) and _PLAIN.issuperset(map(type, arguments.values())):
+        return _key_of_plain(tool, *arguments, *arguments.values())
+    return _key_of(tool, arguments)
 
 
 def call_digest(tool: str, arguments: Mapping[str, Any]) -> str:
     """Return six hex digits of tool and canonical arguments."""
-    return digest_of_text(call_text(tool, arguments))
+    return call_key(tool, arguments).digest
 
 
-def digest_of_text(call: str) -> str:
-    """Return six hex digits of a call that is text already."""
-    return sha256(call)[:6]
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Types of values that are written alike where they are equal and of one type; not so floats: -0.0 equals 0.0."""
+
+
+@lru_cache(maxsize=2048, typed=True)
+def _key_of_plain(tool: str, *parts: Any) -> CallKey:
+    """`parts`: the names of the arguments, then their values."""
+    names = len(parts) // 2
+    return _key_of(tool, dict(zip(parts[:names], parts[names:], strict=True)))
+
+
+def _key_of(tool: str, arguments: Mapping[str, Any]) -> CallKey:
+    try:
+        text = canonical_json([tool, arguments])
+    except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
+        text = f"{tool}({render_value(arguments)})"
+    return CallKey(text, sha256(text)[:6])
 
 
 def content_digest(text: str) -> str:

@@ -239,7 +239,7 @@ class Scripted:
     def _decision(self, turn: ReplyTurn, view: PromptView) -> Decision:
         """Return what the policy decides on a view of the turn's prompt, from what has happened in the turn's scope so far."""
         failures: dict[str, int] = {}
-        invented = set[str]()
+        invented: set[str] = set()
         for (point, scope), visits in self._visits.items():
             if scope == turn.request.scope and (visits.failures or visits.invented) and point.role in CALLING:
                 failures[point.call] = failures.get(point.call, 0) + visits.failures

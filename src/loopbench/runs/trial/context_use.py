@@ -23,7 +23,8 @@ class RetentionCount:
 
     def __init__(self, plan: Plan, oracle: Mapping[str, Truth], issued: Sequence[ReceiptEntry]) -> None:
         """`issued`: the trial's receipts, a list that grows as tools run."""
-        self.needed, self.shown = Counter[str](), Counter[str]()
+        self.needed: Counter[str] = Counter()
+        self.shown: Counter[str] = Counter()
         self._planned = {oracle[call.id].call: (call.id, not call.fails) for call in plan.calls if call.id in oracle}
         self._issued = issued
         self._read = 0

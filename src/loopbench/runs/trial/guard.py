@@ -38,7 +38,7 @@ class Guard:
     async def admit(self) -> None:
         """Let a request or a call through, after a pause if the trial has kept the event loop for long."""
         self.passed += 1
-        if self.shut or self.used_up:
+        if self.shut or self.passed > self._most:
             await asyncio.get_running_loop().create_future()
         now = time.monotonic()
         if get_ident() == LAST_ACTIVITY.thread:  # not what a trial does in a thread while it keeps the event loop waiting for it

@@ -12,7 +12,7 @@ from loopbench.metrics.record import RECORDING
 from loopbench.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent, TraceHead
 from loopbench.models.cassette import RecordingError
 from loopbench.models.metering import MeteredExchange
-from loopbench.models.receipts import call_text, digest_of_text
+from loopbench.models.receipts import call_key
 from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
     STEP_ROLES,
@@ -45,6 +45,7 @@ from .call_use import CallUse
 from .context_use import ContextCount
 
 TRIAL_NAMES = ("arm", "task", "repeat")
+_NO_USAGE = Usage()
 
 
 class Recorder(Observer):
@@ -53,12 +54,12 @@ class Recorder(Observer):
     def __init__(self) -> None:
         self.events: list[TraceEvent] = []
         self.steps = 0
-        self.calls = Counter[str]()
+        self.calls: Counter[str] = Counter()
         self.tool_calls = 0
         self.repeated_calls = 0
         self.usage = Usage()
-        self.errors = Counter[str]()
-        self.retries = Counter[str]()
+        self.errors: Counter[str] = Counter()
+        self.retries: Counter[str] = Counter()
         self.provider_failure: ProviderError | None = None
         """The failure of a real provider that the last request met, if it did."""
         self.provider_trouble: ProviderError | None = None
@@ -76,23 +77,27 @@ class Recorder(Observer):
     # --- what the metered model and toolbox tell ---
 
     def exchange(self, exchange: MeteredExchange) -> None:
-        asked = self._asked(exchange)
-        self.calls[asked["role"]] += 1
+        request, role = exchange.request, exchange.request.role.value
+        same = self._same(role, request)
+        self.calls[role] += 1
         if exchange.reply is not None:
-            self.context.count(exchange.request, exchange.shown)
+            self.context.count(request, exchange.shown)
             came = self._replied(exchange, exchange.reply)
         else:
-            came = {} if exchange.error is None else self._failed(exchange.request, exchange.error)
-        self.events.append(ModelExchange(**asked, **came))
+            came = {} if exchange.error is None else self._failed(request, exchange.error)
+        new, fault = request.messages[same:], exchange.fault or ""
+        seconds = round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0
+        event = ModelExchange(role, same, new, request.scope, request.tool_choice, exchange.illegible, fault, seconds, **came)
+        self.events.append(event)
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         run = ToolRun(TracedCall(call.name, call.arguments), seen.status, seen.data, seen.error_type, fault or "")
         self.tool_calls += not run.never_ran
-        made, gave = call_text(call.name, call.arguments), run.gave
-        self.repeated_calls += made in self._gave
+        made, gave = call_key(call.name, call.arguments), run.gave
+        self.repeated_calls += made.text in self._gave
         if gave:
-            self._gave.add(made)
-        self.call_use.ran(digest_of_text(made), gave, fault)
+            self._gave.add(made.text)
+        self.call_use.ran(made.digest, gave, fault)
         if seen.error_type is not None and not run.never_ran:
             self.errors[f"tool.{seen.error_type}"] += 1
         self.events.append(run)
@@ -115,26 +120,15 @@ class Recorder(Observer):
 
     # --- the parts of an exchange: fields of a ModelExchange ---
 
-    def _asked(self, exchange: MeteredExchange) -> dict[str, Any]:
-        """Return what the request says; messages that the last one of this scope and role showed already are only counted."""
-        request = exchange.request
-        role = request.role.value
+    def _same(self, role: str, request: Request) -> int:
+        """Return how many messages a request begins with that the last one of its role and scope showed already."""
         key = (role, request.scope)
         before = self._shown.get(key, ())
         same = len(before)
         if request.messages[:same] != before:
             same = next(n for n, old in enumerate(before) if request.messages[n : n + 1] != (old,))
         self._shown[key] = request.messages
-        return {
-            "role": role,
-            "same": same,
-            "messages": request.messages[same:],
-            "scope": request.scope,
-            "tool_choice": request.tool_choice,
-            "illegible": exchange.illegible,
-            "fault": exchange.fault or "",
-            "seconds": round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0,
-        }
+        return same
 
     def _replied(self, exchange: MeteredExchange, reply: Reply) -> dict[str, Any]:
         """Return what came; count it."""
@@ -142,7 +136,7 @@ class Recorder(Observer):
         self.provider_failure = None
         if reply.failed_attempts:
             self.retries.update(reply.failed_attempts)
-        usage = reply.usage or Usage()
+        usage = reply.usage or _NO_USAGE
         self.usage += usage
         self.steps += request.role in STEP_ROLES
         came: dict[str, Any] = {
@@ -205,7 +199,7 @@ class Recorder(Observer):
         return came | {"error": RequestError(kind, str(error))}
 
     def _note_move(self, request: Request, what: Any) -> None:
-        self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role.value, request.scope, what))
+        self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role, request.scope, what))
 
 
 def trace_line(trace: Trace) -> bytes:
