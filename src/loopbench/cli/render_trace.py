@@ -16,7 +16,7 @@ from loopbench.metrics.trajectory.divergence import explain, read_trial
 from loopbench.metrics.trajectory.failure_text import without_bytes
 from loopbench.metrics.trajectory.trajectory import course, shortened
 from loopbench.protocol.counts import counted
-from loopbench.protocol.instruction_marks import instructions_in
+from loopbench.protocol.data_marks import instructions_in
 from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain
 from loopbench.text.trace_text import JudgedTrace, blocks, ending

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.protocol import Observation, ToolCall, ToolSpec, render_value
-from loopbench.protocol.data_marks import announced, is_data
+from loopbench.protocol.data_marks import INSTRUCTION, announced, is_data
 from loopbench.protocol.digest import canonical_json, sha256
-from loopbench.protocol.instruction_marks import MARKED
 from loopbench.protocol.legibility import plain
 from loopbench.protocol.receipts import MARK
 
@@ -176,7 +175,7 @@ def shown_in(text: str, given: Mapping[str, Instruction]) -> dict[str, bool]:
     first = MARK.search(text)
     labels = announced(text[: first.start()] if first else text)
     found: dict[str, bool] = {}
-    for seen in MARKED.finditer(text):
+    for seen in INSTRUCTION.finditer(text):
         known = given.get(seen[1])
         if known is not None and _letters(seen[2]) == _letters(known.says):
             marked = any(is_data(text, seen.start(), label) for label in labels)
