@@ -93,7 +93,7 @@ def said(comparison: Comparison) -> list[str]:
 
 def test_a_loop_that_wins_everywhere_is_adopted(compared):
     first, together, worse = said(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)}))
-    assert together.startswith("Over both profiles together good is better than every other loop, the next being bad (0.500 [0.")
+    assert together.startswith("Over both profiles together good is better than bad (0.500 [0.")
     assert first == "Adopt good (101 tokens a trial): better than every other loop under every profile"
     assert worse == "Worse: bad everywhere"
 
@@ -135,7 +135,7 @@ def test_what_both_profiles_tell_together_is_not_called_nothing(compared):
     close, apart = compared({"a": (0.8, 0.8), "b": (0.7, 0.7)}, n=30), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)}, n=30)
     lines = said(replace(close, pooled=apart.pooled))
     assert lines[0].startswith("No loop is told apart from another under any profile; ")
-    assert lines[1].startswith("Over both profiles together a is better than every other loop, the next being b (0.500 ")
+    assert lines[1].startswith("Over both profiles together a is better than b (0.500 ")
     assert not any("would decide" in line for line in lines)
 
 
@@ -152,6 +152,16 @@ def test_one_loop_and_an_invalid_run_have_no_sentences(compared):
     invalid = answer(replace(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)}), invalid=True))
     assert invalid.sentences == ()
     assert {cell.place for row in invalid.rows for cell in row.cells if cell is not None} == {None}
+
+
+def test_over_all_profiles_every_other_loop_is_said_only_where_all_of_them_met_all(compared):
+    shares = {"an": (0.9, 0.9), "b": (0.4, 0.4), "c": (0.2, 0.2)}
+    assert any(
+        line.startswith("Over both profiles together an is better than every other loop, the next")
+        for line in said(compared(shares))
+    )
+    fewer = said(compared(shares | {"c": (0.2,)}))
+    assert any(line.startswith("Over both profiles together an is better than b (0.500 ") for line in fewer)
 
 
 def test_a_loop_that_did_not_run_under_a_profile_has_no_cell_there(compared):

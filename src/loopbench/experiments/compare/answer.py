@@ -291,20 +291,20 @@ class _Sentences:
             return
         profiles = len({column.profile for column in self.found.columns})
         over = f"Over {'both' if profiles == 2 else f'all {profiles}'} profiles together {top} is"
-        by_word: dict[VerdictWord, list[str]] = {}
-        for pair in own:
-            by_word.setdefault(pair.verdict.word, []).append(pair.b)
         nearest = f"{own[0].b} ({interval(own[0].difference, 3)})"
-        if set(by_word) == {"better"}:
+        words = list(dict.fromkeys(pair.verdict.word for pair in own))
+        if words == ["better"] and 1 < len(own) == len(self.found.rows) - 1:
             best = f"{over} better than every other loop"
             yield AnswerSentence(f"{best}, the next being {nearest}", best)
             return
-        close = {word: f"{RELATIONS[word]} {listed(loops)}" for word, loops in by_word.items()}
-        full = {word: words.replace(own[0].b, nearest, 1) for word, words in close.items() if word == own[0].verdict.word}
-        yield AnswerSentence(
-            f"{over} {', '.join((close | full).values())}",
-            f"{over} {', '.join(words for word, words in close.items() if word != 'better')}",
-        )
+        full = [self._relation(own, word, nearest) for word in words]
+        brief = [self._relation(own, word, own[0].b) for word in words if word != "better" or len(words) == 1]
+        yield AnswerSentence(f"{over} {', '.join(full)}", f"{over} {', '.join(brief)}")
+
+    @staticmethod
+    def _relation(own: Sequence[Pair], word: VerdictWord, nearest: str) -> str:
+        """Return how a loop stands to those with the same verdict: `better than b and c`. `nearest`: how the first is written."""
+        return f"{RELATIONS[word]} {listed([nearest if pair is own[0] else pair.b for pair in own if pair.verdict.word == word])}"
 
     def _over_all(self, loop: str) -> list[Pair]:
         """Return the pairs of a loop over all profiles together, it being the first of each."""
