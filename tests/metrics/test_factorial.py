@@ -263,7 +263,7 @@ def test_a_task_without_a_score_in_some_cell_counts_nowhere():
     made = effects({"clean": groups}, layout(factors((2,)), [(0,), (1,)]), metrics=(PRIMARY,))
     assert made.effects[0].difference.n == 2
     assert made.effects[0].difference.value == 1.0
-    assert "clean: 1 of 3 tasks were not scored in every cell and count in no effect." in made.notes
+    assert "clean: 1 of 3 tasks was not scored in every cell and counts in no effect." in made.notes
 
 
 def test_without_a_common_task_there_is_no_effect():

@@ -14,6 +14,7 @@ from loopbench.experiments.why.remedies import ablation_of
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.causes import Cause
+from loopbench.protocol.counts import counted
 from loopbench.text.numbers import interval
 from loopbench.text.table import Table
 
@@ -44,14 +45,14 @@ def sums(found: Results, reasons: Why) -> None:
     for cause, many in total.most_common(MAX_CAUSES):
         examples = [(arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause]
         arm, example = max(examples, key=lambda found: found[1].solved_by)  # what others solved tells most about this loop
-        print_line(f"\n{cause} lost {_count(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
+        print_line(f"\n{cause} lost {counted(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
         print_prose(f"step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
         print_line(f"  {_command(found, arm.arm, example.task, example.repeat)}", "dim")
         info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
         if remedy := ablation_of(info, cause, found.manifest.settings):
             print_line("  whether an option helps: " + remedy, "dim")
     if reasons.untraced:
-        print_line(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
+        print_line(_untraced(reasons.untraced), "yellow")
     folder = shlex.quote(str(found.folder))
     print_line("")
     print_prose(f"One arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
@@ -69,7 +70,7 @@ def why(found: Results, reasons: Why, *, show_all: bool, with_tasks: bool) -> No
     for arm in reasons.arms if alone or not reasons.pairs else ():
         _arm(found, arm)
     if reasons.untraced:
-        print_line(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
+        print_line(_untraced(reasons.untraced), "yellow")
     for group in reasons.findings.groups if with_tasks else ():
         _group(group, show_all=show_all)
     if not with_tasks:
@@ -93,17 +94,24 @@ class _Example:
     repeat: int
     step: int
     detail: str
+    parts_at: int | None = None
+    """The step at which the trial parts from the one that it is held against, if it is."""
+
+    @property
+    def parted(self) -> str:
+        """Where the two trials part, if that is not the step of the cause."""
+        return "" if self.parts_at in (None, self.step) else f" (they part at step {self.parts_at})"
 
 
 def _pair(found: Results, pair: PairLosses, *, in_short: bool) -> None:
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
-    parted = f"; they part on {_count(pair.tasks, 'task')}" if pair.tasks else ""
+    parted = f"; they part on {counted(pair.tasks, 'task')}" if pair.tasks else ""
     print_line(f"\n{pair.a} against {pair.b}", "bold")
-    print_line(f"{_count(trials, 'trial')}: {pair.counts}{parted}")
+    print_line(f"{counted(trials, 'trial')}: {pair.counts}{parted}")
     for loser, many in ((pair.a, pair.only_b), (pair.b, pair.only_a)):
         if many:
             mine = (each for each in pair.divergences if each.loser == loser)
-            examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail) for each in mine]
+            examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail, each.parts_at) for each in mine]
             _causes(found, f"{loser} lost {many}", pair.causes[loser], examples, in_short=in_short)
 
 
@@ -112,7 +120,7 @@ def _arm(found: Results, arm: ArmLosses) -> None:
         _Example(each.loss.cause, arm.arm, each.task, each.repeat, each.loss.step, each.loss.detail) for each in arm.examples
     ]
     print_line(f"\n{arm.arm}", "bold")
-    _causes(found, f"lost {arm.lost} of {_count(arm.trials, 'trial')}", arm.causes, examples, in_short=False)
+    _causes(found, f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, examples, in_short=False)
 
 
 def _causes(found: Results, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool) -> None:
@@ -123,7 +131,9 @@ def _causes(found: Results, head: str, causes: Mapping[Cause, int], examples: Se
         if example.cause != last and not in_short:
             print_line(f"  {example.cause}")
         last = example.cause
-        print_prose(f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}", indent="    ")
+        print_prose(
+            f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    "
+        )
         print_line(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
 
 
@@ -177,8 +187,10 @@ def _named(tasks: Sequence[str], *, show_all: bool) -> str:
 
 def _others(trial: LostTrial) -> str:
     """Say how many other arms solved a trial that was lost."""
-    return f" ({_count(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
+    return f" ({counted(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
 
 
-def _count(many: int, what: str) -> str:
-    return f"{many} {what}{'' if many == 1 else 's'}"
+def _untraced(many: int) -> str:
+    """Say how many trials were lost for reasons that no trace shows."""
+    one, several = "lost trial has no trace: why it was", "lost trials have no trace: why they were"
+    return f"\n{counted(many, one, several)} lost is not known"

@@ -22,7 +22,7 @@ from loopbench.runs.folders import trials_folder
 
 from . import render_why
 from .console import print_line, say
-from .options import AllowOption, JsonOption, OptionGroup, RunChoice, with_options
+from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside, quiet_loops
 
 MIN_RUNS = 2
@@ -53,7 +53,7 @@ class MinimalOptions(AllowOption):
 
 
 @with_options()
-def why(choice: RunChoice, options: WhyOptions, smallest: MinimalOptions, output: JsonOption) -> None:
+def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, output: JsonOption) -> None:
     """Say where arms diverge, and why trials were lost.
 
     It also says what is notable about the tasks. No real model is called.

@@ -260,7 +260,7 @@ def test_one_arm_has_no_pairs(compared):
 
 def test_notes_begin_with_warnings_and_name_the_scripted_model(compared):
     said = notes(compared(["a", "b"]))
-    assert said[0] == "Warning: 1 of 4 tasks are left out, all of them because of: x."
+    assert said[0] == "Warning: 1 of 4 tasks is left out, all of them because of: x."
     assert said[1].startswith("Warning: a and b: 3 independent tasks")
     assert said[-1].startswith("The model is scripted")
     assert any("95 % intervals" in note for note in said)
