@@ -11,6 +11,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
@@ -107,6 +108,14 @@ def generated_suites() -> dict[str, Source]:
     """Return the built-in suites that generate their tasks, by name."""
     sources = (getattr(find("suite", name), "__self__", None) for name in builtin_names("suite"))
     return {source.name: source for source in sources if isinstance(source, Source)}
+
+
+def with_size(suite: str, tasks: int) -> str:
+    """Return a suite, as it was typed, with so many tasks; empty unless it is a built-in one that generates its tasks."""
+    spec = parse_spec(suite)
+    if spec.name not in builtin_names("suite") or not isinstance(getattr(find("suite", spec.name), "__self__", None), Source):
+        return ""
+    return str(replace(spec, options={**spec.options, "size": tasks}))
 
 
 @lru_cache(maxsize=64)  # a run asks for each name that it holds, and its answer is in hundreds of files
