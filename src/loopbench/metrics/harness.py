@@ -309,8 +309,8 @@ class Crossed:
     def difference(self, alpha: float = ALPHA) -> Interval:
         """Return the deviation by loop minus that by model.
 
-        Where one of the two may be 0, the least that it can be, its estimate lies above it rather than round it: that end is made of
-        the ends of the two intervals, since MOVER's would hold the truth too seldom.
+        Where one of the two may be 0, the least that it can be, its estimate lies above the truth rather than round it. That end is
+        made of the ends of the two intervals then, since MOVER's would hold the truth too seldom.
         """
         loop, model = (self._fixed_interval(source, alpha) for source in ("loop", "model"))
         value = loop.value - model.value
