@@ -109,6 +109,11 @@ def generated_suites() -> dict[str, Source]:
     return {source.name: source for source in sources if isinstance(source, Source)}
 
 
+def is_generated(suite: str) -> bool:
+    """Return whether a name is that of a built-in suite that generates its tasks; no other suite is loaded."""
+    return suite in builtin_names("suite") and isinstance(getattr(find("suite", suite), "__self__", None), Source)
+
+
 @lru_cache(maxsize=64)  # a run asks for each name that it holds, and its answer is in hundreds of files
 def _names_with(attribute: str, names: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of those modules in these folders that define the attribute."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.runs.manifest import Settings
-from loopbench.runs.registry import generated_suites
+from loopbench.runs.registry import is_generated
 
 FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
     "bare": {
@@ -45,8 +45,7 @@ def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> str:
     Only of arms with the scripted model and a generated suite, and with the loop's defaults: for those a command says it all.
     """
     factors = FACTORS.get(arm.loop, {}).get(cause, ())
-    generated = settings.suite.partition("(")[0] in generated_suites()
-    if not factors or arm.options or arm.model != "scripted" or not generated:
+    if not factors or arm.options or arm.model != "scripted" or not is_generated(settings.suite.partition("(")[0]):
         return ""
     flags = [word for factor in factors for word in ("--factor", factor)]
     return shlex.join(["loopbench", "ablate", arm.loop, *flags, "--suite", settings.suite, "--profile", arm.profile])
