@@ -13,7 +13,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -343,29 +343,53 @@ BOTH = 0.05 * np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
 BOTH_MOVE = math.sqrt(float((BOTH**2).sum()) / ((len(LOOPS) - 1) * (len(MODELS) - 1)))
 
 
-def _crossed(scene: Scene, generator: Generator, both: Array | None = None) -> Crossed:
+NOTHING = np.zeros(3)
+
+
+@dataclass(frozen=True, eq=False)
+class Movers:
+    """What moves accuracy beside the tasks."""
+
+    loops: Array = field(default_factory=lambda: LOOPS)
+    """On average over tasks, [loop]."""
+    models: Array = field(default_factory=lambda: MODELS)
+    both: Array = field(default_factory=lambda: np.zeros((3, 3)))
+    """[loop, model]"""
+    by_task: Array | None = None
+    """How far a loop moves a task that it moves by 1 more than the average one, [loop]; None: as far as `loops`."""
+
+
+CROSSED, TOGETHER = Movers(), Movers(both=BOTH)
+EQUAL, EQUAL_ON_AVERAGE, CLOSE = Movers(NOTHING), Movers(NOTHING, by_task=LOOPS), Movers(LOOPS / 10)
+NO_LOOP_NO_MODEL, AS_FAR = Movers(NOTHING, NOTHING), Movers(MODELS)
+"""Loops that are equal or nearly so, models too, and loops that differ as models do."""
+
+
+def _crossed(scene: Scene, generator: Generator, movers: Movers) -> Crossed:
     """Three loops × three models; tasks differ, and so do they in how much a loop moves them. Of the scene its size counts."""
     base, own = (scene.shared(generator.uniform(low, high, scene.units)) for low, high in (BASE, OWN))
-    rate = base + own * LOOPS[:, None, None] + MODELS[:, None]
-    if both is not None:
-        rate = rate + both[:, :, None]
+    by_task = movers.loops if movers.by_task is None else movers.by_task
+    loops = movers.loops[:, None] + by_task[:, None] * (own - 1)
+    rate = base + loops[:, None] + movers.models[:, None] + movers.both[:, :, None]
     drawn = generator.random((scene.repeats, *rate.shape)) < rate
     chance = None if scene.repeats == 1 else drawn.var(0, ddof=1).mean((0, 1)) / scene.repeats
     return Crossed(drawn.mean(0), chance, scene.clusters)
 
 
-def part_of(source: str, truth: float, both: Array | None = None) -> Check:
-    """How far one source moves accuracy. `both`: what loops and models move together, if they do."""
+def part_of(source: str, truth: float, movers: Movers = CROSSED) -> Check:
+    """How far one source moves accuracy."""
 
     def check(scene: Scene, generator: Generator) -> bool:
-        found = next(part for part in _crossed(scene, generator, both).parts() if part.source == source)
+        found = next(part for part in _crossed(scene, generator, movers).parts() if part.source == source)
         return holds(found.deviation, truth)
 
     return check
 
 
-def loops_against_models(scene: Scene, generator: Generator) -> bool:
-    return holds(_crossed(scene, generator).difference(), _sd(LOOPS) - _sd(MODELS))
+def loops_against_models(movers: Movers = CROSSED) -> Check:
+    """How much farther loops move accuracy than models do."""
+    truth = _sd(movers.loops) - _sd(movers.models)
+    return lambda scene, generator: holds(_crossed(scene, generator, movers).difference(), truth)
 
 
 # --- tests: True where the test rejects ---
@@ -461,6 +485,8 @@ class Section:
 COVERS, LEVEL, ANY = (0.94, 1.0), (0.0, 0.05), (0.0, 1.0)
 FEW_UNITS = (0.85, 1.0)
 """A bootstrap over twelve or twenty units."""
+AT_ITS_BOUND = (0.9, 1.0)
+"""A difference of two deviations of which one is 0, the least that it can be."""
 MIN_TASKS = (0.88, 1.0)
 """Where twenty tasks, most of them always solved, may show nothing of those that are not."""
 SKEWED = (0.0, 0.06)
@@ -516,12 +542,19 @@ SECTIONS = (
             ),
             Row(
                 f"loops minus models, {_sd(LOOPS) - _sd(MODELS):g}",
-                loops_against_models,
+                loops_against_models(),
                 COVERS,
                 MIN_RUNS,
                 "the same less what models move, 0.05",
             ),
-            Row(f"loop × model, {BOTH_MOVE:g}", part_of("loop × model", BOTH_MOVE, BOTH), COVERS, MIN_RUNS),
+            Row("loops, 0", part_of("loop", 0.0, EQUAL), COVERS, MIN_RUNS, "equal loops"),
+            Row("loops, 0, though not on each task", part_of("loop", 0.0, EQUAL_ON_AVERAGE), COVERS, MIN_RUNS),
+            Row(f"loops, {_sd(CLOSE.loops):g}", part_of("loop", _sd(CLOSE.loops), CLOSE), COVERS, MIN_RUNS),
+            Row("models, 0", part_of("model", 0.0, NO_LOOP_NO_MODEL), COVERS, MIN_RUNS),
+            Row(f"loops minus models, 0 less {_sd(MODELS):g}", loops_against_models(EQUAL), AT_ITS_BOUND, MIN_RUNS, "equal loops"),
+            Row(f"loops minus models, {_sd(MODELS):g} each", loops_against_models(AS_FAR), COVERS, MIN_RUNS),
+            Row("loops minus models, 0 each", loops_against_models(NO_LOOP_NO_MODEL), COVERS, MIN_RUNS),
+            Row(f"loop × model, {BOTH_MOVE:g}", part_of("loop × model", BOTH_MOVE, TOGETHER), COVERS, MIN_RUNS),
             Row("loop × model, 0", part_of("loop × model", 0.0), COVERS, MIN_RUNS, "what loops × models move, nothing"),
             Row(f"task, {TASKS_DIFFER:.2f}", part_of("task", TASKS_DIFFER), FEW_UNITS, MIN_RUNS, "what tasks differ by, 0.12"),
             Row(

@@ -32,9 +32,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
 BLOCK = re.compile(r"(<!-- real models: .*? -->\n)(.*?)(<!-- /real models -->)", re.DOTALL)
 HEADS = (
     (
-        "| model | suite, tasks | prediction | verdict | pairs told apart | misplaced | tau-b "
+        "| model | suite, tasks | guessing solves | prediction | verdict | pairs told apart | misplaced | tau-b "
         "| largest gap of accuracy | off | errors never made |",
-        "|---|---|---|---|---:|---:|---|---:|---:|---|",
+        "|---|---|---|---|---|---:|---:|---|---:|---:|---|",
     ),
     (
         "| model | loop | trials | accuracy | steps | tokens | replies that could not be read, a trial |",
@@ -54,6 +54,8 @@ HEADS = (
 DIGEST_CHARS = 12
 FITTED = re.compile(r'^"([a-z_.]+)" = ([0-9.]+)  # (\[.*?\], [0-9.]+ of [0-9.]+ points)', re.MULTILINE)
 """A rate in a fitted profile, with its interval and from how many points it comes."""
+GUESSING = re.compile(r"guessing: (.+?) \(.*?\) passes ([0-9.]+)%")
+"""What the check of a suite says of an agent that does no work, where it solves too much."""
 LIMITED = (StopReason.FORCED.value, StopReason.MAX_STEPS.value)
 """Why a trial ended whose steps were used up."""
 PREDICTIONS = "predictions"
@@ -140,6 +142,12 @@ def _model(manifest: Manifest, folder: Path) -> str:
     return named + constrained + (", with optimized prompts" if any(arm.program for arm in manifest.arms) else "")
 
 
+def guessing(manifest: Manifest) -> str:
+    """Return which agent that does no work solves more of the run's tasks than the check of the suite allows, and what share."""
+    found = next(filter(None, map(GUESSING.match, manifest.suite_problems)), None)
+    return "few" if found is None else f"{float(found[2]) / 100:.2f} ({found[1]})"
+
+
 def _short(found: Mapping[str, Any]) -> str:
     return str(found["prediction"][:DIGEST_CHARS])
 
@@ -151,6 +159,7 @@ def _validation(run: Results, model: str, found: Mapping[str, Any]) -> str:
     cells = (
         model,
         f"{suite.name} {suite.version}, {found['fitted_tasks']} fitted and {found['held_out_tasks']} held out",
+        guessing(run.manifest),
         f"[`{_short(found)}`]({PREDICTIONS}/{_short(found)}.json)",
         found["verdict"].partition(":")[0],
         f"{len(found['pairs'])} of {found['pairs_in_all']}",

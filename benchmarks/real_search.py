@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from real_models import guessing
+
 from loopbench.experiments.compare.results import Results, results
 from loopbench.runs.store.files import RunError
 
@@ -39,8 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def table(runs: Sequence[Path]) -> Iterator[str]:
     """Return the table, line by line. Raises RunError, OSError."""
-    yield f"| suite | tasks | temperature | most tokens | demonstrations | {' | '.join(f'`{loop}`' for loop in LOOPS)} | minutes |"
-    yield f"|---|---|---:|---:|---|{'---|' * len(LOOPS)}---:|"
+    heads = ("suite", "tasks", "temperature", "most tokens", "demonstrations", "guessing solves", *(f"`{loop}`" for loop in LOOPS))
+    yield f"| {' | '.join(heads)} | minutes |"
+    yield f"|---|---|---:|---:|---|---|{'---|' * len(LOOPS)}---:|"
     yield from map(row, map(results, runs))
 
 
@@ -53,6 +56,7 @@ def row(run: Results) -> str:
         f"{manifest.suite.tasks} of {manifest.config.get('split') or 'all'}",
         *("–" if provider.get(name) is None else str(provider[name]) for name in ("temperature", "max_tokens")),
         "optimized" if any(arm.program for arm in manifest.arms) else "none",
+        guessing(manifest),
         *(_solved(run, loop) for loop in LOOPS),
         f"{sum(record.seconds for record in run.records) / 60:.0f}",
     )

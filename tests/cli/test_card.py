@@ -71,13 +71,14 @@ def test_what_cannot_have_a_card_is_told_in_one_line(loopbench, here):
 def test_how_tools_are_shown_is_read_from_the_requests():
     tool = ToolSpec("add", "Adds.", {"type": "object"})
     natively = Request((Message("user", "Add."),), (tool,), tool_choice="required", codec=NATIVE)
-    text = Request((Message("system", "Tools: add(a, b)"), Message("user", "?")), role=Role.PLAN)
+    text = Request((Message("system", "You work."), Message("user", "Tools: add(a, b): Adds.\n?")), role=Role.PLAN)
+    named = Request((Message("system", "You work."), Message("user", "Please add 1 and 2.")), role=Role.REFLECT)
     hidden = Request((Message("user", "What is the address?"),), role=Role.ANSWER, response_schema={"type": "object"})
-    uses = wire_uses((natively, natively, text, hidden), ("add",))
+    uses = wire_uses((natively, natively, text, named, hidden), {"add": "Adds."})
     assert [(use.role, use.requests, use.tools) for use in uses] == [
-        ("decide", 2, NATIVELY), ("plan", 1, IN_TEXT), ("answer", 1, NOT_SHOWN)
+        ("decide", 2, NATIVELY), ("plan", 1, IN_TEXT), ("reflect", 1, NOT_SHOWN), ("answer", 1, NOT_SHOWN)
     ]  # fmt: skip
     assert [(use.tool_choice, use.response_schema, use.messages) for use in uses] == [
-        ("required", False, (1, 1)), ("", False, (2, 2)), ("", True, (1, 1))
+        ("required", False, (1, 1)), ("", False, (2, 2)), ("", False, (2, 2)), ("", True, (1, 1))
     ]  # fmt: skip
     assert json.loads(json.dumps(uses[0].to_json()))["format"] == NATIVE.name

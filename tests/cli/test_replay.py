@@ -7,6 +7,11 @@ import shlex
 
 import pytest
 
+from loopbench.loops.bare_codecs import CODEC
+from loopbench.protocol import Answer
+from loopbench.runs.manifest import read_manifest, write_manifest
+from tests.models.real.provider import SECRET, completion, serving
+
 TINY = ("--no-mlflow", "-q", "--tasks", "12", "--seed", "5")
 
 
@@ -68,6 +73,26 @@ def test_bad_input_is_one_line(loopbench, here, lost):
         ended = loopbench(*(lost[0] if argument == "TRIAL" else argument for argument in arguments))
         assert (ended.code, ended.err.count("\n")) == (2, 1), arguments
         assert message in ended.err
+
+
+def test_a_replay_needs_none_of_the_places_that_a_run_went_to(loopbench, here, monkeypatch):
+    """Neither the real model's server and recordings, nor the run's tracking server."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    models = ("--model", "scripted", "--model", "openai/agent")
+    with serving(lambda heard: completion(CODEC.render(Answer("I do not know.", "?")).text)) as server:
+        asked = ("--base-url", server.url, "--cassette", "recorded", "--cassette-mode", "record")
+        assert loopbench("compare", "--no-mlflow", "-q", "--tasks", "1", "--loop", "bare", *models, *asked).code == 0
+    (path,) = (here / "runs").glob("*/manifest.json")
+    manifest = read_manifest(path.parent)
+    went_to = {"mlflow": True, "tracking_uri": "http://127.0.0.1:9"}
+    write_manifest(path.parent, manifest.model_copy(update={"config": dict(manifest.config) | went_to}))
+    assert "type it again: --base-url" in loopbench("resume", "latest").err
+    solved, asked_for_real = (f"{arm.arm}/arithmetic-0001/0" for arm in manifest.arms)
+    assert f"{solved} was solved" in loopbench("replay", "latest", solved).out
+    for arguments in (("replay", "latest", asked_for_real), ("why", "latest", asked_for_real, "--minimal")):
+        ended = loopbench(*arguments)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert "its model is openai/agent; only a scripted model says the same again" in ended.err
 
 
 def test_a_fault_that_the_trial_does_not_come_to_is_told(loopbench, here, lost):

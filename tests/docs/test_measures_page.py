@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise, product
+from types import ModuleType
 
 import pytest
+
+from loopbench.metrics.statistics import Interval
 
 from .pages import DOCS, ROOT, block
 
@@ -47,6 +52,63 @@ def test_each_block_can_be_made() -> None:
     assert [name for name, program in made if f'"{name}"' not in programs[program]] == []
     known = re.findall(r'^    "(\w+)": of_', programs["measures"], re.MULTILINE)
     assert sorted(name for name, program in made if program == "measures") == sorted(known)
+
+
+@pytest.fixture(scope="module")
+def made_by() -> Iterator[Callable[[str], ModuleType]]:
+    """A benchmark by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield importlib.import_module
+
+
+def interval_of(cell: str) -> Interval | None:
+    if cell == "–":
+        return None
+    value, low, high = numbers(cell)
+    return Interval(value, low, high, 1)
+
+
+def test_the_five_sentences_say_what_the_tables_of_the_run_hold(made_by: Callable[[str], ModuleType]) -> None:
+    overview = made_by("measures_overview")
+    means, cards, smallest, _ = tables("overview")
+    said = re.findall(r"^- (.*)\.$", block(PAGE, "overview"), re.MULTILINE)
+    columns = {column: f"`{column[1]}`, {column[0]}" for column in overview.COLUMNS}
+    cells = {column: {loop: interval_of(row[name]) for loop, row in means.items()} for column, name in columns.items()}
+    recovered = {loop: tuple(map(int, numbers(row["recovers from, one at a time"]))) for loop, row in cards.items()}
+    made = overview.sentences(
+        said[0],
+        {column: {loop: mean for loop, mean in known.items() if mean is not None} for column, known in cells.items()},
+        recovered,
+        {loop: mean for loop, row in smallest.items() if (mean := interval_of(row["share with one alone"])) is not None},
+    )
+    assert said == list(made)
+    assert len(said) == 5
+
+
+def test_each_loop_of_the_run_has_a_card_and_a_search() -> None:
+    means, cards, smallest, _ = tables("overview")
+    assert set(DESIGNS) <= means.keys() == cards.keys() == smallest.keys()
+    outcomes = ("ends as if all were well", "ends, and says so", "has no limit")
+    for row in cards.values():
+        recovered, faults = numbers(row["recovers from, one at a time"])
+        assert recovered + sum(int(row[outcome]) for outcome in outcomes) == faults
+    sizes = ("lost without any", "with one alone", "with two", "with three or more", "solved when run again")
+    for row in smallest.values():
+        assert sum(int(row[size]) for size in sizes) == int(row["searched"]) <= int(row["lost trials"])
+        assert sum(int(count) for count in re.findall(r"` (\d+)", row["kinds that suffice alone"])) == int(row["with one alone"])
+
+
+def test_what_the_page_says_of_the_smallest_sets(made_by: Callable[[str], ModuleType]) -> None:
+    faults = made_by("measures_faults")
+    rows = tables("overview")[2].values()
+    names = ("searched", "with one alone", "lost without any", "with two", "with three or more")
+    searched, alone, without, two, more = (sum(int(row[name]) for row in rows) for name in names)
+    assert f"of the {searched} trials, {alone} are lost with one fault alone, {without} without any, and {two} needs two" in WORDS
+    assert more == 0
+    assert f"Such a search took {sum(int(row['runs']) for row in rows) / searched:.1f} runs on average" in WORDS
+    most = f"the first {faults.MAX_SEARCHED} lost trials of each loop under each profile, in at most {faults.MAX_RUNS} runs each"
+    assert most in WORDS
 
 
 def test_what_the_page_says_of_context() -> None:
@@ -139,7 +201,9 @@ def test_what_the_page_says_of_native_calls_and_calls_in_text() -> None:
     assert all(numbers(row["text, pardoned"])[0] >= numbers(row["text"])[0] for row in models.values())
 
 
-@pytest.mark.parametrize(("name", "place"), [("harness", 0), ("leaderboard", 2), ("native_or_text", 0), ("native_or_text", 1)])
+@pytest.mark.parametrize(
+    ("name", "place"), [("overview", 3), ("harness", 0), ("leaderboard", 2), ("native_or_text", 0), ("native_or_text", 1)]
+)
 def test_the_sentence_over_a_split_has_the_deviations_below_it(name: str, place: int) -> None:
     parts = tables(name)[place]
     first, second, *_ = parts.values()

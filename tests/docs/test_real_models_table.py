@@ -18,6 +18,7 @@ from loopbench.experiments.compare.run import run
 from loopbench.protocol.digest import digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import read_manifest
 from loopbench.runs.store.files import RunError, read_document, write_document
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,13 @@ def validated(folder: Path) -> Path:
 def test_a_run_gives_a_row_of_its_validation_and_one_for_each_loop(benchmark, folder):
     (row,), scores, predicted, fitted = benchmark.rows(validated(folder))
     assert row.split(" | ") == [
-        *("| `scripted`", "arithmetic 2, 4 fitted and 3 held out", "[`ab12ab12ab12`](predictions/ab12ab12ab12.json)", "Weak"),
+        *(
+            "| `scripted`",
+            "arithmetic 2, 4 fitted and 3 held out",
+            "few",
+            "[`ab12ab12ab12`](predictions/ab12ab12ab12.json)",
+            "Weak",
+        ),
         *("1 of 10", "1", "–", "0.250", "1 of 2", "tool.KeyError |"),
     ]
     assert [line.split(" | ")[1:3] for line in scores] == [["`bare`", "4"], ["`finish`", "4"]]
@@ -153,7 +160,14 @@ def test_the_page_has_the_model_in_the_box_with_every_design(benchmark):
     text = benchmark.BLOCK.search(benchmark.PAGE.read_text(encoding="utf-8"))[2]
     assert "\n| `local` (SmolLM2-135M" in text
     for loop in ("bare", "finish", "phased", "react_extract", "stateless"):
-        assert f" | `{loop}` | " in text
+        assert f" | `{loop}" in text
+
+
+def test_what_guessing_solves_comes_from_the_check_of_the_suite(benchmark, folder):
+    manifest = read_manifest(folder)
+    said = "guessing: echo (answers with the question) passes 55.6% of 18 tasks [30.8%, 78.5%]: lookups-0002, …"
+    told = manifest.model_copy(update={"suite_problems": ("plans: task 't': no call", said)})
+    assert (benchmark.guessing(manifest), benchmark.guessing(told)) == ("few", "0.56 (echo)")
 
 
 def test_the_search_has_a_row_for_each_run_with_what_each_loop_solved(benchmark, folder, tmp_path, monkeypatch, capsys):
@@ -163,9 +177,10 @@ def test_the_search_has_a_row_for_each_run_with_what_each_loop_solved(benchmark,
     monkeypatch.setattr(search, "PAGE", page)
     search.main([str(folder), str(folder), "--write"])
     *_, one, other = capsys.readouterr().out.splitlines()
-    suite, tasks, temperature, most, demonstrations, bare, finish, *others = one.strip("| ").split(" | ")
+    suite, tasks, temperature, most, demonstrations, guess, bare, finish, *others = one.strip("| ").split(" | ")
     assert one == other
-    assert (suite, tasks, temperature, most, demonstrations) == ("`arithmetic(size=4)`", "4 of all", "–", "–", "none")
+    assert (suite, tasks, temperature, most) == ("`arithmetic(size=4)`", "4 of all", "–", "–")
+    assert (demonstrations, guess) == ("none", "few")
     assert [sum(int(cell.split(" ")[-1]) for cell in solved.split(", ")) for solved in (bare, finish)] == [4, 4]
     assert others[:-1] == ["–"] * 3
     assert "old" not in page.read_text()

@@ -192,6 +192,11 @@ def _tools(task: BenchTask, fault: _ToolFault) -> tuple[Tool, ...]:
     return tuple(made)
 
 
+def tool_descriptions(task: BenchTask) -> dict[str, str]:
+    """Return what each tool of a task is described as, by its name."""
+    return {tool.spec.name: tool.spec.description for tool in _tools(task, _ToolFault(None, AgentLog(0)))}
+
+
 class _Tools(MeteredToolbox):
     """Tools without limits: those are the agent's."""
 

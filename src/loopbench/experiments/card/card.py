@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.checks.program import OUTCOMES, RECOVERED, ProgramReport
 from loopbench.checks.program.agent_faults import BY_NAME
-from loopbench.checks.program.bench import TASKS
+from loopbench.checks.program.bench import tool_descriptions
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.summary import SHARES, measures_of
 from loopbench.protocol import Loop, render_value
@@ -168,11 +168,9 @@ NOTES = (
 
 def harness_card(name: str, spec: Spec, loop: Loop, check: ProgramReport, run: Results) -> HarnessCard:
     """Put a card together. `spec`: the agent as it was named; `run`: of this agent alone, an arm for each profile."""
-    chain = TASKS["chain"].plan
-    assert chain is not None
-    tools = sorted({call.tool for call in chain.calls})
     stops = tuple(sorted(stop.value for stop in loop.stops))
-    return HarnessCard(name, _options_with_values(find("loop", spec.name), spec), stops, wire_uses(check.asked, tools), check, run)
+    wire = wire_uses(check.asked, tool_descriptions("chain"))
+    return HarnessCard(name, _options_with_values(find("loop", spec.name), spec), stops, wire, check, run)
 
 
 def _options_with_values(design: Callable[..., Any], spec: Spec) -> dict[str, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,13 +37,13 @@ class WireUse:
         return asdict(self)
 
 
-def wire_uses(asked: Sequence[Request], tools: Sequence[str]) -> tuple[WireUse, ...]:
-    """Return what an agent's requests are like, role by role, in the order in which roles come up. `tools`: names."""
+def wire_uses(asked: Sequence[Request], tools: Mapping[str, str]) -> tuple[WireUse, ...]:
+    """Return what an agent's requests are like, role by role, in the order in which roles come up. `tools`: name → description."""
     roles = dict.fromkeys(request.role for request in asked)
     return tuple(_use([request for request in asked if request.role is role], tools) for role in roles)
 
 
-def _use(asked: Sequence[Request], tools: Sequence[str]) -> WireUse:
+def _use(asked: Sequence[Request], tools: Mapping[str, str]) -> WireUse:
     codecs = [request.codec or NATIVE for request in asked]
     return WireUse(
         role=asked[0].role.value,
@@ -57,8 +57,10 @@ def _use(asked: Sequence[Request], tools: Sequence[str]) -> WireUse:
     )
 
 
-def _shown(request: Request, tools: Sequence[str]) -> str:
+def _shown(request: Request, tools: Mapping[str, str]) -> str:
+    """Say how tools are shown. A name alone does not count: a question or a result may have it, too."""
     if request.tools:
         return NATIVELY
-    text = "\n".join(message.content for message in request.messages if message.role == "system" or message is request.messages[0])
-    return IN_TEXT if all(re.search(rf"\b{re.escape(tool)}\b", text) for tool in tools) else NOT_SHOWN
+    text = "\n".join(message.content for message in request.messages)
+    described = all(re.search(rf"\b{re.escape(name)}\b", text) and says in text for name, says in tools.items())
+    return IN_TEXT if described else NOT_SHOWN

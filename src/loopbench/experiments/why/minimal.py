@@ -16,6 +16,10 @@ MAX_RUNS = 200
 """Replays of a trial that are made at most."""
 
 
+class SolvedAgainError(RunError):
+    """A lost trial is solved when all of its faults strike again."""
+
+
 @dataclass(frozen=True, slots=True)
 class MinimalFaults:
     """The smallest set of faults with which a trial is lost."""
@@ -66,7 +70,7 @@ class MinimalFaults:
 def minimal_faults(lost: ReplayableTrial, record: Record, max_runs: int = MAX_RUNS) -> MinimalFaults:
     """Find the smallest set of the faults that landed in a lost trial with which it is still lost.
 
-    Raises RunError if the trial is solved when all of them strike again, ValueError for `max_runs` below 2.
+    Raises SolvedAgainError if the trial is solved when all of them strike again, ValueError for `max_runs` below 2.
     """
     with lost.opened() as replays:
         return minimal_among(replays, record, max_runs)
@@ -81,5 +85,6 @@ def minimal_among(replays: Replays, record: Record, max_runs: int = MAX_RUNS) ->
 
     found = smallest_set(faults, is_lost, max_runs)
     if found.items is None:
-        raise RunError(f"{record.name}: it is solved when its {len(faults)} landed faults strike again: nothing to single out")
+        message = f"{record.name}: it is solved when its {len(faults)} landed faults strike again: nothing to single out"
+        raise SolvedAgainError(message)
     return MinimalFaults(record.name, faults, found.items, found.runs, found.is_proven, lost.profile_with(found.items))

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loopbench.experiments.compare.reopen import Reopened, look_again
+from loopbench.experiments.compare.reopen import Reopened, SessionSettings, look_again
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace
 from loopbench.models.metering import Meter
 from loopbench.models.profiles import Profile, load_profile, make_profile
 from loopbench.runs.changes import summary
 from loopbench.runs.engine.job import setting_of
+from loopbench.runs.manifest import read_manifest
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.schedule import Trial
 from loopbench.runs.store.files import RunError
@@ -24,6 +25,8 @@ from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
 from loopbench.runs.trial_models import TrialModels
 
+ASKS_NOBODY = SessionSettings({"engine": "local", "mlflow": False})
+"""A replay goes to no cluster, and is logged nowhere."""
 NO_FAULTS = "none"
 """What stands for no fault where faults are named."""
 CHOSEN = "-chosen"
@@ -106,10 +109,17 @@ def replayable_run(folder: Path, allow: Collection[str] = ()) -> ReplayableRun:
 
     Raises RunError for a run whose suite, loops or profiles have changed or need code that is not allowed.
     """
-    run = look_again(folder, Permissions(code=allow))
+    run = look_again(folder, _permissions(folder, allow), ASKS_NOBODY)
     if run.changes:
         raise RunError(f"{folder}: changed since this run began: {summary(run.changes)}; no trial of it can be run as it was")
     return ReplayableRun(run)
+
+
+def _permissions(folder: Path, code: Collection[str]) -> Permissions:
+    """Let the run's server and recordings stand in its configuration: a replay uses neither, so that nobody types them again."""
+    config = read_manifest(folder).config
+    cassette = config.get("cassette")
+    return Permissions(code=code, base_url=config.get("base_url"), cassette=None if cassette is None else Path(cassette))
 
 
 def trace_of(done: FinishedTrial) -> Trace:
