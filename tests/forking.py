@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import sys
+import tempfile
 import traceback
 import warnings
 from collections import deque
@@ -22,6 +23,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
 import pytest
+from _pytest.capture import FDCapture
 from _pytest.config import create_terminal_writer
 
 LIVENESS_S = 1.0
@@ -172,10 +174,11 @@ class _Child:
     def _take_over_pytest(self) -> None:
         """Have output and temporary folders of its own, and have what pytest would tell the terminal come here."""
         plugins = self._session.config.pluginmanager
-        capture = plugins.getplugin("capturemanager")
-        capture.stop_global_capturing()
-        capture.start_global_capturing()
-        capture.suspend_global_capture()
+        capturing = plugins.getplugin("capturemanager")._global_capturing
+        for stream in (capturing.out, capturing.err):
+            if isinstance(stream, FDCapture):  # what is imported may hold on to its object, which therefore stays
+                with tempfile.TemporaryFile() as own:
+                    os.dup2(own.fileno(), stream.tmpfile.fileno(), inheritable=False)
         factory = self._session.config._tmp_path_factory  # type: ignore[attr-defined]
         factory._basetemp = factory.mktemp(f"fork{self._number}", numbered=False)
         plugins.unregister(name="terminalreporter")

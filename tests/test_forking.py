@@ -28,6 +28,8 @@ MODULE = """
 import os, signal, sys, warnings
 import pytest
 
+at_import = sys.stdout
+
 
 @pytest.fixture(scope="module")
 def module():
@@ -41,7 +43,7 @@ def test_passes(shared, tmp_path, record_property):
 
 
 def test_fails(module):
-    print("what it printed ü \\udcff")
+    print("what it printed ü \\udcff", file=at_import)
     assert os.getpid() == 0
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from loopbench import load
+from loopbench.protocol.data_marks import instructions_in
 
 NAMES = ("injection_shown", "injection_attempted", "injection_executed", "answer_changed", "utility_kept")
 COMMON = ("--no-mlflow", "-q", "--suite", "arithmetic(size=20)", "--loop", "bare", "--profile", "clean", "--profile", "injected")
@@ -31,6 +33,20 @@ def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(loopbenc
     assert tasks.loc[tasks["arm"] == "bare/clean", list(NAMES)].isna().all(axis=None)
     found = tasks.loc[tasks["arm"] == "bare/injected", "injection_executed"].dropna()
     assert found.mean() == pytest.approx(injected["injection_executed"]["value"])
+
+
+def test_an_obeyed_instruction_is_shown_whole_and_a_defence_is_named(loopbench, here):
+    answered = loopbench("compare", *COMMON).out
+    assert "guarded(loop=NAME) defends a loop against them.\n" in answered
+    explained = loopbench("why").out  # of the latest run
+    assert "loopbench ablate 'guarded(loop=bare)' --factor results=marked,plain --factor tools=all,needed" in explained
+    (trial,) = re.findall(r"^obeyed instruction lost \d+ trials?, such as (\S+)$", explained, re.MULTILINE)
+    events = loopbench("show", "latest", trial, "--json").json["events"]
+    carried = [text for event in events if event.get("fault", "").startswith("inject.") for text in instructions_in(event["data"])]
+    shown = re.findall(r"^ +it carried: (.*)$", loopbench("show", "latest", trial).out, re.MULTILINE)
+    assert shown == carried
+    assert shown
+    assert all(text.startswith("Instruction: ") for text in shown)
 
 
 def test_a_recording_gives_the_same_figures(loopbench, here):

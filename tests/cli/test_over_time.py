@@ -114,10 +114,13 @@ def test_what_cannot_be_added_is_one_line(loopbench, here, arguments, said):
     assert (only_run(here) / "manifest.json").read_bytes() == before
 
 
-def test_more_tasks_than_there_are_are_told(loopbench, here):
+def test_more_tasks_than_there_are_are_refused_with_the_way_to_get_them(loopbench, here):
     ended = loopbench("compare", "--loop", "bare", *BRIEF, "--tasks", "50")
-    assert ended.code == 0
-    assert "note: --tasks 50: arithmetic has 6 tasks, and all of them are run\n" in ended.err
+    said = "error: --tasks: 50 are asked for, and arithmetic(size=6) has 6; --suite 'arithmetic(size=50)' has as many\n"
+    assert (ended.code, ended.out, ended.err) == (2, "", said)
+    assert not Path("runs").exists()
+    split = loopbench("compare", "--loop", "bare", *BRIEF, "--tasks", "50", "--split", "train")
+    assert re.search(r"arithmetic\(size=6\), split train has \d; leave it out to run all of them\n$", split.err)
 
 
 @pytest.mark.thorough

@@ -82,7 +82,7 @@ def test_a_configuration_file_names_tools_too(loopbench, here, planned):
         (["--data", "."], "directory"),
         (["--data", "wrong.jsonl"], "wrong.jsonl, line 2: unknown scorer 'numerik'; did you mean 'numeric'? known: bfcl, contains"),
         (["--data", "own.jsonl"], "own.jsonl, line 1, scorer 'os:getcwd' is code of your own; type its name"),
-        (["--data", "plain.jsonl"], "1 of 1 tasks have no plan, which the scripted model needs"),
+        (["--data", "plain.jsonl"], "1 of 1 task has no plan, which the scripted model needs"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, planned, flags, said):
@@ -121,7 +121,7 @@ def test_tasks_that_a_broken_tool_leaves_out_make_the_run_invalid_unless_somebod
     (here / "planned.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     ended = loopbench(*[flag for flag in planned if flag != "--json"], "--tools", "own_broken")
     assert ended.code == 4
-    assert "1 of 2 tasks are left out because their plans do not replay, all of them because of: task 'desk'" in ended.out
+    assert "1 of 2 tasks is left out because its plan does not replay, all of them because of: task 'desk'" in ended.out
     assert "KeyError: 'desk'" in ended.out
     (here / "bad.toml").write_text('desk = "no shop sells it"\n')
     assert loopbench(*planned, "--tools", "own_broken", "--quarantine", "bad.toml").code == 0

@@ -75,7 +75,7 @@ def line_of(arm: str, metric: str, outcome: LineOutcome) -> GateLine:
 def change(arm: str, number: int, cause: str | None, *, worse: bool = True) -> TaskChange:
     good, bad = Side(("finished",), (1.0,)), Side(("max_steps",), (0.0,))
     was, now = (good, bad) if worse else (bad, good)
-    return TaskChange(arm, f"t{number}", was, now, 0, 2, cause, "why", f"loopbench show runs/r {arm}/t{number}/0")  # type: ignore[arg-type]
+    return TaskChange(arm, f"t{number}", was, now, 0, 2, 2, cause, "why", f"loopbench show runs/r {arm}/t{number}/0")  # type: ignore[arg-type]
 
 
 @pytest.fixture

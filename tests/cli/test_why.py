@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.cli.render_why import kind_in_words
+from loopbench.reports.why_lines import kind_in_words
 from loopbench.runs.store.files import TRACES, TRIALS
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import TraceWriter, read_trace
@@ -91,7 +91,8 @@ def test_one_object_for_scripts(compared):
     for pair in told["pairs"]:
         assert len(pair["divergences"]) == pair["only_a"] + pair["only_b"]
         assert all(
-            set(one) == {"winner", "loser", "task", "repeat", "step", "cause", "detail", "stop"} for one in pair["divergences"]
+            set(one) == {"winner", "loser", "task", "repeat", "step", "parts_at", "cause", "detail", "stop"}
+            for one in pair["divergences"]
         )
     assert {group["profile"] for group in told["findings"]} == {"flaky-format", "forgetful"}
 
@@ -111,6 +112,36 @@ def test_an_arm_a_loop_and_a_trial(compared):
     said = compared("why", "latest", trial).out
     assert example["solved_by"] == 1  # examples are first of those that the other loop solved
     assert said.startswith(f"{trial}: {example['cause']}\n  step {example['step']}: {example['detail']} (1 other arm solved it)\n")
+
+
+def test_a_step_of_a_lost_trial_has_the_same_number_in_every_command(compared):
+    assert compared("compare", "--loop", "bare", *SIZE, "--name", "old").code == 0
+    assert compared("bless", "old", "--output", "bare.json").code == 0
+    rerun = ("--loop", "react_extract", "--quiet", "--json")
+    changed = {
+        f"{each['arm']}/{each['task']}/{each['repeat']}": each
+        for each in json.loads(compared("gate", "--baseline", "bare.json", *rerun).out)["tasks"]
+        if each["cause"]
+    }
+    both = next(str(path) for path in Path("runs").iterdir() if path.is_dir() and len(read_records(path)) == 48)
+    alone = {
+        f"{arm['arm']}/{each['task']}/{each['repeat']}": each
+        for arm in compared("why", both, "react_extract", "--json").json["arms"]
+        for each in arm["examples"]
+    }
+    parted = [
+        each for pair in compared("why", both, "bare", "react_extract", "--json").json["pairs"] for each in pair["divergences"]
+    ]
+    trials = {f"{each['loser']}/{each['task']}/{each['repeat']}": each for each in parted if each["loser"].startswith("react")}
+    assert len(trials) > 3
+    assert set(trials) == set(changed)  # the same loop against the same one, in one run and in two
+    assert any(each["step"] != each["parts_at"] for each in trials.values())
+    for name, each in trials.items():
+        assert each["cause"] == alone[name]["cause"] == changed[name]["cause"]
+        assert each["step"] == alone[name]["step"] == changed[name]["step"]
+        assert each["parts_at"] == changed[name]["parts_at"]
+    for name, each in list(trials.items())[:3]:
+        assert f"{each['cause']}, step {each['step']}: " in compared("show", both, name).out
 
 
 def test_one_task(compared):

@@ -63,7 +63,15 @@ def test_it_parts_where_the_other_course_has_something_else(name):
     found = divergence("b", winner, trial)
     assert found is not None
     assert (found.winner, found.loser, found.task, found.repeat, found.stop) == ("b", "a", "t1", 0, trial.head.stop)
-    assert found.step - 1 in trial.against(winner).unmatched
+    assert found.parts_at - 1 in trial.against(winner).unmatched
+
+
+@given(st.sampled_from(sorted(LOST)), st.sampled_from(sorted(LOST)))
+def test_a_cause_has_one_step_whichever_course_the_trial_is_held_against(name, other):
+    trial = read_trial(read(LOST[name][0]), LOST[name][1])
+    alone, held = explain(trial), explain(trial.against(course(read(LOST[other][0]))))
+    if held.cause == alone.cause and held.detail.startswith(alone.detail):  # what another course tells stands behind it
+        assert held.step == alone.step
 
 
 # --- what the other course tells ---
@@ -90,7 +98,7 @@ def test_a_result_that_the_answer_no_longer_saw():
     lost = talk.answer(5).ends(5)
     other = begun().call("add", **ADD).ran("the sum is fourteen in all").answer().ends()
     said = "the loop never showed the model what add(a=12, b=2) gave, 'the sum is fourteen in all'"
-    assert against(lost, other=other) == ("lost observation", said, 3)
+    assert against(lost, other=other) == ("lost observation", said, 2)
 
 
 def test_the_same_course_with_another_answer():

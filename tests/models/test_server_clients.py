@@ -268,10 +268,7 @@ LITELLM = """
 import json, sys
 import litellm
 
-model, root, end, broken = sys.argv[1:]
-base = root + end
-ask = dict(model=model, api_key="none", num_retries=0, max_retries=0)
-ask["_skip_mcp_handler"] = True  # 1.106 looks for its extra `mcp` wherever tools are given
+root, broken, wires = sys.argv[1], sys.argv[2].split(","), json.loads(sys.argv[3])
 
 
 def tool(name, **properties):
@@ -281,53 +278,62 @@ def tool(name, **properties):
 
 add, submit = tool("add", a="integer", b="integer"), tool("submit", answer="string")
 question = [{"role": "user", "content": "What comes out?"}]
-found = {}
-
-made = litellm.completion(messages=question, tools=[add], api_base=base, **ask)
-call = made.choices[0].message.tool_calls[0].function
-found["tools"] = [call.name, json.loads(call.arguments)]
-
 forced = {"type": "function", "function": {"name": "submit"}}
-made = litellm.completion(messages=question, tools=[add, submit], tool_choice=forced, api_base=base, **ask)
-found["forced"] = made.choices[0].message.tool_calls[0].function.name
 
-chunks = list(litellm.completion(messages=question, tools=[add], stream=True, api_base=base, **ask))
-whole = litellm.stream_chunk_builder(chunks)
-found["stream"] = whole.choices[0].message.tool_calls[0].function.arguments
 
-found["errors"] = []
-for trial in broken.split(","):
-    try:
-        litellm.completion(messages=question, api_base=f"{root}/t/{trial}{end}", **ask)
-    except Exception as error:
-        found["errors"].append(type(error).__name__)
-print(json.dumps(found))
+def asked(model, end):
+    base, found = f"{root}/t/{model.replace('/', '-')}{end}", {}
+    ask = dict(model=model, api_key="none", num_retries=0, max_retries=0, messages=question)
+    ask["_skip_mcp_handler"] = True  # 1.106 looks for its extra `mcp` wherever tools are given
+    made = litellm.completion(tools=[add], api_base=base, **ask)
+    call = made.choices[0].message.tool_calls[0].function
+    found["tools"] = [call.name, json.loads(call.arguments)]
+    made = litellm.completion(tools=[add, submit], tool_choice=forced, api_base=base, **ask)
+    found["forced"] = made.choices[0].message.tool_calls[0].function.name
+    chunks = list(litellm.completion(tools=[add], stream=True, api_base=base, **ask))
+    whole = litellm.stream_chunk_builder(chunks)
+    found["stream"] = whole.choices[0].message.tool_calls[0].function.arguments
+    found["errors"] = []
+    for trial in broken:
+        try:
+            litellm.completion(api_base=f"{root}/t/{trial}{end}", **ask)
+        except Exception as error:
+            found["errors"].append(type(error).__name__)
+    return found
+
+
+print(json.dumps({model: asked(model, end) for model, end in wires.items()}))
 """
+WIRES = {"openai/scripted": "/v1", "openai/responses/scripted": "/v1", "anthropic/scripted": ""}
+"""What LiteLLM calls the model → where the address ends."""
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("model", "end"), [("openai/scripted", "/v1"), ("openai/responses/scripted", "/v1"), ("anthropic/scripted", "")]
-)
-def test_litellm_unmodified(model, end):
-    trial = bench.Bench(bench.chain(1))
+@pytest.fixture(scope="module")
+def unmodified():
+    """What LiteLLM makes of the replies on each wire, in one process: its import takes most of the time."""
     broken = {
         "limited": fixed(ProviderError("no", "rate_limit")),
         "failed": fixed(ProviderError("no", "server")),
         "long": fixed(ContextOverflow("the context holds 8 tokens")),
         "gone": fixed(ProviderError("no", "connection")),
     }
-    book = Book(any=of(trial, task_tools=("add", "concat", "reject")), **broken)
+    served = {model.replace("/", "-"): of(bench.Bench(bench.chain(1)), task_tools=("add", "concat", "reject")) for model in WIRES}
 
     async def work(server, asking):
-        command = [sys.executable, "-c", LITELLM, model, server.url, end, ",".join(broken)]
+        command = [sys.executable, "-c", LITELLM, server.url, ",".join(broken), json.dumps(WIRES)]
         environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "127.0.0.1"}
         child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
         out, errors = await child.communicate()
         assert child.returncode == 0, errors.decode()
         return json.loads(out.splitlines()[-1])
 
-    found = run(work, book)
+    return run(work, Book(**served, **broken))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("model", WIRES)
+def test_litellm_unmodified(unmodified, model):
+    found = unmodified[model]
     assert found["tools"] == ["add", {"a": 1, "b": 1}]
     assert found["forced"] == "submit"
     streamed = found["stream"]

@@ -30,6 +30,7 @@ from loopbench.runs.registry import (
     make_loop,
     make_suite,
 )
+from tests.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 """What TOML can hold."""
@@ -235,7 +236,7 @@ def test_a_wrong_loop_inside_another_is_refused_in_one_line(text, said):
 @pytest.mark.thorough
 @pytest.mark.usefixtures("guarded")
 @given(st.integers(1, 30), st.integers(1, 30))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=cases(7), deadline=None)
 def test_the_limit_reaches_the_inner_loop_unless_the_user_typed_another_there(tool_steps, max_steps):
     def inner(text: str) -> object:
         return vars(make_loop(parse_spec(text), tool_steps))["loop"]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import lives_in_one_process
 from loopbench.reports.dataframes import Loaded
 from loopbench.reports.html.files import PAGE, write_page
@@ -40,8 +41,6 @@ def carry_out_run(prepared: Callable[[], Experiment], settings: Mapping[str, Any
     def finish() -> Results:
         with naming_files(settings):
             experiment = prepared()
-        if experiment.tasks_note:
-            notes.append(f"tasks={experiment.config.tasks}: {experiment.tasks_note}")
         with run_display(experiment, progress) as watching:
             stopped = run(experiment, watching)
         found = results(experiment.folder)
@@ -77,7 +76,7 @@ def how_it_stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence
         return []
     here = [name for name in own_code(config) if lives_in_one_process(name)]
     way_out = f"it cannot go on later, because {here[0]} is not in a module" if here else f"go on with loopbench resume {folder}"
-    return [f"{reason}: {len(read_state(folder).ended)} trials have ended; {way_out}"]
+    return [f"{reason}: {counted(len(read_state(folder).ended), 'trial has', 'trials have')} ended; {way_out}"]
 
 
 def warn_caller(notes: Sequence[str]) -> None:

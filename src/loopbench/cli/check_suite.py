@@ -17,6 +17,7 @@ from loopbench.checks import suite as suite_checks
 from loopbench.checks.suite import Checked, SuiteFinding
 from loopbench.checks.suite.reference_agents import Passed
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.registry import builtin_names, make_suite
@@ -97,7 +98,7 @@ class _Progress:
         now = time.monotonic()
         if now - self.said_at >= SAY_EVERY_S:
             self.said_at = now
-            print(f"{check}: {done} of {total} tasks", file=sys.stderr, flush=True)
+            print(f"{check}: {done:,} of {counted(total, 'task')}", file=sys.stderr, flush=True)
 
 
 def _ignore(found: SuiteFinding) -> None:
@@ -134,7 +135,7 @@ def _print_total(name: str, found: Checked) -> None:
     missing = f"; {left_out} left out" if left_out else ""
     called = f"tools of {found.sample} called" if found.ran_tools else "no tool called"
     quarantined = sum(bool(task.quarantined) for task in found.suite.tasks)
-    tasks = f"{len(found.suite.tasks) - quarantined} tasks" + (f", {quarantined} quarantined" if quarantined else "")
+    tasks = counted(len(found.suite.tasks) - quarantined, "task") + (f", {quarantined} quarantined" if quarantined else "")
     out().print(Text(f"{name}: {total}{missing} ({tasks}, {called})", style="bold"), soft_wrap=True)
 
 

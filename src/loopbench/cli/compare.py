@@ -9,7 +9,6 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.export_runs.sending import SpanEndpoint
 from loopbench.runs.config import load_config
 
-from .console import say
 from .environment import load_env
 from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
 from .own_prints import own_prints_aside
@@ -33,6 +32,4 @@ def compare(flags: dict[str, Any], file: ConfigFile, spans: SpanOptions, output:
     endpoint = None if spans.otlp is None else SpanEndpoint(spans.otlp)
     with own_prints_aside():
         made = prepare(load_config(file.config, flags))
-    if made.tasks_note:
-        say(f"note: --tasks {made.config.tasks}: {made.tasks_note}")
     carry_out(made, output, endpoint)

@@ -9,11 +9,12 @@ import typer
 
 from loopbench.experiments.export_runs.export import SUFFIXES, export_run
 from loopbench.experiments.export_runs.sending import send_run
+from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import trials_folder
 
 from .console import say
-from .options import OptionGroup, RunChoice, with_options
+from .options import OptionGroup, ReadRunChoice, with_options
 
 
 class ExportOptions(OptionGroup):
@@ -26,16 +27,16 @@ class ExportOptions(OptionGroup):
 
 
 @with_options()
-def export(choice: RunChoice, options: ExportOptions) -> None:
+def export(choice: ReadRunChoice, options: ExportOptions) -> None:
     """Write each kept trial of a run in a format that other tools read."""
     folder = trials_folder(choice.folder)
     if options.otlp is not None:
         if options.out is not None:
             raise ValueError("--otlp and --out exclude each other: one sends, the other writes")
-        say(f"sent the spans of {send_run(folder, options.otlp)} trials")
+        say(f"sent the spans of {counted(send_run(folder, options.otlp), 'trial')}")
         return
     name = options.format_
     out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES.get(name, '')}")
     made = export_run(folder, name, out)
     left = f"; {made.untraced} have no trace" if made.untraced else ""
-    say(f"wrote {made.trials} trials to {made.out}{left}; read them back: loopbench import {made.out}")
+    say(f"wrote {counted(made.trials, 'trial')} to {made.out}{left}; read them back: loopbench import {made.out}")

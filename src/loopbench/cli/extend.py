@@ -6,6 +6,7 @@ from typing import Any
 
 from loopbench.experiments.compare import extend as extending
 from loopbench.experiments.compare.reopen import SESSION_SETTINGS, SessionSettings
+from loopbench.protocol.counts import counted
 
 from .console import say
 from .environment import load_env
@@ -38,6 +39,7 @@ def extend(choice: RunChoice, flags: dict[str, Any], typed: PermissionOptions, o
     folder, allowed = choice.folder, typed.permissions(flags.get("address"))
     with own_prints_aside():
         made = extending.extend(folder, additions, allowed, SessionSettings(settings))
-    schedule = f"{len(made.arms)} arms × {len(made.tasks)} tasks × {made.config.repeats}"
-    say(f"{folder}: now {schedule}; {len(made.past.ended)} trials are there, {len(made.missing())} are to be run")
+    schedule = f"{counted(len(made.arms), 'arm')} × {counted(len(made.tasks), 'task')} × {made.config.repeats}"
+    present = counted(len(made.past.ended), "trial is", "trials are")
+    say(f"{folder}: now {schedule}; {present} there, {counted(len(made.missing()), 'is', 'are')} to be run")
     carry_out(made, output)

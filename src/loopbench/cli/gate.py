@@ -35,6 +35,7 @@ from loopbench.experiments.gate.outputs import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, SHARES
+from loopbench.protocol.counts import counted
 from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, config_from, flag_of
 from loopbench.runs.folders import RUNS, run_folder
@@ -178,7 +179,7 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     new = new_baseline(found)
     write_baseline(output, new)
     size = output.stat().st_size
-    print(plain(f"{output}: the baseline of {choice.folder}, {len(found.records)} trials, {size:,} bytes"))
+    print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
     for line in contents(new):
         print(plain(f"  {line}"))
     print(plain(f"gate it with: {shlex.join(['loopbench', 'gate', '--baseline', str(output)])}{_again(found)}"))

@@ -11,6 +11,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.import_runs import ImportedRun, ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
 from loopbench.metrics.comparison import MARGIN
 from loopbench.metrics.statistics import ALPHA
+from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import RUNS
 
@@ -86,10 +87,10 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth
     for note in made.notes:
         say(note)
     for reason, count in list(made.left_out.items())[:MAX_REASONS]:
-        say(f"left out: {count} of {made.trials} trials, {reason}")
+        say(f"left out: {count:,} of {counted(made.trials, 'trial')}, {reason}")
     if len(made.left_out) > MAX_REASONS:
         rest = sum(list(made.left_out.values())[MAX_REASONS:])
-        say(f"left out: {rest} of {made.trials} trials, {len(made.left_out) - MAX_REASONS} other reasons")
+        say(f"left out: {rest:,} of {counted(made.trials, 'trial')}, {len(made.left_out) - MAX_REASONS} other reasons")
     say(f"run directory: {made.folder}")
     print_results(found, as_json=output.as_json, depth=depth.depth)
     raise typer.Exit(INVALID if found.comparison.invalid or _too_many(made, options.max_left_out) else DONE)
@@ -99,5 +100,5 @@ def _too_many(made: ImportedRun, most: float | None) -> bool:
     """Return whether more trials lack a score than the user allows, and say so."""
     if most is None or made.share_left_out <= most:
         return False
-    say(f"--max-left-out {most:g}: {made.share_left_out:.1%} of {made.trials} trials have no score")
+    say(f"--max-left-out {most:g}: {made.share_left_out:.1%} of {counted(made.trials, 'trial has', 'trials have')} no score")
     return True

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import nearest
 from loopbench.text.plain_text import plain, plain_line
 
@@ -117,4 +118,4 @@ def _facts(suite: CatalogueSuite) -> str:
         return f"needs {suite.needs}"
     splits = ", ".join(f"{count} {split}" for split, count in suite.splits.items()) or "no splits"
     plan = f"median plan {suite.median_plan:g} calls"
-    return f"version {suite.version}, {suite.tasks} tasks ({splits}), {plan}, digest {suite.digest}"
+    return f"version {suite.version}, {counted(suite.tasks, 'task')} ({splits}), {plan}, digest {suite.digest}"

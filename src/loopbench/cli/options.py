@@ -109,6 +109,17 @@ class RunChoice(RunsOption):
         return run_folder(self.run, self.runs)
 
 
+LATEST = Path("latest")
+"""The run that a command reads where none is named."""
+
+
+class ReadRunChoice(RunChoice):
+    """The run of a command that changes nothing in it, so that the latest may be meant."""
+
+    run: Annotated[Path, typer.Argument(), IfAbsent("latest")] = LATEST
+    """Run directory, its name in the runs folder, or `latest`; `latest/test` is the test of an optimization."""
+
+
 class AllowOption(OptionGroup):
     allow: Texts
     """Your own code that the run may use, package.module:Name or a program's command; repeat the option for more names."""

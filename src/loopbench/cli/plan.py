@@ -12,9 +12,9 @@ from rich.text import Text
 from loopbench.checks.plans import PlanFindings, plan_findings
 from loopbench.datasets.importing.plan_model import plan_schema
 from loopbench.protocol import Plan, plan_to_json
+from loopbench.protocol.counts import counted
 from loopbench.protocol.plan_lines import plan_to_lines
 from loopbench.runs.registry import tools_named
-from loopbench.text.counts import counted
 from loopbench.text.plain_text import plain
 
 from .codes import DONE, FAILED

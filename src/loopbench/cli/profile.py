@@ -13,12 +13,13 @@ from loopbench.experiments.fit_profile.check import FitCheck, check_fit
 from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
 from loopbench.experiments.fit_profile.toml import check_lines, remarks, to_toml
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Profile, load_profile
+from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import trials_folder
 from loopbench.text.table import Table
 
 from .console import out, say
-from .options import AllowOption, JsonOption, OptionGroup, RunChoice, Texts, with_options
+from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, Texts, with_options
 from .own_prints import own_prints_aside
 from .tables import print_table
 
@@ -48,7 +49,7 @@ class ProfileChoice(OptionGroup):
 
 
 @with_options()
-def fit(choice: RunChoice, options: FitOptions, code: AllowOption, output: JsonOption) -> None:
+def fit(choice: ReadRunChoice, options: FitOptions, code: AllowOption, output: JsonOption) -> None:
     """Estimate from a run's traces how often its model failed.
 
     Each kind of fault gets a rate per opportunity, with an interval.
@@ -113,7 +114,8 @@ def _print_fitted(fitted: FittedProfile) -> None:
         rate = "" if found.interval is None else f"{found.rate:.4f}"
         count = "" if found.interval is None else f"{round(found.count, 2):g} of {found.points:.0f}"
         rows.append((kind, FAULT_KINDS[kind], rate, interval, count, found.note))
-    title = f"{fitted.profile.name}: {fitted.profile.description or 'fitted'}; {fitted.trials} trials of {fitted.tasks} tasks"
+    size = f"{counted(fitted.trials, 'trial')} of {counted(fitted.tasks, 'task')}"
+    title = f"{fitted.profile.name}: {fitted.profile.description or 'fitted'}; {size}"
     level = f"{100 * (1 - fitted.alpha):g} % interval"
     _print_rows(title, ("kind", "meaning", "rate per point", level, "struck of points", "note"), rows)
     _print_rest(fitted.profile, fitted.notes)

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rich.cells import cell_len
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import SIGNS, WORSE, AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
-from loopbench.experiments.compare.exposure import exposures
+from loopbench.experiments.compare.answer import (
+    SIGNS,
+    AnswerCell,
+    AnswerRow,
+    AnswerSentence,
+    ComparisonAnswer,
+    Place,
+    amount,
+    answer,
+)
+from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
+from loopbench.protocol.counts import counted
 from loopbench.text.numbers import hundredths, interval, interval_of
 from loopbench.text.plain_text import plain_line
 
 from .columns import fitting, folded, side_by_side
 from .console import WIDE
 
-MAX_LINES = 11
-"""Of an answer at 80 columns; one more line says where it was logged."""
+MAX_LINES = 12
+"""Of an answer at 80 columns."""
+CONTINUED = " \\"
+"""What stands at the end of a line of a command that goes on."""
 MIN_ROWS = 3
 """Loops that are shown however long the sentences are."""
 MAX_WARNINGS = 2
@@ -63,42 +77,54 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
 
     Into a file or a pipe, `WIDE` columns, the cells of the matrix stand between tabs, without padding.
     """
-    said, exposed = answer(found.comparison), exposures(found.comparison)
+    said = answer(found.comparison)
     title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
     room = MAX_LINES - 1 - len(title)
-    sentences = _lines(found, said, width)
-    if exposed and said.sentences and width < WIDE and MIN_ROWS + len(sentences) > room:
-        said = replace(said, sentences=(*said.sentences[: -len(exposed)], *(one.brief for one in exposed)))
-        sentences = _lines(found, said, width)
-    if width < WIDE and len(said.rows) + len(sentences) > room:
-        said = replace(said, sentences=tuple(each for each in said.sentences if not each.startswith(WORSE)))  # the matrix shows it
-        sentences = _lines(found, said, width)
+    sentences = list(_sentences(found, said.said, width))
+    if width < WIDE and len(said.rows) + len(sentences) > room:  # the matrix shows what is left out
+        told = [each for each in said.said if not each.is_in_matrix]
+        sentences = list(_sentences(found, told, width))
+        if len(said.rows) + len(sentences) > room:
+            sentences = list(_sentences(found, [replace(each, text=each.brief or each.text) for each in told], width))
     yield from title
     yield from _matrix(said, width, max(MIN_ROWS, room - len(sentences)))
     yield from sentences
 
 
-def _lines(found: Results, said: ComparisonAnswer, width: int) -> list[Text]:
-    return [line for sentence in _sentences(found, said) for line in _wrapped(sentence, width)]
-
-
-def _sentences(found: Results, said: ComparisonAnswer) -> Iterator[tuple[str, str]]:
-    """Yield sentences with their styles: warnings, and then what follows from the matrix."""
+def _sentences(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
+    """Yield the lines of warnings, and then of what follows from the matrix, with commands below."""
     comparison = found.comparison
     if comparison.invalid:
-        yield INVALID_RUN, "bold red"
+        yield from _wrapped(INVALID_RUN, "bold red", width)
     warnings = [*(f"Warning: {warning}" for warning in comparison.warnings), *crashes(comparison.arms)]
-    for warning in warnings[:MAX_WARNINGS]:
-        yield warning, "yellow"
     hidden = len(warnings) - MAX_WARNINGS
-    if hidden > 0:
-        yield f"{hidden} more warnings: loopbench report {found.folder}", "yellow"
-    for number, sentence in enumerate(said.sentences):
-        yield f"{sentence}.", "bold" if number == 0 else ""
+    more = [f"{counted(hidden, 'more warning')}: loopbench report {found.folder}"] if hidden > 0 else []
+    for warning in [*warnings[:MAX_WARNINGS], *more]:
+        yield from _wrapped(warning, "yellow", width)
+    for number, sentence in enumerate(said):
+        command = () if sentence.decides is None else deciding_command(found.manifest, sentence.decides)
+        yield from _wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if number == 0 else "", width)
+        yield from (Text(line, style="dim") for line in _command_lines(command, width))
 
 
-def _wrapped(sentence: tuple[str, str], width: int) -> list[Text]:
-    words, style = sentence
+def _command_lines(words: Sequence[str], width: int) -> list[str]:
+    """Return a command in lines that a shell reads as one, each but the last ending with a backslash; flags keep their values."""
+    parts: list[str] = []
+    for word in words:
+        if not parts or word.startswith("--"):
+            parts.append(shlex.quote(plain_line(word)))
+        else:
+            parts[-1] += f" {shlex.quote(plain_line(word))}"
+    lines: list[str] = []
+    for part in parts:
+        if lines and cell_len(lines[-1]) + 1 + cell_len(part) <= width - cell_len(CONTINUED):
+            lines[-1] += f" {part}"
+        else:
+            lines.append(f"  {part}" if lines else part)
+    return [f"{line}{CONTINUED}" for line in lines[:-1]] + lines[-1:]
+
+
+def _wrapped(words: str, style: str, width: int) -> list[Text]:
     lines = textwrap.wrap(plain_line(words), width, break_on_hyphens=False)
     return [Text(line, style=style) for line in lines]
 
@@ -113,7 +139,7 @@ def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     else:
         yield from list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
     if hidden := len(said.rows) - len(shown):
-        yield Text(f"and {hidden} more loops, none of them more accurate on average", style="dim")
+        yield Text(f"and {counted(hidden, 'more loop')}, none of them more accurate on average", style="dim")
 
 
 def _cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm) -> list[list[Text]]:

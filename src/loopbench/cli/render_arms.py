@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import amount, answer
+from loopbench.experiments.compare.answer import amount, unit_of_cost
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import UNITS
 from loopbench.metrics.comparison import ArmResult
@@ -26,7 +26,7 @@ def arm_lines(found: Results, width: int) -> Iterator[Text]:
     Accuracy stands in the answer, and the number of trials in its title: it is told here where not all of them were scored.
     """
     arms = found.comparison.arms
-    unit = answer(found.comparison).unit
+    unit = unit_of_cost(arms)
     left_out = any(arm.summary.scored < arm.summary.trials for arm in arms)
     columns = [_SCORED, *_columns(unit)] if left_out else _columns(unit)
     cells = [column for column in columns if any(column[1](arm) != "–" for arm in arms)]

@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.trace import Note
+from loopbench.metrics.trace import Note, ToolRun, TraceEvent
 from loopbench.metrics.trajectory.divergence import explain, read_trial
 from loopbench.metrics.trajectory.failure_text import without_bytes
 from loopbench.metrics.trajectory.trajectory import course, shortened
+from loopbench.protocol.counts import counted
+from loopbench.protocol.data_marks import instructions_in
 from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain
 from loopbench.text.trace_text import JudgedTrace, blocks, ending
@@ -43,6 +45,8 @@ def steps(found: JudgedTrace, record: Record) -> None:
         fault = "" if event is None or isinstance(event, Note) else event.fault
         struck = f" ({fault})" if fault else ""
         print_prose(without_bytes(f"{number:2}. {step.text} → {shortened(step.observed)}{struck}"), hanging="    ")
+        for instruction in _instructions(event):
+            print_prose(f"it carried: {without_bytes(instruction)}", _STYLES["fault"], indent="    ")
     end = ending(found.trace.head, judged_again=found.judged_again)
     print_line(f"── {end.label} ", _STYLES["end"])
     for line in end.text.split("\n"):
@@ -51,6 +55,11 @@ def steps(found: JudgedTrace, record: Record) -> None:
         loss = explain(read_trial(found.trace, record))
         print_prose(f"{loss.cause}, step {loss.step}: {loss.detail}")
     print_line("prompts and replies: -v; in full: --full", "dim")
+
+
+def _instructions(event: TraceEvent | None) -> list[str]:
+    """Return the instructions that a tool's result carried as a fault, whole."""
+    return instructions_in(event.result) if isinstance(event, ToolRun) and event.fault.startswith("inject.") else []
 
 
 def _faults(faults: Sequence[FaultRecord], console: Console) -> None:
@@ -77,11 +86,12 @@ def failures_by_arm(records: Sequence[Record], folder: Path) -> None:
     arms: dict[str, list[Record]] = {}
     for record in records:
         arms.setdefault(record.arm, []).append(record)
-    for arm, missed in arms.items():
-        ended = counts(Counter((each.stop or "not solved") if each.status == "scored" else each.status for each in missed))
-        print_line(f"{arm}  {len(missed)} not solved: {ended}; such as {missed[0].task}/{missed[0].repeat}")
+    for arm, own in arms.items():
+        ended = counts(Counter((each.stop or "not solved") if each.status == "scored" else each.status for each in own))
+        print_line(f"{arm}  {len(own)} not solved: {ended}; such as {own[0].task}/{own[0].repeat}")
+    missed = counted(len(records), "trial was", "trials were")
     where = shlex.quote(str(folder))
-    print_line(f"{len(records)} trials were not solved; each of them: --all; one: loopbench show {where} ARM/TASK/REPEAT", "dim")
+    print_line(f"{missed} not solved; each of them: --all; one: loopbench show {where} ARM/TASK/REPEAT", "dim")
 
 
 def failures(records: Sequence[Record]) -> None:
@@ -91,4 +101,4 @@ def failures(records: Sequence[Record]) -> None:
         struck = ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
         ended = (record.stop or "not solved") if record.status == "scored" else f"{record.status}: {record.reason}"
         console.print(Text(plain(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
-    console.print(Text(f"{len(records)} trials were not solved", style="dim"))
+    console.print(Text(f"{counted(len(records), 'trial was', 'trials were')} not solved", style="dim"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from pydantic import Field
 
 from loopbench.experiments.ablate import tables as ablation_tables
 from loopbench.experiments.ablate.ablation import ablation_result
@@ -24,12 +25,12 @@ from loopbench.runs.folders import TEST, is_optimization, run_folder, run_name
 from . import render
 from .codes import DONE, INVALID
 from .optimize_report import exit_code, print_optimization
-from .options import Depth, JsonOption, RunsOption, VerboseOption, with_options
+from .options import LATEST, Depth, JsonOption, RunsOption, VerboseOption, with_options
 from .outcome import print_results, write, write_optimization, write_report
 
 
 class RunsChoice(RunsOption):
-    run: Annotated[list[Path], typer.Argument()]
+    run: Annotated[list[Path], typer.Argument(), IfAbsent("latest"), Field(default_factory=lambda: [LATEST])]
     """Run directory, its name in the runs folder, or `latest`; several runs are reported side by side."""
 
 

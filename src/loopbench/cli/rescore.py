@@ -9,6 +9,7 @@ from typing import Annotated
 from loopbench.experiments.compare import rescore as rescoring
 from loopbench.experiments.compare.rescore import Rescored
 from loopbench.metrics.statistics import Interval
+from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent
 from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
@@ -43,11 +44,13 @@ def rescore(choice: RunChoice, code: AllowOption, suite: DataOption, output: Jso
 
 def _print(made: Rescored) -> None:
     console = out()
-    console.print(plain(f"{made.judged} of {len(made.found.records)} trials were judged again: {made.changed} count otherwise now"))
+    every = counted(len(made.found.records), "trial")
+    judged = counted(made.judged, f"of {every} was", f"of {every} were")
+    console.print(plain(f"{judged} judged again: {counted(made.changed, 'counts', 'count')} otherwise now"))
     rows = [(arm.arm, _shown(arm.before), _shown(arm.after), str(arm.changed)) for arm in made.arms]
     print_table(Table("Accuracy", ("arm", "before", "after", "changed"), tuple(rows)), console)
     for why, count in made.kept.items():
-        console.print(plain(f"{count} trials keep their scores: {why}"))
+        console.print(plain(f"{counted(count, 'trial keeps its score', 'trials keep their scores')}: {why}"))
 
 
 def _shown(accuracy: Interval | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.reopen import SESSION_SETTINGS, SessionSettings, reopen
+from loopbench.protocol.counts import counted
 from loopbench.runs.folders import is_optimization
 
 from .console import say
@@ -75,7 +76,8 @@ def _warn_of_retries(experiment: Experiment, sitting: SessionSettings) -> None:
         what = "errored" if sitting.retry == "infrastructure" else "errored, crashed or timed out"
         say(f"nothing is run again: no trial is {what}")
     if missing.favoured:
+        again = counted(missing.favoured, "trial that crashed or timed out is", "trials that crashed or timed out are")
         say(
-            f"warning: {missing.favoured} trials that crashed or timed out are run again, though they count as they are: "
+            f"warning: {again} run again, though they count as they are: "
             "what comes of it is favourable, and the results will say so"
         )

@@ -12,6 +12,7 @@ from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
+from loopbench.protocol.counts import counted
 from loopbench.reports.progress.trials import watching
 from loopbench.reports.tracking_beside import MlflowLog, run_log
 from loopbench.runs.engine.messages import WorkerError
@@ -60,7 +61,7 @@ def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoi
     found = results(experiment.folder)
     if halted or stopped:
         now = _as_it_stands(experiment, found)
-        say(f"{halted or stopped}: {_left(now, found)} trials are left; go on with")
+        say(f"{halted or stopped}: {counted(_left(now, found), 'trial is', 'trials are')} left; go on with")
         say(f"  {resume_command(now)}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
@@ -79,7 +80,7 @@ def _say_how_it_went(experiment: Experiment, found: Results) -> None:
         say(f"stopped after look {found.looked.reached} of {found.looked.planned}: every pair is decided")
     cassette = experiment.trial_models.cassette
     if cassette is not None:
-        say(f"recording {cassette.folder}: {cassette.hits} replies replayed, {cassette.recorded} recorded")
+        say(f"recording {cassette.folder}: {counted(cassette.hits, 'reply', 'replies')} replayed, {cassette.recorded} recorded")
         for line in cassette.first_miss.splitlines():
             say(line)
     for line in experiment.trial_models.pressure():

@@ -24,6 +24,7 @@ from loopbench.experiments.serve.telling import RateLimitedHandler
 from loopbench.models.profiles import load_profile
 from loopbench.models.server import McpPages, Server
 from loopbench.programs.environment import mcp_command
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import load_config
 from loopbench.runs.registry import make_suite
@@ -84,7 +85,7 @@ async def _until_told(server: Server, suite: Suite) -> None:
             print(f"{trial}/mcp")
             print(mcp_command(trial))
         print(*(f"# {who}\n{setting}" for who, setting in settings(server.url, MODEL)), sep="\n", flush=True)
-        say(f"serving {suite.name}, {len(suite.tasks)} tasks; Ctrl-C ends")
+        say(f"serving {suite.name}, {counted(len(suite.tasks), 'task')}; Ctrl-C ends")
         with _told_of_requests():
             await told.wait()
     say("closed")

@@ -16,7 +16,7 @@ from loopbench.runs.store.traces import read_trace
 from loopbench.text.trace_text import as_judged
 
 from . import render_trace
-from .options import JsonOption, OptionGroup, RunChoice, with_options
+from .options import JsonOption, OptionGroup, ReadRunChoice, with_options
 
 
 class ShowOptions(OptionGroup):
@@ -31,7 +31,7 @@ class ShowOptions(OptionGroup):
 
 
 @with_options()
-def show(choice: RunChoice, options: ShowOptions, output: JsonOption) -> None:
+def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> None:
     """Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."""
     folder = trials_folder(choice.folder)
     read_manifest_json(folder)  # a folder without one is not a run

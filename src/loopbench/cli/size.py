@@ -19,7 +19,7 @@ from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.text.plain_text import plain
 
 from .console import out
-from .options import JsonOption, OptionGroup, RunChoice, VerboseOption, with_options
+from .options import JsonOption, OptionGroup, ReadRunChoice, VerboseOption, with_options
 from .tables import print_table
 
 
@@ -53,7 +53,7 @@ class SizeOptions(OptionGroup):
 
 
 @with_options()
-def size(choice: RunChoice, options: SizeOptions, output: JsonOption, depth: VerboseOption) -> None:
+def size(choice: ReadRunChoice, options: SizeOptions, output: JsonOption, depth: VerboseOption) -> None:
     """Compute from a pilot run how many tasks and repeats a decision needs.
 
     It also computes what they cost. No model is called.

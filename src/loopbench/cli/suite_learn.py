@@ -16,7 +16,7 @@ from loopbench.runs.folders import trials_folder
 from loopbench.text.table import Table
 
 from .console import out, say
-from .options import AllowOption, JsonOption, OptionGroup, RunChoice, with_options
+from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside
 from .tables import print_table
 
@@ -39,7 +39,7 @@ class LearnOptions(OptionGroup):
 
 
 @with_options()
-def learn(choice: RunChoice, options: LearnOptions, code: AllowOption, output: JsonOption) -> None:
+def learn(choice: ReadRunChoice, options: LearnOptions, code: AllowOption, output: JsonOption) -> None:
     """Write a run's suite with the calls of successful trials as plans.
 
     The scripted model can follow these plans.

@@ -21,6 +21,7 @@ from loopbench.experiments.validate.prediction import (
     register,
 )
 from loopbench.experiments.validate.validity import validity
+from loopbench.protocol.counts import counted
 from loopbench.reports.html.files import write_page
 from loopbench.reports.html.page import validity_html
 from loopbench.runs.config import IfAbsent, Positive
@@ -30,7 +31,7 @@ from loopbench.text.numbers import interval
 from loopbench.text.table import Table
 
 from .console import out, say
-from .options import AllowOption, JsonOption, OptionGroup, RunChoice, with_options
+from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside
 from .tables import print_table
 
@@ -52,7 +53,7 @@ class ValidateOptions(OptionGroup):
 
 
 @with_options()
-def validate(choice: RunChoice, options: ValidateOptions, code: AllowOption, output: JsonOption) -> None:
+def validate(choice: ReadRunChoice, options: ValidateOptions, code: AllowOption, output: JsonOption) -> None:
     """Say how well the tunnel predicts a run: fit to half of its tasks, held against the rest.
 
     It fits a profile to half of the run's tasks, runs the loops under it on the other half, and writes what they do there as the
@@ -108,7 +109,7 @@ def _print(found: Validity) -> None:
     unknown = ", ".join(f"{kind} ({count})" for kind, count in found.unknown_errors.items())
     if unknown:
         console.print(Text(f"Errors of the run that the tunnel never made: {unknown}."), soft_wrap=True)
-    size = f"Fitted to {found.fitted_tasks} tasks, held against {found.held_out_tasks} others."
+    size = f"Fitted to {counted(found.fitted_tasks, 'task')}, held against {counted(found.held_out_tasks, 'other')}."
     brackets = "Brackets of accuracy are 95 % intervals; a difference that is OFF lies beyond its own."
     console.print(Text(f"{size} {brackets}"), soft_wrap=True)
 

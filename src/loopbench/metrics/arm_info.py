@@ -17,3 +17,8 @@ class ArmInfo:
     model: str
     profile: str
     suite: str
+
+    @property
+    def without_profile(self) -> str:
+        """The arm's name without its profile, the same under each."""
+        return self.arm.removesuffix(f"/{self.profile}") or self.arm

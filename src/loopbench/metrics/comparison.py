@@ -16,12 +16,14 @@ from textwrap import shorten
 from typing import Any, Literal
 
 from loopbench.protocol import render_value
+from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import canonical_json
 
 from .arm_info import ArmInfo
 from .families import judge_family
 from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip
+from .pooled import pooled_values
 from .power import spread
 from .record import RECORDING, UNREPLAYABLE, Record
 from .record_table import alike, records_by_arm
@@ -166,6 +168,9 @@ class Comparison:
     alpha: float
     """Of each family, over all looks."""
     margin: float
+    pooled: tuple[Pair, ...] = ()
+    """Where several profiles were run, pairs of loops on accuracy over all of them together, a family of their own (see `pooled`):
+    `a` and `b` are the arms' names without the profile."""
     remarks: tuple[str, ...] = ()
     """What else a reader has to know, such as the look at which a run was stopped."""
 
@@ -181,6 +186,7 @@ class Comparison:
             "warnings": list(self.warnings),
             "arms": [arm.to_json() for arm in self.arms],
             "pairs": [pair.to_json() for pair in self.pairs],
+            "pooled": [pair.to_json() for pair in self.pooled],
         }
 
 
@@ -212,7 +218,7 @@ def compare(
         found = family(metric, tests, alpha, look)
         pairs.extend(_with_outlook(found, scores, by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
-    lacking = [f"{unrecorded} trials asked what the recording does not have; the run is invalid."] if unrecorded else []
+    lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
     left_out, unreplayable = _excluded_warnings(records)
     dead = [*map(dead_arm_warning, compared)]
     warnings = [
@@ -225,7 +231,9 @@ def compare(
     ]
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
     invalid = short or bool(unrecorded) or unreplayable or (any(dead) and all(dead))
-    return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin)
+    together = pooled_values(scores, agents) if paired else []
+    pooled = family(PRIMARY, {names: paired_test(PRIMARY, *values, margin) for names, values in together}, alpha, look)
+    return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +311,7 @@ def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
 def _with_outlook(
     pairs: Sequence[Pair], scores: Mapping[str, TaskValues], by_arm: Mapping[str, Sequence[Record]], alpha: float
 ) -> list[Pair]:
-    """Undecided pairs with what may decide them, at the level that the family leaves the first of them for sure (alpha/m)."""
+    """Undecided pairs with what may decide them: sizes of a run of the two alone, which is a family of one pair."""
     prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
     made = []
     for pair in pairs:
@@ -311,7 +319,7 @@ def _with_outlook(
         if varies is not None:
             a, b = prices[pair.a], prices[pair.b]
             price = None if a is None or b is None else (a + b) / 2
-            pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha / len(pairs), cost_usd=price))
+            pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha, cost_usd=price))
         made.append(pair)
     return made
 
@@ -327,16 +335,16 @@ def _excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
     excluded = [record for record in alike(records) if record.status == "excluded"]
     broken = [record for record in excluded if record.reason.startswith(UNREPLAYABLE)]
     asked_for = [record for record in excluded if not record.reason.startswith(UNREPLAYABLE)]
-    tasks, warnings = _tasks(records), []
+    tasks, warnings = counted(_tasks(records), "task"), []
     if broken:
         why = most_frequent(Counter(record.reason.removeprefix(UNREPLAYABLE) for record in broken))
-        warnings.append(
-            f"{_tasks(broken)} of {tasks} tasks are left out because their plans do not replay{why}. The run is invalid: mend the "
-            "tools or the plans, or name the tasks in a --quarantine file."
-        )
-    if _tasks(asked_for) > MAX_LEFT_OUT * tasks:
+        out = counted(_tasks(broken), f"of {tasks} is left out because its plan", f"of {tasks} are left out because their plans")
+        does = "does" if _tasks(broken) == 1 else "do"
+        mend = "mend the tools or the plans, or name the tasks in a --quarantine file"
+        warnings.append(f"{out} {does} not replay{why}. The run is invalid: {mend}.")
+    if _tasks(asked_for) > MAX_LEFT_OUT * _tasks(records):
         why = most_frequent(Counter(record.reason for record in asked_for))
-        warnings.append(f"{_tasks(asked_for)} of {tasks} tasks are left out{why}.")
+        warnings.append(f"{counted(_tasks(asked_for), f'of {tasks} is', f'of {tasks} are')} left out{why}.")
     return warnings, bool(broken)
 
 
@@ -351,7 +359,7 @@ def dead_arm_warning(arm: ArmResult) -> str:
         return f"{name}: every trial crashed ({summary.scored} of {summary.scored}){most_frequent(summary.crashes)}."
     if summary.dead == "never asked":
         return (
-            f"{name}: it never asked its model in {summary.scored} trials: its accuracy is not that of an agent, "
+            f"{name}: it never asked its model in {counted(summary.scored, 'trial')}: its accuracy is not that of an agent, "
             "and it is compared with no other arm."
         )
     return ""
@@ -372,7 +380,7 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
         for measure, words in zip(COSTS, ("the number of tokens", "the cost"), strict=True):
             known, mean = summary.known[measure], summary.means[measure]
             if mean is not None and known < summary.scored:
-                trials = f"{known} of its {summary.scored} scored trials"
+                trials = f"{known} of its {counted(summary.scored, 'scored trial')}"
                 warnings.append(
                     f"{name}: {words} is known for {trials}; the mean is over these, in {mean.n} of its {summary.tasks} tasks."
                 )
@@ -408,9 +416,10 @@ def _unit_warnings(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair], al
     warnings = [f"{a} and {b}: no task was scored in both." for a, b in matched if (a, b) not in units]
     few = [names for names, found in units.items() if 2 * 0.5**found >= alpha]
     if few:
-        named = " and ".join(few[0]) if len(few) == 1 else f"{len(few)} pairs, such as {' and '.join(few[0])}"
+        named = " and ".join(few[0]) if len(few) == 1 else f"{counted(len(few), 'pair')}, such as {' and '.join(few[0])}"
         most = max(units[names] for names in few)
-        warnings.append(f"{named}: {most} independent tasks or templates are too few to show any difference.")
+        few_of = counted(most, "independent task or template is", "independent tasks or templates are")
+        warnings.append(f"{named}: {few_of} too few to show any difference.")
     return warnings
 
 

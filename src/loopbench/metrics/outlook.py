@@ -64,7 +64,7 @@ class Outlook:
 def pair_outlook(found: Spread, *, margin: float, alpha: float = ALPHA, cost_usd: float | None = None) -> Outlook | None:
     """What would decide an undecided pair: show a difference, or that it is within the margin. None where too many tasks would.
 
-    `alpha`: the level of one test; of a pair among m, alpha / m is safe (Holm's first step). `cost_usd`: of one trial, a mean over
+    `alpha`: the level of the test, that of a run of the two alone. `cost_usd`: of one trial, a mean over
     both arms.
     """
     step = found.step(found.repeats)

@@ -14,6 +14,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from loopbench.datasets.generating import Draw
+from loopbench.protocol.counts import counted
 
 from .arm_info import ArmInfo
 from .comparison import Comparison, Pair, compare, undecided
@@ -112,7 +113,7 @@ class Looked:
         share = f"level {self.level:.2g}, what is left to it of alpha (O'Brien-Fleming-type spending)"
         if self.between:
             return f"On the way to look {self.reached + 1} of {self.planned}: nothing is decided before it; {share}."
-        return f"Look {self.reached} of {self.planned}, after {self.tasks} tasks: tests and intervals are at {share}."
+        return f"Look {self.reached} of {self.planned}, after {counted(self.tasks, 'task')}: tests and intervals are at {share}."
 
 
 def looked(looks: Looks, trials: Mapping[str, int], per_task: int, alpha: float = ALPHA) -> Looked:
@@ -151,4 +152,5 @@ def compare_at_looks(
                 decided.setdefault((pair.a, pair.b, pair.metric), replace(pair, look=look))
     now = compare(records, arms, alpha=alpha, margin=margin, look=looks.level(at.reached + at.between))
     pairs = (decided.get((pair.a, pair.b, pair.metric), undecided(pair) if at.between else pair) for pair in now.pairs)
-    return replace(now, pairs=tuple(pairs))
+    pooled = tuple(map(undecided, now.pooled)) if at.between else now.pooled
+    return replace(now, pairs=tuple(pairs), pooled=pooled)

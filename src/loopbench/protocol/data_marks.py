@@ -3,6 +3,8 @@
 Delimiting is the simplest form of "spotlighting" (Hines et al. 2024, arXiv:2403.14720). The marks have a label, which the prompt's
 instructions announce before the first result; in a text that is marked a dash takes the label's place, so that it cannot forge the
 closing mark. Plain characters, so that JSON, JSON in JSON, XML and prose carry them alike.
+
+An instruction that a scripted tool's result carries has marks of its own: `[i:bdfhac] Instruction: … [bdfhac:i]`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,14 @@ import re
 LABEL_LENGTH = 8
 _MARK = re.compile(rf"\[data:[0-9a-z]{{{LABEL_LENGTH}}}\] ?| ?\[[0-9a-z]{{{LABEL_LENGTH}}}:data\]")
 _OPENING = re.compile(rf"\[data:([0-9a-z]{{{LABEL_LENGTH}}})\]")
+
+INSTRUCTION = re.compile(r"\[i:([a-p]{6})\](.*?)\[\1:i\]", re.DOTALL)
+"""An instruction in a result: its label, without a digit that a scorer might take for a number of the answer, and its sentence."""
+
+
+def instructions_in(text: str) -> list[str]:
+    """Return the sentences of the instructions in a text, whole, each in one line."""
+    return [" ".join(found[2].split()) for found in INSTRUCTION.finditer(text)]
 
 
 def opening(label: str) -> str:

@@ -30,6 +30,7 @@ from loopbench.metrics.record_table import Places, RecordTable, distinct
 from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary, FaultCounts, count_faults, task_values
 from loopbench.metrics.views import Views
 from loopbench.protocol import Loop, render_value
+from loopbench.protocol.counts import counted
 from loopbench.runs.config import shown_short
 from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.runs.store.files import RunError
@@ -143,10 +144,10 @@ class Loaded:
         return self.results.views
 
     def why(self, a: str | None = None, b: str | None = None, *, task: str | None = None) -> ShownWhy:
-        """Return why trials were lost, from their traces, by pair and by arm; it prints as a sentence for each pair.
+        """Return why trials were lost, from their traces, by pair and by arm; it prints as `loopbench why` does.
 
-        `a`, `b`: two arms by name, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
-        Raises RunError for one arm without the other, an unknown arm or task, and for traces that cannot be read.
+        `a`, `b`: an arm or loop by name, or two where they part; the sums if left out. `task`: only its trials. Raises RunError for
+        `b` without `a`, an unknown arm or task, and for traces that cannot be read.
         """
         return shown_why(self.results, a, b, task=task)
 
@@ -170,7 +171,7 @@ class Loaded:
         found = self.results
         given = found.manifest.config.get("name")
         name = found.folder.name if given is None else f"{found.folder.name} ({given})"
-        head = f"<{name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
+        head = f"<{name}: {found.title}; {counted(len(self.comparison.arms), 'arm')}, {counted(len(found.records), 'trial')}>"
         return "\n".join(plain_line(line) for line in (head, *self._sentences(), *self._compared()))
 
     def _repr_html_(self) -> str:
@@ -187,7 +188,7 @@ class Loaded:
         invalid = [INVALID_RUN] if comparison.invalid else []
         warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
         if hidden := len(comparison.warnings) - len(warnings):
-            warnings.append(f"{hidden} more warnings: comparison.warnings")
+            warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         said = self.verdicts if ablation is None else conclusions(ablation)
         return [*invalid, *(said or self._accuracies()), *warnings]
 
@@ -196,7 +197,7 @@ class Loaded:
         if not self.verdicts or ablation_result(self.results) is not None:
             return []
         hidden = len(self.comparison.arms) - MAX_ARMS
-        return [*self._accuracies()[:MAX_ARMS], *([f"{hidden} more arms: .arms"] if hidden > 0 else [])]
+        return [*self._accuracies()[:MAX_ARMS], *([f"{counted(hidden, 'more arm')}: .arms"] if hidden > 0 else [])]
 
     def _accuracies(self) -> list[str]:
         """Return a line for each arm, which is all that a run says that compares nothing."""
@@ -232,7 +233,7 @@ class Loaded:
 def _counted(summary: ArmSummary) -> str:
     """Return what an arm's accuracy is over, its tasks, with the number of trials where tasks have several."""
     tasks, trials = 0 if summary.accuracy is None else summary.accuracy.n, summary.scored
-    return f"n = {tasks}" if trials == tasks else f"n = {tasks} tasks ({trials} trials)"
+    return f"n = {tasks}" if trials == tasks else f"n = {counted(tasks, 'task')} ({counted(trials, 'trial')})"
 
 
 # --- rows ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from loopbench.datasets.generating import SPLITS, split_of
@@ -9,10 +10,21 @@ from loopbench.datasets.importing.rows import Rows
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.datasets.task import HasUser, Suite, Task, is_by_construction
 from loopbench.metrics.scorers import scorer_named
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import nearest, parse_spec
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.registry import make_suite
+from loopbench.runs.config import CompareConfig, SettingError
+from loopbench.runs.registry import make_suite, with_size
 from loopbench.runs.schedule import Arm, make_arms
+
+
+def check_tasks(config: CompareConfig, tasks: Sequence[Task]) -> None:
+    """Raise SettingError if more tasks are asked for than there are; it says how to get as many."""
+    if config.tasks is None or config.tasks <= len(tasks):
+        return
+    where = config.suite if config.split is None else f"{config.suite}, split {config.split}"
+    larger = "" if config.split is not None else with_size(config.suite, config.tasks)
+    way_out = f"--suite {shlex.quote(larger)} has as many" if larger else "leave it out to run all of them"
+    raise SettingError("tasks", f"{config.tasks:,} are asked for, and {where} has {len(tasks):,}; {way_out}")
 
 
 def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
@@ -33,7 +45,8 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
         if count < len(tasks)
         else "run a real model, then learn plans from the run: loopbench suite learn"
     )
-    said = f"{count} of {len(tasks)} tasks have no plan, which the scripted model needs"
+    total = counted(len(tasks), "task")
+    said = f"{counted(count, f'of {total} has', f'of {total} have')} no plan, which the scripted model needs"
     raise ValueError(f"suite {suite.name}: {said} ({why}); {rest}")
 
 

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
@@ -112,6 +113,14 @@ def generated_suites() -> dict[str, Source]:
 def is_generated(suite: str) -> bool:
     """Return whether a name is that of a built-in suite that generates its tasks; no other suite is loaded."""
     return suite in builtin_names("suite") and isinstance(getattr(find("suite", suite), "__self__", None), Source)
+
+
+def with_size(suite: str, tasks: int) -> str:
+    """Return a suite, as it was typed, with so many tasks; empty unless it is a built-in one that generates its tasks."""
+    spec = parse_spec(suite)
+    if not is_generated(spec.name):
+        return ""
+    return str(replace(spec, options={**spec.options, "size": tasks}))
 
 
 @lru_cache(maxsize=64)  # a run asks for each name that it holds, and its answer is in hundreds of files

@@ -1,9 +1,11 @@
-"""Counts as text. It imports nothing of ours, so that one trial is shown at once."""
+"""Counts as text. It imports nothing heavy, so that one trial is shown at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
+
+from loopbench.protocol.counts import counted
 
 Name = TypeVar("Name", bound=str)
 MAX_REASONS = 3
@@ -20,11 +22,6 @@ def reasons(found: Mapping[str, int], most: int = MAX_REASONS) -> str:
     ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     text = "; ".join(f"{n} × {reason[:MAX_REASON_CHARS]}" for reason, n in ordered[:most])
     return text + (f"; and {counted(len(ordered) - most, 'other')}" if len(ordered) > most else "")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, which takes an s unless the number is 1: `3 tasks`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 MAX_NAMES = 4

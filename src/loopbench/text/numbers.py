@@ -78,4 +78,4 @@ def chance_in_words(chance: float) -> str:
 
 def short_name(info: ArmInfo) -> str:
     """Return an arm's name without its profile, the same under each."""
-    return info.arm.removesuffix(f"/{info.profile}") or info.arm
+    return info.without_profile

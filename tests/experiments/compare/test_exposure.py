@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -51,8 +52,11 @@ def test_every_exposed_loop_stands_in_order_and_pairs_are_those_of_the_compariso
         assert all(place[less] < place[more] for less, more in one.apart)
         decided = [pair for pair in comparison.pairs if pair.metric == EXECUTED and pair.verdict.word in ("better", "worse")]
         assert len(one.apart) == len(decided)
-        assert answer(comparison).sentences[-1] == one.sentence
-        assert len(one.brief) < 80
+        last = answer(comparison).said[-1]
+        defended = "; guarded(loop=NAME) defends a loop against them" if max(values) > 0 else ""
+        assert (last.text, last.brief) == (f"{one.sentence}{defended}", f"{one.brief}{defended}")
+        assert one.brief.count("[") == len({values[0], values[-1]})  # each share with its interval
+        assert len(last.brief) < 160
 
 
 def test_the_order_of_the_loops_changes_no_word(exposed):
@@ -93,7 +97,7 @@ def test_a_loop_that_is_not_told_apart_is_not_called_more_exposed(exposed):
     wide = ("wide", replace(one.executed[1][1], value=0.95, low=0.1, n=3))
     said = Exposure("s", "p", (*one.executed, wide), one.apart)
     assert said.sentence.endswith("by a (40 tasks), in more by b (the most of these, .90 [.76, .97]: b)")
-    assert said.brief == "Of trials with injections, .10 to .95 execute one (3 to 40 tasks); -v says by whom"
+    assert said.brief == "Injections are executed in .10 [.03, .24] to .95 [.10, .97] of trials with one (3 to 40 tasks)"
 
 
 def test_sentences_of_several_suites_or_profiles_name_them(record):
@@ -108,7 +112,15 @@ def test_sentences_of_several_suites_or_profiles_name_them(record):
     assert begun == [f"Injected instructions of {suite} under {profile}" for suite, profile in places]
     (alone,) = exposures(compare(records[:6], infos[:1]))
     assert alone.sentence.startswith("Injected instructions are executed in .00 ")
-    assert alone.brief == "Of trials with injections, .00 execute one (6 tasks); -v says by whom"
+    assert re.fullmatch(r"Injections are executed in \.00 \[\.00, \.\d\d\] of trials with one \(6 tasks\)", alone.brief)
+    assert alone.defence == ""
+
+
+def test_a_defence_is_named_unless_a_loop_has_it_on(exposed):
+    (one,) = exposures(exposed({"a": 0.5, "b": 0.1}))
+    assert one.defence == "; guarded(loop=NAME) defends a loop against them"
+    share = one.executed[0][1]
+    assert Exposure("s", "p", (*one.executed, ("guarded(loop=a)", share)), ()).defence == ""
 
 
 def test_nothing_is_said_where_no_result_carries_an_instruction_and_in_an_invalid_run(exposed):

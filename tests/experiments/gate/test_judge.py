@@ -154,7 +154,19 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
         "worse", "better", "outlook", "typical",
     }  # fmt: skip
-    assert set(made["tasks"][0]) == {"arm", "task", "became", "was", "now", "repeat", "step", "cause", "detail", "command"}
+    assert set(made["tasks"][0]) == {
+        "arm",
+        "task",
+        "became",
+        "was",
+        "now",
+        "repeat",
+        "step",
+        "parts_at",
+        "cause",
+        "detail",
+        "command",
+    }
 
 
 # --- other seeds, repeats and loops ---
@@ -327,7 +339,7 @@ def test_without_a_trace_there_is_no_cause(altered, baseline):
         return replace(failing(task(1))(record), trace_at=None)
 
     (changed,) = judge(altered(change), baseline).tasks
-    assert (changed.step, changed.cause, changed.detail) == (None, None, "")
+    assert (changed.step, changed.parts_at, changed.cause, changed.detail) == (None, None, None, "")
 
 
 def test_code_of_ones_own_behind_the_suite_that_changed_is_noted(wind, baseline):

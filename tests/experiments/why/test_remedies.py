@@ -10,7 +10,7 @@ import pytest
 
 from loopbench.experiments.ablate.prepare import AblationRequest, prepare
 from loopbench.experiments.compare.prepare import prepare as prepare_comparison
-from loopbench.experiments.why.remedies import FACTORS, ablation_of
+from loopbench.experiments.why.remedies import FACTORS, GUARDS, ablation_of
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.runs.config import CompareConfig
@@ -41,6 +41,17 @@ def test_the_command_names_loop_suite_profile_and_factors(loop, cause):
     assert words[:3] == ["loopbench", "ablate", loop]
     assert [words[place + 1] for place, word in enumerate(words) if word == "--factor"] == list(FACTORS[loop][cause])
     assert words[-4:] == ["--suite", "events(size=8)", "--profile", "flaky-tools"]
+
+
+def test_where_instructions_were_obeyed_defences_around_the_loop_are_proposed(tmp_path):
+    words = shlex.split(ablation_of(arm("finish"), "obeyed instruction", SETTINGS))
+    assert words[:3] == ["loopbench", "ablate", "guarded(loop=finish)"]
+    assert [words[place + 1] for place, word in enumerate(words) if word == "--factor"] == list(GUARDS)
+    config = CompareConfig(loops=(words[2],), suite="arithmetic(size=4)", tasks=2, mlflow=False, runs=tmp_path)
+    (plain,) = prepare_comparison(config).manifest.arms
+    made = prepare(AblationRequest(words[2], GUARDS, None, None, True, ("steps",)), config)
+    assert made.manifest.arms[0].configuration == plain.configuration  # defaults first
+    assert not ablation_of(arm("my_loops:Mine"), "obeyed instruction", SETTINGS)
 
 
 def test_nothing_is_proposed_where_a_command_would_not_say_it_all():

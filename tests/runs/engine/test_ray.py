@@ -213,12 +213,11 @@ def once_each(folder: Path, trials: int) -> bool:
 @needs_ray
 @pytest.mark.thorough
 @pytest.mark.timeout(LIMIT_S * 2)
-def test_workers_and_a_node_may_be_killed_and_the_records_are_the_same(cluster, compare, undisturbed):
+def test_a_worker_and_a_node_may_be_killed_and_the_records_are_the_same(cluster, compare, undisturbed):
     driver = compare(400, cluster.environment, "--address", cluster.address)
     assert listening(children(os.getpid())) <= LOOPBACK
-    for _ in range(3):
-        driver.wait_for(driver.finished + 200)
-        os.kill(wait_until(lambda: cluster.actors)[0], signal.SIGKILL)
+    driver.wait_for(200)
+    os.kill(wait_until(lambda: cluster.actors)[0], signal.SIGKILL)
     driver.wait_for(driver.finished + 200)
     raylet = cluster.raylets[1]
     for pid in [raylet, *children(raylet)]:
@@ -231,8 +230,8 @@ def test_workers_and_a_node_may_be_killed_and_the_records_are_the_same(cluster, 
     assert wait_until(lambda: not cluster.actors)
 
 
+@pytest.mark.slow
 @needs_ray
-@pytest.mark.thorough
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_a_run_that_was_killed_goes_on_in_another_engine(cluster, compare, undisturbed):
     here = {"RAY_ADDRESS": cluster.address}  # other tests' clusters may be in sight

@@ -13,6 +13,7 @@ from typing import Any
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason, render_value
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import Spec
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import TrialContext
@@ -149,7 +150,7 @@ async def step_limit(loop: Loop) -> None:
         finished = await play(design, await scripted(task))
         calls, stop = len(finished.log.calls), finished.outcome.stop
         solved = calls >= limit and stop is StopReason.FINISHED
-        where = f"with_step_limit({limit}), a plan of {limit} calls"
+        where = f"with_step_limit({limit}), a plan of {counted(limit, 'call')}"
         require(solved, f"{where}: {calls} were made, and the run stopped as {stop}; a limit of n grants n tool steps")
 
 
@@ -158,7 +159,7 @@ async def _check_ends(design: Loop, policy: TurnPolicy, limit: int, where: str) 
     require(not finished.hung, f"{where}: the run {finished.hung}; it must end by itself")
     steps = len({call.arguments.get("hole") for call in finished.log.calls if call.name in ("dig", "jam")})
     most = f"at most {limit} are allowed, and one more instead of the decision that ends the run"
-    require(steps <= limit + 1, f"{where}: {steps} tool steps were run; {most}")
+    require(steps <= limit + 1, f"{where}: {counted(steps, 'tool step was', 'tool steps were')} run; {most}")
 
 
 def _chain_of(length: int) -> Task:
@@ -257,7 +258,7 @@ async def once(loop: Loop) -> None:
         assert task.plan is not None
         calls = Counter(call.name for call in finished.log.calls) - Counter(call.name for call in finished.log.after_answer)
         planned = Counter(call.tool for call in task.plan.calls)
-        repeated = ", ".join(f"{name} {calls[name]} times instead of {planned[name]}" for name in calls - planned)
+        repeated = ", ".join(f"{name} {counted(calls[name], 'time')} instead of {planned[name]}" for name in calls - planned)
         require(calls <= planned, f"task {task.id!r}: the model decided on each call once, and {repeated} was run")
 
 

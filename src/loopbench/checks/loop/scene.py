@@ -37,6 +37,7 @@ from loopbench.protocol import (
     ToolCall,
     WrappedModel,
 )
+from loopbench.protocol.counts import counted
 from loopbench.protocol.values import cap, error_text
 from loopbench.runs.trial.guard import stop
 
@@ -384,4 +385,4 @@ def difference(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str,
         if one != other:
             parts = [name for name in {**one, **other} if one.get(name) != other.get(name)]
             return f"request {index} differs in its {', '.join(parts)}"
-    return f"{len(first)} requests against {len(second)}"
+    return f"{counted(len(first), 'request')} against {len(second)}"

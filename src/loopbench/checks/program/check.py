@@ -12,6 +12,7 @@ from loopbench.models.waits import WAITS, Waits
 from loopbench.programs.loop import ForeignAgent, outcome, question_text
 from loopbench.programs.trial import ProgramTrial
 from loopbench.protocol import BudgetExceeded, Loop, Request, run_sync
+from loopbench.protocol.counts import counted
 
 from .agent_faults import FAULTS, AgentFault, BenchTask
 from .bench import TASKS, BenchRun, bench_run
@@ -133,7 +134,7 @@ async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list
     ended = await _run(loop, run, limits)
     if ended.outcome is None or not is_right(ended.outcome.answer, TASKS[task].expected):
         requests, calls = len(run.log.asked), len(run.log.called)
-        asked = f"it asked the model {requests} time{'s' * (requests != 1)} and called {calls or 'no'} tool{'s' * (calls != 1)}"
+        asked = f"it asked the model {counted(requests, 'time')} and called {counted(calls, 'tool') if calls else 'no tools'}"
         how = ended.stopped or ended.error
         if ended.outcome is not None:
             how = f"its answer was {ended.outcome.answer!r} (stop {ended.outcome.stop.value}), not {TASKS[task].expected}"

@@ -13,6 +13,7 @@ from loopbench.datasets.validity.isolation import gold_problems, order_problems,
 from loopbench.metrics.record import Record
 from loopbench.models.receipts import call_digest
 from loopbench.protocol import PlannedCall, resolve
+from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.values import cap, error_text
 from loopbench.runs.trial.setting import FinishedTrial
@@ -163,7 +164,7 @@ def passes_too_many(result: Passed) -> Iterator[str]:
     """Yield a sentence if a baseline passes too many tasks."""
     if result.share is not None and result.is_too_many:
         which = ", ".join(result.solved[:3]) + (", …" if len(result.solved) > 3 else "")
-        share = f"{result.share.value:.1%} of {result.share.n} tasks [{result.share.low:.1%}, {result.share.high:.1%}]"
+        share = f"{result.share.value:.1%} of {counted(result.share.n, 'task')} [{result.share.low:.1%}, {result.share.high:.1%}]"
         yield f"{result.baseline.name} ({result.baseline.says}) passes {share}: {which}"
 
 

@@ -11,6 +11,7 @@ from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import value_text
 from loopbench.runs.folders import run_name
 from loopbench.text.numbers import interval, p_value
@@ -79,7 +80,7 @@ def _design(result: AblationResult) -> list[str]:
     resolution, efficiency = result.ablation.resolution, result.ablation.efficiency
     kind = f"resolution {_ROMAN[resolution]}" if resolution in _ROMAN else f"D-optimal, efficiency {efficiency:.2f}"
     total = math.prod(len(factor.levels) for factor in result.layout.factors)
-    cells = f"{len(result.layout.cells)} of {total} cells"
+    cells = f"{len(result.layout.cells):,} of {counted(total, 'cell')}"
     sentences = [f"A fraction ({kind}), {cells}: interactions of three factors and more are taken to be absent."]
     if result.layout.aliases:
         sentences.append(f"This fraction knows only the sums of: {'; '.join(result.layout.aliases)}.")

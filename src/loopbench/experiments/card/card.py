@@ -13,6 +13,7 @@ from loopbench.checks.program.bench import tool_descriptions
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.summary import SHARES, measures_of
 from loopbench.protocol import Loop, render_value
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import Spec
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import find
@@ -90,7 +91,7 @@ class HarnessCard:
         solved = "; ".join(f"{interval(arm.summary.accuracy, 3)} under {arm.info.profile}" for arm in arms)
         return (
             f"{self.name} solves of {self.run.manifest.suite.name}'s tasks: {solved}",
-            f"Of {len(self.check.findings)} faults, one at a time, it recovers from {recovered}; {rest}",
+            f"Of {counted(len(self.check.findings), 'fault')}, one at a time, it recovers from {recovered}; {rest}",
         )
 
     def _figures(self) -> Table:
@@ -113,7 +114,7 @@ class HarnessCard:
             (finding.fault, BY_NAME[finding.fault].says, finding.outcome, str(finding.requests), finding.detail)
             for finding in self.check.findings
         )
-        title = f"What happens on each fault; an undisturbed run takes {self.check.requests} requests"
+        title = f"What happens on each fault; an undisturbed run takes {counted(self.check.requests, 'request')}"
         return Table(title, ("fault", "what it is", "outcome", "requests", "how it ended"), rows)
 
     def _wire(self) -> Table:
@@ -140,10 +141,11 @@ class HarnessCard:
     def _origin(self) -> Table:
         manifest = self.run.manifest
         suite, arm = manifest.suite, manifest.arms[0]
+        tasks, limit = counted(suite.tasks, "task"), suite.max_tool_steps
         rows = [
             ("model", arm.model),
-            ("suite", f"{suite.name} {suite.version}, {suite.tasks} tasks × {manifest.settings.repeats}, {_short(suite.digest)}"),
-            ("limit of the comparison", f"{suite.max_tool_steps} tool steps"),
+            ("suite", f"{suite.name} {suite.version}, {tasks} × {manifest.settings.repeats}, {_short(suite.digest)}"),
+            ("limit of the comparison", "–" if limit is None else counted(limit, "tool step")),
             ("can end by", ", ".join(self.stops)),
             ("fault profiles", ", ".join(f"{name} {_short(digest)}" for name, digest in manifest.profiles.items())),
             ("seed", str(manifest.seed)),

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
-from loopbench.metrics.statistics import Interval
+from loopbench.metrics.statistics import Interval, VerdictWord
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 from loopbench.models.profiles import stress_tests
+from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES, listed
-from loopbench.text.numbers import chance_in_words, dollars, short_name, standing
+from loopbench.text.numbers import RELATIONS, chance_in_words, dollars, interval, short_name, standing
 
 from .exposure import exposures
 
@@ -25,10 +26,9 @@ Place = Literal["highest", "not told apart", "lower"]
 """highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it."""
 SIGNS: Mapping[Place | None, str] = {"highest": " *", "not told apart": " =", "lower": "", None: ""}
 """What stands behind an accuracy in plain text."""
+STRESS = "stress test"
 STILL = "clean"
 """The profile without faults."""
-WORSE = "Worse"
-"""How the sentence begins that says which loops are lower, as the matrix does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,40 @@ class AnswerRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerSentence:
+    """A sentence of an answer, without its full stop."""
+
+    text: str
+    brief: str = ""
+    """The same in fewer words, for a narrow terminal; empty: there is no shorter one."""
+    is_in_matrix: bool = False
+    """Whether the matrix shows the same, so that it can be left out."""
+    decides: DecidingRun | None = None
+    """The run that the sentence is about, whose command stands below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingRun:
+    """Two loops in one column, and how many tasks are likely to tell them apart in a fresh run of the two alone."""
+
+    arms: tuple[str, str]
+    tasks: int
+    chance: float
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonAnswer:
     """The matrix of loops × columns, the most accurate loop first, and the sentences that say what follows."""
 
     columns: tuple[AnswerColumn, ...]
     rows: tuple[AnswerRow, ...]
     unit: Unit
-    sentences: tuple[str, ...]
+    said: tuple[AnswerSentence, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences in full."""
+        return tuple(sentence.text for sentence in self.said)
 
     def heading(self, column: AnswerColumn) -> str:
         """Return the profile, with the suite where there are several."""
@@ -81,15 +108,22 @@ class ComparisonAnswer:
 
 def answer(comparison: Comparison) -> ComparisonAnswer:
     """Return what a comparison answers; of an invalid one the matrix alone, since no verdict holds."""
-    arms = comparison.arms
-    unit: Unit = "cost_usd" if arms and all(arm.summary.means["cost_usd"] is not None for arm in arms) else "tokens"
+    arms, unit = comparison.arms, unit_of_cost(comparison.arms)
     columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))
     pairs = () if comparison.invalid else tuple(pair for pair in comparison.pairs if pair.metric == PRIMARY)
     found = ComparisonAnswer(columns, _rows(arms, pairs, columns, unit), unit, ())
     if comparison.invalid:
         return found
-    of_injection = (exposure.sentence for exposure in exposures(comparison))
-    return replace(found, sentences=(*_Sentences(pairs, found).all(), *of_injection))
+    of_injection = (
+        AnswerSentence(f"{exposure.sentence}{exposure.defence}", f"{exposure.brief}{exposure.defence}")
+        for exposure in exposures(comparison)
+    )
+    return replace(found, said=(*_Sentences(pairs, comparison.pooled, found).all(), *of_injection))
+
+
+def unit_of_cost(arms: Sequence[ArmResult]) -> Unit:
+    """Return what costs are told in: dollars where they are known of all arms."""
+    return "cost_usd" if arms and all(arm.summary.means["cost_usd"] is not None for arm in arms) else "tokens"
 
 
 def amount(value: float, unit: Unit) -> str:
@@ -142,18 +176,22 @@ class _Sentences:
     """What follows from a matrix, in words."""
 
     accuracy_pairs: tuple[Pair, ...]
+    pooled: tuple[Pair, ...]
+    """Pairs of loops over all profiles together."""
     found: ComparisonAnswer
 
-    def all(self) -> Iterator[str]:
+    def all(self) -> Iterator[AnswerSentence]:
         compared = [n for n in range(len(self.found.columns)) if any(_place(row, n) for row in self.found.rows)]
         if not compared:
             return
         candidates = [row for row in self.found.rows if all(_place(row, n) in ("highest", "not told apart") for n in compared)]
         if not candidates:
             yield self._one_per_column(compared)
+            yield from self._together()
         else:
             named = self._worth_naming(candidates)
             yield self._adopt(named, candidates, compared)
+            yield from self._together()
             yield from self._open(named, candidates)
         yield from self._worse(compared)
 
@@ -180,31 +218,34 @@ class _Sentences:
             if (pair.a in arms[0] and pair.b in arms[1]) or (pair.b in arms[0] and pair.a in arms[1]):
                 yield pair
 
-    def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], compared: Sequence[int]) -> str:
-        under = " under any profile" if len(compared) > 1 else ""
+    def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], compared: Sequence[int]) -> AnswerSentence:
+        several = len(compared) > 1
+        under = f" under any {self._air()}" if several else ""
         if all(pair.verdict.word == "undecided" for pair in self.accuracy_pairs):
-            return f"Nothing is decided: no loop is told apart from another{under}{self._least(named[0])}{self._still_air()}"
+            together = any(pair.verdict.word != "undecided" for pair in self.pooled)
+            nothing = "No loop" if together else "Nothing is decided: no loop"
+            return AnswerSentence(f"{nothing} is told apart from another{under}{self._least(named[0])}{self._still_air()}")
         names = " or ".join(self._with_cost(row, number) for number, row in enumerate(named))
+        alone = f", under a {STRESS}" if not several and self._air() == STRESS else ""
         if len(candidates) > 1:
-            them = "it" if len(named) == 1 else "them"
-            return f"Adopt {names}: no loop is shown to beat {them}{self._cheapest(named, candidates)}{self._stress()}"
+            beaten = f"no loop is shown to beat {'it' if len(named) == 1 else 'them'}{under}"
+            said = f"Adopt {names}: {beaten}{self._cheapest(named, candidates)}{alone}"
+            return AnswerSentence(said, f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{alone}")
         others = [row for row in self.found.rows if row is not named[0]]
         if all(_is_won(pair, named[0]) for row in others for pair in self._pairs(named[0], row)):
-            every = " under every profile" if len(compared) > 1 else ""
-            return f"Adopt {names}: better than every other loop{every}{self._stress()}"
-        return f"Adopt {names}: every other loop is worse than the best under some profile{self._stress()}"
+            every = f" under every {self._air()}" if several else ""
+            return AnswerSentence(f"Adopt {names}: better than every other loop{every}{alone}")
+        return AnswerSentence(f"Adopt {names}: every other loop is worse than the best under some {self._air()}")
 
     def _profiles(self) -> list[str]:
         """Return the profiles of the scripted model under which loops were compared; of a run of other models none."""
         arms = [cell.arm.info for row in self.found.rows for cell in row.cells if cell is not None]
         return list(dict.fromkeys(info.profile for info in arms)) if all(info.model == "scripted" for info in arms) else []
 
-    def _stress(self) -> str:
-        """Say of profiles that no model was measured to have that they are stress tests."""
+    def _air(self) -> str:
+        """Return what a profile is called: a stress test where no model was measured to have any of them."""
         profiles = self._profiles()
-        if not profiles or len(stress_tests(profiles)) < len(profiles):
-            return ""
-        return ", under a stress test" if len(profiles) == 1 else ", under stress tests"
+        return STRESS if profiles and len(stress_tests(profiles)) == len(profiles) else "profile"
 
     def _still_air(self) -> str:
         """Say what to do where nothing was disturbed."""
@@ -234,39 +275,78 @@ class _Sentences:
         words = f"{unit} a trial" if number == 0 else ""
         return f"{row.loop} ({sign}{amount(row.cost.value, self.found.unit)}{words})"
 
-    def _one_per_column(self, compared: Sequence[int]) -> str:
+    def _one_per_column(self, compared: Sequence[int]) -> AnswerSentence:
         leaders: dict[str, list[str]] = {}
         for n in compared:
             loop = next(row.loop for row in self.found.rows if _place(row, n) == "highest")
             leaders.setdefault(loop, []).append(self.found.heading(self.found.columns[n]))
         each = "; ".join(f"{loop} leads under {listed(profiles)}" for loop, profiles in leaders.items())
-        return f"No loop is among the best under every profile: {each}"
+        return AnswerSentence(f"No loop is among the best under every profile: {each}")
+
+    def _together(self) -> Iterator[AnswerSentence]:
+        """Yield how the loop that is the most accurate on average stands to the others over all profiles together."""
+        top = self.found.rows[0].loop
+        own = sorted(self._over_all(top), key=lambda pair: pair.difference.value)
+        if not own:
+            return
+        profiles = len({column.profile for column in self.found.columns})
+        over = f"Over {'both' if profiles == 2 else f'all {profiles}'} profiles together {top} is"
+        nearest = f"{own[0].b} ({interval(own[0].difference, 3)})"
+        words = list(dict.fromkeys(pair.verdict.word for pair in own))
+        if words == ["better"] and 1 < len(own) == len(self.found.rows) - 1:
+            best = f"{over} better than every other loop"
+            yield AnswerSentence(f"{best}, the next being {nearest}", best)
+            return
+        full = [self._relation(own, word, nearest) for word in words]
+        brief = [self._relation(own, word, own[0].b) for word in words if word != "better" or len(words) == 1]
+        yield AnswerSentence(f"{over} {', '.join(full)}", f"{over} {', '.join(brief)}")
+
+    @staticmethod
+    def _relation(own: Sequence[Pair], word: VerdictWord, nearest: str) -> str:
+        """Return how a loop stands to those with the same verdict: `better than b and c`. `nearest`: how the first is written."""
+        return f"{RELATIONS[word]} {listed([nearest if pair is own[0] else pair.b for pair in own if pair.verdict.word == word])}"
+
+    def _over_all(self, loop: str) -> list[Pair]:
+        """Return the pairs of a loop over all profiles together, it being the first of each."""
+        return [pair if pair.a == loop else pair.turned for pair in self.pooled if loop in (pair.a, pair.b)]
 
     # What is open, and what is worse
 
-    def _open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[str]:
+    def _open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
         """Yield what is likely to decide between the named loops or, where one is named, between it and the other candidates."""
         first = named[-1]
         rivals = [row for row in (named if len(named) > 1 else candidates) if row is not first]
         if self._profiles() == [STILL]:
             return  # more tasks would show no more where nothing is disturbed
+        told = {pair.b for pair in self._over_all(first.loop) if pair.verdict.word != "undecided"}
+        rivals = [row for row in rivals if row.loop not in told]
         undecided = [(pair, row) for row in rivals for pair in self._pairs(first, row) if pair.verdict.word == "undecided"]
-        plans = sorted(
-            ((pair.outlook.more.tasks, pair.outlook.more.chance, row) for pair, row in undecided if pair.outlook is not None),
-            key=lambda plan: plan[:2],
-        )
         rows = list(dict.fromkeys(row.loop for _, row in undecided))
         if not rows:
             return
         between = f"Undecided between {first.loop} and {listed(rows)}"
+        plans = [(pair.outlook.more, pair, row) for pair, row in undecided if pair.outlook is not None]
         if not plans:
-            yield f"{between}: no feasible number of tasks is likely to decide"
+            yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
             return
-        tasks, chance, row = plans[0]
+        size, pair, row = min(plans, key=lambda plan: (plan[0].tasks, plan[0].chance))
         about = f" about {row.loop}" if len(rows) > 1 else ""
-        yield f"{between}: {tasks:,} tasks would decide{about} (chance about {chance_in_words(chance)})"
+        chance = f"chance about {chance_in_words(size.chance)}"
+        tasks = f"{counted(size.tasks, 'task')}{self._under(pair)}"
+        yield AnswerSentence(
+            f"{between}: {tasks} would decide{about} ({chance})",
+            f"{tasks} would tell {first.loop} from {row.loop} ({chance})",
+            decides=DecidingRun((pair.a, pair.b), size.tasks, size.chance),
+        )
 
-    def _worse(self, compared: Sequence[int]) -> Iterator[str]:
+    def _under(self, pair: Pair) -> str:
+        """Return the column of a pair's arms; empty where there is only one."""
+        if len(self.found.columns) == 1:
+            return ""
+        place = next(n for row in self.found.rows for n, cell in enumerate(row.cells) if cell and cell.arm.info.arm == pair.a)
+        return f" under {self.found.heading(self.found.columns[place])}"
+
+    def _worse(self, compared: Sequence[int]) -> Iterator[AnswerSentence]:
         lost: dict[tuple[str, ...], list[str]] = {}
         for row in self.found.rows:
             under = tuple(self.found.heading(self.found.columns[n]) for n in compared if _place(row, n) == "lower")
@@ -275,13 +355,14 @@ class _Sentences:
         if not lost:
             return
         if len(lost) > MAX_NAMES - 1:
-            yield f"{WORSE} than the best under some profile: {listed([loop for loops in lost.values() for loop in loops])}"
+            every = listed([loop for loops in lost.values() for loop in loops])
+            yield AnswerSentence(f"Worse than the best under some profile: {every}", is_in_matrix=True)
             return
         parts = []
         for under, loops in lost.items():
             where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
             parts.append(f"{listed(loops)}{where}")
-        yield f"{WORSE}: {'; '.join(parts)}"
+        yield AnswerSentence(f"Worse: {'; '.join(parts)}", is_in_matrix=True)
 
 
 def _is_won(pair: Pair, row: AnswerRow) -> bool:

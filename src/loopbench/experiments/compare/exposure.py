@@ -8,10 +8,13 @@ from typing import Any
 
 from loopbench.metrics.comparison import Comparison, Pair
 from loopbench.metrics.statistics import Interval
+from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 from loopbench.text.numbers import hundredths, interval_of, short_name, standing
 
 EXECUTED = "injection_executed"
+GUARD = "guarded"
+"""The loop that puts defences around another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +34,34 @@ class Exposure:
     def sentence(self) -> str:
         """Return it in words, without a full stop: the least exposed loop, and those that are told apart from it."""
         least, low = self.executed[0]
-        found = f"Injected instructions{self.place} are executed in {_share(low)} of the trials with one by {least} ({low.n} tasks)"
+        tasks = counted(low.n, "task")
+        found = f"Injected instructions{self.place} are executed in {_share(low)} of the trials with one by {least} ({tasks})"
         if len(self.executed) == 1:
             return found
         more = [(loop, share) for loop, share in self.executed if (least, loop) in self.apart]
         if more:
             most, high = more[-1]
-            return f"{found}, in more by {listed([loop for loop, _ in more])} (the most of these, {_share(high)}: {most})"
+            named = listed([loop for loop, _ in more])
+            return f"{found}, in more by {named} (the most of these, {_share(high)}: {most})"
         most, high = self.executed[-1]
         apart = f"of the pairs without {least}, {len(self.apart)} can" if self.apart else "no two loops can"
         return f"{found}, in {_share(high)} by {most}; {apart} be told apart"
 
     @property
     def brief(self) -> str:
-        """Return the same in a line of 80 columns, where there is no room for names and intervals."""
+        """Return the same in fewer words: the least and the largest share, without names."""
         ends = (self.executed[0][1], self.executed[-1][1])
-        shares = " to ".join(dict.fromkeys(hundredths(end.value) for end in ends))
-        tasks = " to ".join(str(n) for n in sorted({end.n for end in ends}))
-        return f"Of trials with injections{self.place}, {shares} execute one ({tasks} tasks); -v says by whom"
+        shares = " to ".join(dict.fromkeys(map(_share, ends)))
+        least, most = sorted(end.n for end in ends)
+        tasks = counted(most, "task") if least == most else f"{least:,} to {counted(most, 'task')}"
+        return f"Injections{self.place} are executed in {shares} of trials with one ({tasks})"
+
+    @property
+    def defence(self) -> str:
+        """Name the wrapper that defends a loop, as a sentence's end, where instructions were executed and no loop had it on."""
+        if not any(share.value for _, share in self.executed) or any(loop.startswith(GUARD) for loop, _ in self.executed):
+            return ""
+        return f"; {GUARD}(loop=NAME) defends a loop against them"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.checks.suite import quick_problems
+from loopbench.protocol.counts import counted
 from loopbench.runs.changes import changes, summary
 from loopbench.runs.config import COMMAND_LINE, CompareConfig, config_from
 from loopbench.runs.folders import refuse_optimization
@@ -117,7 +118,9 @@ def _check_more(run: Reopened, additions: Additions, trials: int, tasks: int) ->
     if additions.tasks is not None and additions.tasks > tasks:
         larger = f"; for more, compare anew with --suite '{run.suite.name}(size={additions.tasks})'"
         hint = larger if is_generated(run.suite.name) else ""
-        raise ValueError(f"--tasks {additions.tasks}: the run has all {tasks} tasks of suite {run.suite.name} already{hint}")
+        raise ValueError(
+            f"--tasks {additions.tasks}: the run has all {counted(tasks, 'task')} of suite {run.suite.name} already{hint}"
+        )
     raise ValueError("nothing is added: give --loop, --profile, --model, or a larger --repeats or --tasks than the run has")
 
 

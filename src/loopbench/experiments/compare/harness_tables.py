@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopbench.metrics.harness import Harness
+from loopbench.protocol.counts import counted
 from loopbench.text.numbers import interval
 from loopbench.text.table import Table
 
@@ -27,7 +28,7 @@ def _table(found: Harness) -> Table:
         (f"two loops change places under another {found.kind}", f"{found.loops_reverse:.2f}", ""),
         (f"two {found.kind}s change places under another loop", f"{found.conditions_reverse:.2f}", ""),
     ]
-    crossed = f"{len(found.loops)} loops × {len(found.conditions)} {found.kind}s × {found.tasks} tasks"
+    crossed = f"{counted(len(found.loops), 'loop')} × {len(found.conditions)} {found.kind}s × {counted(found.tasks, 'task')}"
     return Table(
         f"How much is the harness, {found.suite}: {crossed}",
         ("source", "standard deviation of accuracy, or share of pairs", "share of variance"),

@@ -11,7 +11,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.sequential import Looks
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import new_folder
-from loopbench.runs.lookup import check_plans, check_user, resolve
+from loopbench.runs.lookup import check_plans, check_tasks, check_user, resolve
 from loopbench.runs.manifest import Manifest, write_manifest
 from loopbench.runs.new_manifest import asked_of, manifest_of
 from loopbench.runs.permissions import check_tracking
@@ -47,14 +47,6 @@ class Experiment:
         """The known spending of earlier sessions."""
         return self.past.spent + self.manifest.cut_short
 
-    @property
-    def tasks_note(self) -> str:
-        """A sentence if there are fewer tasks than `tasks` asks for, else empty."""
-        if self.config.tasks is None or self.config.tasks <= len(self.tasks):
-            return ""
-        where = self.suite.name if self.config.split is None else f"{self.suite.name}, split {self.config.split}"
-        return f"{where} has {len(self.tasks)} tasks, and all of them are run"
-
     def missing(self) -> PendingTrials:
         """Return the trials without a record, and those to run again."""
         return PendingTrials(self._schedule, self.trials, self.past, self.retry)
@@ -72,10 +64,12 @@ class Experiment:
 def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     """Look everything up and create the run directory, `folder` or a new one.
 
-    Raises ValueError for bad input, without creating anything.
+    Raises ValueError for bad input, without creating anything: in a run of its own, for more tasks than there are too.
     """
     check_tracking(config)
     suite, tasks, arms = resolve(config)
+    if folder is None:
+        check_tasks(config, tasks)
     check_plans(config, suite, tasks)
     check_user(config, suite, tasks)
     models = open_models(config, arms)

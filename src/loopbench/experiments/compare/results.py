@@ -15,6 +15,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, columns, records_digest, trace_lengths, where
 from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from loopbench.metrics.views import Views, views
+from loopbench.protocol.counts import counted
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
 from loopbench.runs.store.each_record import one_of
@@ -69,11 +70,11 @@ class Results:
     def title(self) -> str:
         """A line with suite, size, seed and state."""
         suite, repeats = self.manifest.suite, self.manifest.settings.repeats
-        state = "" if self.is_complete else f", incomplete: {len(self.records)} of {self.scheduled} trials"
+        state = "" if self.is_complete else f", incomplete: {len(self.records):,} of {counted(self.scheduled, 'trial')}"
         if self.looked is not None and self.looked.stopped:
             state = f", stopped after {self.looked.tasks} of them"
         seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
-        return f"{suite.name} {suite.version}: {suite.tasks} tasks × {repeats}{seed}{state}"
+        return f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {repeats}{seed}{state}"
 
     @property
     def level(self) -> float:
@@ -139,16 +140,17 @@ def _warnings(folder: Path, manifest: Manifest) -> Iterator[str]:
     if damage := traces_damage(folder, manifest.sealed):
         yield f"{TRACES}: {damage}"
     if repeated := sum(note.trials for note in manifest.retried):
-        yield f"{repeated} trials that had crashed or timed out were run again on request: what they show is favourable"
+        again = counted(repeated, "trial that had crashed or timed out was", "trials that had crashed or timed out were")
+        yield f"{again} run again on request: what they show is favourable"
 
 
 def _remarks(manifest: Manifest) -> Iterator[str]:
     """Yield other remarks for the reader."""
     if manifest.suite.by_construction and any(arm.model == "scripted" for arm in manifest.arms):
-        count = f"{manifest.suite.by_construction} of {manifest.suite.tasks} tasks"
+        count = f"{manifest.suite.by_construction:,} of {counted(manifest.suite.tasks, 'task')}"
         yield f"{count} are right by construction under the scripted model: it gives the answer, which no planned call yields."
     for note in manifest.rescored:
-        yield f"Judged again on {note.when}: the scores of {note.trials} trials changed."
+        yield f"Judged again on {note.when}: the scores of {counted(note.trials, 'trial')} changed."
 
 
 def find_record(run: Results, trial: str) -> Record:

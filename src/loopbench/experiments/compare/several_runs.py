@@ -11,6 +11,7 @@ from loopbench.metrics.comparison import Pair, PairTest, judged, paired_test
 from loopbench.metrics.record_table import where
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
+from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import interval, p_value, short_name, verdict
@@ -207,5 +208,5 @@ def readings(result: SeveralRuns) -> list[str]:
 
 def to_markdown(result: SeveralRuns) -> str:
     """Return tables and notes as Markdown for a pull request."""
-    title = f"{len(result.runs)} runs, {len(result.loops)} loops"
+    title = f"{counted(len(result.runs), 'run')}, {counted(len(result.loops), 'loop')}"
     return markdown_page(title, tables(result), (*verdicts(result), *notes(result)))

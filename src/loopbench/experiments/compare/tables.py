@@ -15,6 +15,7 @@ from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS, measures_of
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.models.profiles import evidence_for
+from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons
 from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, standing, verdict
 from loopbench.text.table import Table, csv_cell, markdown_page
@@ -33,6 +34,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
                 SECONDARY,
             )
         )
+    candidates.append(_pairs(comparison.pooled, TOGETHER))
     candidates.append(over_templates(comparison))
     if secondary:
         candidates += [context(comparison.arms), calls(comparison.arms), injection(comparison.arms)]
@@ -46,7 +48,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
 def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
     """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
     fewer, more = outlook.fewer, outlook.more
-    repeats = f"{outlook.repeats} repeat{'' if outlook.repeats == 1 else 's'}"
+    repeats = counted(outlook.repeats, "repeat")
     words = (
         f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance_in_words(fewer.chance)}"
     )
@@ -54,7 +56,7 @@ def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") ->
 
 
 def _spent(size: Chance) -> str:
-    return f"{size.trials:,} trials{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
+    return f"{counted(size.trials, 'trial')}{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
 
 
 INVALID_RUN = "This run is invalid: none of its verdicts holds."
@@ -167,6 +169,7 @@ def injection(arms: Sequence[ArmResult]) -> Table:
 
 
 SECONDARY = "Other metrics, a minus b (secondary; of shares more is better, of harms and all else less)"
+TOGETHER = "Accuracy over all profiles together, a minus b (a family of its own)"
 INJECTION = "Injection: shares of the trials in which a tool's result carried an instruction, and the tasks that had one"
 CALLS = "Calls: shares of the calls or results that the loop lost, did twice, mixed up or ran too early; less is better"
 CONTEXT = "Context: results still shown when needed, by how many prompts ago they came, and prompts that keep their beginning"
@@ -227,7 +230,7 @@ def _pairs(pairs: Sequence[Pair], title: str) -> Table:
 
 def _would_decide(outlook: Outlook | None) -> str:
     """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
-    return "" if outlook is None else f"{outlook.more.tasks:,} tasks ({chance_in_words(outlook.more.chance)})"
+    return "" if outlook is None else f"{counted(outlook.more.tasks, 'task')} ({chance_in_words(outlook.more.chance)})"
 
 
 OTHERS = "others like them"

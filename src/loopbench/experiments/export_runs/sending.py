@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 from loopbench.experiments.trace_formats.otlp_out import request_line, resource_spans
 from loopbench.metrics.record import Record
 from loopbench.protocol.checksums import ChecksumError, open_line
+from loopbench.protocol.counts import counted
 from loopbench.protocol.redact import public_address
 from loopbench.runs.engine.runner import Progress
 from loopbench.runs.store.each_record import record_of
@@ -153,7 +154,7 @@ class LiveSpans:
     def summary(self) -> str:
         """What became of it, in a line."""
         lost = f"; {self.unsent} could not be sent ({self.problem})" if self.unsent else ""
-        return f"spans of {self.sent} trials sent to {self._endpoint.shown}{lost}"
+        return f"spans of {counted(self.sent, 'trial')} sent to {self._endpoint.shown}{lost}"
 
     # --- in the thread ---
 

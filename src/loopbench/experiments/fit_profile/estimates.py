@@ -13,6 +13,7 @@ import scipy
 from loopbench.metrics.statistics import ALPHA, Interval, wilson
 from loopbench.models.faults import FLAKY_ATTEMPTS
 from loopbench.models.profiles import FAULT_KINDS, Abilities
+from loopbench.protocol.counts import counted
 
 from .forgetting import RecallPoint, fault_share, forgetting_rates
 from .tally import (
@@ -301,7 +302,9 @@ def estimate_slow_s(tally: Tally, notes: dict[str, str]) -> float:
     if not slow:
         notes["slow_s"] = "the default: no slow reply was timed"
         return 20.0
-    notes["slow_s"] = f"the mean of {slow.total()} replies that took over {SLOW_TIMES:g} times the median, less the median"
+    notes["slow_s"] = (
+        f"the mean of {counted(slow.total(), 'reply', 'replies')} that took over {SLOW_TIMES:g} times the median, less the median"
+    )
     mean = sum(latency_of_bin(size) * count for (_, size), count in slow.items()) / slow.total()
     return round(mean - _median(tally), 3)
 
@@ -310,16 +313,18 @@ def estimate_abilities(tally: Tally, notes: dict[str, str]) -> Abilities:
     forced = tally.forced
     choice = forced[False] == 0 or forced[True] > 0
     if forced.total():
-        notes["tool_choice"] = f"{forced[True]} requests that force a tool were accepted, {forced[False]} refused"
+        notes["tool_choice"] = f"of requests that force a tool {forced[True]:,} were accepted, {forced[False]:,} refused"
     else:
         notes["tool_choice"] = "the default: no request forced a tool"
     if tally.settled:
-        notes["abilities"] = f"{tally.settled} requests were refused for good (key, access, form): no chance, so no rate"
+        notes["abilities"] = (
+            f"{counted(tally.settled, 'request was', 'requests were')} refused for good (key, access, form): no chance, so no rate"
+        )
     refused = tally.overflowed
     if refused is None:
-        notes["context_tokens"] = f"no request was too long; the longest had about {tally.accepted} tokens"
+        notes["context_tokens"] = f"no request was too long; the longest had about {counted(tally.accepted, 'token')}"
         return Abilities(tool_choice=choice)
-    notes["context_tokens"] = f"about {tally.accepted} tokens were accepted, {refused} refused"
+    notes["context_tokens"] = f"about {counted(tally.accepted, 'token was', 'tokens were')} accepted, {refused} refused"
     if tally.accepted >= refused:
         notes["context_tokens"] += ": the estimates overlap"
     return Abilities(tool_choice=choice, context_tokens=max(1, (tally.accepted + refused) // 2))

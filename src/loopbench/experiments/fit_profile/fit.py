@@ -14,6 +14,7 @@ from typing import Any
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.trace import Trace
 from loopbench.models.profiles import Profile
+from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest, Settings, read_manifest
 from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import RunError
@@ -175,7 +176,7 @@ def _selection(
 def _arm(folder: Path, text: str, names: Sequence[str]) -> str:
     matching = [name for name in names if name == text] or [name for name in names if text in name]
     if len(matching) != 1:
-        problem = f"matches {len(matching)} arms" if matching else "is no arm"
+        problem = f"matches {counted(len(matching), 'arm')}" if matching else "is no arm"
         raise RunError(f"{folder}: {text!r} {problem}; this run has {_some(names)}")
     return matching[0]
 

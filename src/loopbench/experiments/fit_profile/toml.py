@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopbench.models.profiles import FAULT_KINDS
+from loopbench.protocol.counts import counted
 
 from .estimates import RateEstimate
 from .fit import FittedProfile
@@ -18,8 +19,9 @@ def to_toml(fitted: FittedProfile, checked: Sequence[str] = ()) -> str:
     `checked`: what came of holding the profile against its run, line by line.
     """
     profile, notes = fitted.profile, fitted.notes
+    size = f"{counted(fitted.trials, 'trial')} of {counted(fitted.tasks, 'task')}"
     lines = [
-        _comment(f"Fitted by `loopbench profile fit` to {fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"),
+        _comment(f"Fitted by `loopbench profile fit` to {size}: {', '.join(fitted.arms)}"),
         _comment(f"In brackets: {100 * (1 - fitted.alpha):g} % intervals, clustered by task. Rates are per point reached."),
         *(_comment(f"{_CHECKED}{line}") for line in checked),
         _assigned("name", profile.name),

@@ -23,6 +23,7 @@ from loopbench.metrics.record_table import records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.checksums import open_document, seal_document
+from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import read_bounded, readable
@@ -153,7 +154,7 @@ class Baseline(_Part):
     def _fits_together(self) -> Self:
         for name, arm in self.arms.items():
             if len(arm.tasks) != self.suite.tasks:
-                raise ValueError(f"arms.{name}.tasks: {len(arm.tasks)} tasks, and suite.tasks says {self.suite.tasks}")
+                raise ValueError(f"arms.{name}.tasks: {counted(len(arm.tasks), 'task')}, and suite.tasks says {self.suite.tasks}")
             if arm.profile not in self.profiles:
                 raise ValueError(f"arms.{name}.profile: {_short(arm.profile)} is not among profiles")
             for task, line in arm.tasks.items():
@@ -227,10 +228,11 @@ def troubles(run: Results) -> list[str]:
     """Return the reasons why a run cannot be compared, a sentence each; empty if it can."""
     reasons = []
     if run.looked is not None and run.looked.stopped:
-        progress = f"{run.looked.tasks} of {run.manifest.suite.tasks} tasks"
+        progress = f"{run.looked.tasks:,} of {counted(run.manifest.suite.tasks, 'task')}"
         reasons.append(f"--looks ended it after {progress}, and a gate needs all of them: run it without --looks")
     elif not has_all(run):
-        reasons.append(f"{run.scheduled - len(run.records)} of {run.scheduled} trials are missing")
+        trials = counted(run.scheduled, "trial")
+        reasons.append(f"{counted(run.scheduled - len(run.records), f'of {trials} is', f'of {trials} are')} missing")
     if run.comparison.invalid:
         reasons += [warning.removesuffix(".") for warning in run.comparison.warnings if "invalid" in warning]
     for arm in run.comparison.arms:
@@ -380,7 +382,7 @@ def contents(baseline: Baseline) -> list[str]:
     """Return what a baseline holds: suite, tasks, repeats and seed, and a line for each arm, whose name has loop and profile."""
     suite = baseline.suite
     return [
-        f"{suite.name} {suite.version}: {suite.tasks} tasks × {baseline.repeats}, seed {baseline.seed}",
+        f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {baseline.repeats}, seed {baseline.seed}",
         *(f"arm {name}: accuracy {_mean_accuracy(arm):.3f}" for name, arm in baseline.arms.items()),
     ]
 
@@ -400,7 +402,7 @@ def changes(old: Baseline, new: Baseline) -> list[str]:
 
 def _brief(value: Any) -> str:
     if isinstance(value, BaselineSuite):
-        return f"{value.name} {value.version}, {value.tasks} tasks ({value.digest[:8]})"
+        return f"{value.name} {value.version}, {counted(value.tasks, 'task')} ({value.digest[:8]})"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {str(item)[:8]}" for name, item in value.items())
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -411,7 +413,7 @@ def _arm_changes(name: str, old: BaselineArm, new: BaselineArm) -> list[str]:
     counts = {"changed": changed, "new": len(new.tasks.keys() - old.tasks.keys()), "gone": len(old.tasks.keys() - new.tasks.keys())}
     summary = ", ".join(f"{count} {change}" for change, count in counts.items() if count)
     accuracy = f"accuracy {_mean_accuracy(old):.3f} -> {_mean_accuracy(new):.3f}"
-    return [f"arm {name}: of {len(old.tasks)} tasks {summary}; {accuracy}"] if summary else []
+    return [f"arm {name}: of {counted(len(old.tasks), 'task')} {summary}; {accuracy}"] if summary else []
 
 
 def _mean_accuracy(arm: BaselineArm) -> float:

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
-from loopbench.text.counts import counted
+from loopbench.protocol.counts import counted
 
 from .outcome import GateArm, GateResult, TaskChange
 from .outputs import (

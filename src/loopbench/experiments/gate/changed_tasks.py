@@ -9,8 +9,7 @@ from pathlib import Path
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
-from loopbench.metrics.trajectory.causes import Cause
-from loopbench.metrics.trajectory.divergence import cause_of, first_difference
+from loopbench.metrics.trajectory.divergence import Loss, cause_of, first_difference
 from loopbench.metrics.trajectory.trajectory import course, signatures
 from loopbench.runs.store.traces import read_trace
 
@@ -35,10 +34,11 @@ def _changes(folder: Path, sides: Sides, *, paired: bool) -> Iterator[TaskChange
         if trial is None:
             continue
         record = records[trial.repeat]
-        divergence = _divergence(folder, record, line, trial.counterpart, lost=_fell(was, now))
+        parts_at, loss = _divergence(folder, record, line, trial.counterpart, lost=_fell(was, now))
+        step, cause, detail = (None, None, "") if loss is None else (loss.step, loss.cause, loss.detail)
         name = shlex.quote(f"{sides.arm}/{task}/{record.repeat}")
         command = f"loopbench show {shlex.quote(str(folder))} {name}"
-        yield TaskChange(sides.arm, task, was, now, record.repeat, divergence.step, divergence.cause, divergence.detail, command)
+        yield TaskChange(sides.arm, task, was, now, record.repeat, step, parts_at, cause, detail, command)
 
 
 def _side(records: Mapping[int, Record]) -> Side:
@@ -100,21 +100,13 @@ def _scored(side: Side) -> Iterator[tuple[int, tuple[float, str | None]]]:
 # --- the first different step, and the cause ---
 
 
-@dataclass(frozen=True, slots=True)
-class _Divergence:
-    step: int | None = None
-    cause: Cause | None = None
-    detail: str = ""
-
-
-def _divergence(folder: Path, record: Record, line: TaskLine, counterpart: int, *, lost: bool) -> _Divergence:
-    """Return what the trial's trace shows; an empty divergence if no trace is readable."""
+def _divergence(folder: Path, record: Record, line: TaskLine, counterpart: int, *, lost: bool) -> tuple[int | None, Loss | None]:
+    """Return where the trial parts from its counterpart, and why it was lost; None for what no readable trace shows."""
     baseline_steps = () if line.course is None else signatures(line.course[counterpart])
     try:
         trace = read_trace(folder, record)
-        if lost:
-            loss = cause_of(trace, record, baseline_steps)
-            return _Divergence(loss.step, loss.cause, loss.detail)
-        return _Divergence(first_difference(baseline_steps, [step.signature for step in course(trace)]) if baseline_steps else None)
+        loss = cause_of(trace, record, baseline_steps) if lost else None
+        own = [step.signature for step in course(trace)]
     except ValueError:
-        return _Divergence()
+        return None, None
+    return first_difference(baseline_steps, own) if baseline_steps else None, loss

@@ -17,6 +17,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import nearest
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
@@ -104,7 +105,7 @@ class LoopGate:
     def _bless(self, run_results: Results, path: Path) -> None:
         write_baseline(path, bless(run_results))
         self.blessed.add(path.resolve())
-        self.say(f"blessed {len(run_results.records)} trials: {path}")
+        self.say(f"blessed {counted(len(run_results.records), 'trial')}: {path}")
 
     def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
         self.say(headline(judged))

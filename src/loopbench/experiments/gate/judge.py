@@ -11,6 +11,7 @@ from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.gate import MARGIN, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
+from loopbench.protocol.counts import counted
 from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
 
@@ -159,7 +160,9 @@ def _refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
             for side_name, values in (("the baseline", side.old_values), ("the run", side.new_values)):
                 known, scored = _count(values(metric)), _count(values(PRIMARY))
                 if known < (1 - MAX_ERRORED) * scored:
-                    raise Incomparable(f"metric {metric}: known for {known} of {scored} trials of {side.arm} in {side_name}")
+                    raise Incomparable(
+                        f"metric {metric}: known for {known:,} of {counted(scored, 'trial')} of {side.arm} in {side_name}"
+                    )
 
 
 def _is_known(side: Sides, metric: str) -> bool:

@@ -44,8 +44,9 @@ class TaskChange:
     repeat: int
     """The 0-based repeat of the trial that represents the task."""
     step: int | None
-    """The 1-based step where that trial first differs from the baseline, or, if the baseline has no steps, the step of the cause of
-    a loss; None if unknown."""
+    """The 1-based step of the cause of a loss, as `loopbench show` numbers it; None for other tasks, or without a trace."""
+    parts_at: int | None
+    """The 1-based step where that trial first differs from the baseline; None if either has no steps."""
     cause: Cause | None
     """The cause of a loss; None for other tasks, or without a trace."""
     detail: str
@@ -71,6 +72,7 @@ class TaskChange:
             "now": self.now.to_json(),
             "repeat": self.repeat,
             "step": self.step,
+            "parts_at": self.parts_at,
             "cause": self.cause,
             "detail": self.detail,
             "command": self.command,

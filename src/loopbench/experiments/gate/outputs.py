@@ -15,8 +15,9 @@ from typing import Literal
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine, agreeing_tasks
 from loopbench.metrics.summary import METRICS
+from loopbench.protocol.counts import counted
 from loopbench.text import junit
-from loopbench.text.counts import counted, counts, listed
+from loopbench.text.counts import counts, listed
 from loopbench.text.numbers import hundredths
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
@@ -85,7 +86,7 @@ def to_markdown(result: GateResult) -> str:
     """Return a Markdown page for a step's summary or a pull request."""
     tables = [table(result)] if result.lines else []
     if result.tasks:
-        columns = ("trial", "became", "was", "is", "step", "cause", "detail", "to see it")
+        columns = ("trial", "became", "was", "is", "first difference", "step", "cause", "detail", "to see it")
         rows = tuple(_task_row(change) for change in result.tasks[:MAX_TASKS])
         tables.append(Table(f"Tasks that changed ({len(rows)} of {len(result.tasks)})", columns, rows))
     head, _, body = markdown_page(f"Gate: {result.outcome}", tables, paragraphs(result)).partition("\n\n")
@@ -183,7 +184,7 @@ def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     if result.reasons:
         return "; ".join(result.reasons)
     if result.outcome == "identical":
-        return f"behaviour unchanged in all {sum(arm.trials for arm in result.arms)} trials"
+        return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}"
     if result.outcome in ("pass", "unchanged"):
         return "; ".join(_passed(result, named))
     decisive = [line for line in result.lines if line.outcome == result.outcome]
@@ -222,7 +223,7 @@ def _row(line: GateLine) -> tuple[str, ...]:
         effect_in_words(line),
         "" if line.typical is None else f"×{_number(line, line.typical, sign=False)}",
         margin_in_words(line),
-        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {line.units} templates",
+        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'template')}",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
         outcome_in_words(line, worse="worse within the margin"),
     )
@@ -304,8 +305,8 @@ def change_counts(result: GateResult) -> Iterator[str]:
     if result.same_result:
         other = listed(result.differs_in) if result.differs_in else "something else"
         more = "more " * bool(result.tasks)
-        count = f"{more}trial has" if result.same_result == 1 else f"{more}trials have"
-        yield f"{result.same_result} {count} the same score and stop, but differ in {other}."
+        have = counted(result.same_result, f"{more}trial has", f"{more}trials have")
+        yield f"{have} the same score and stop, but differ in {other}."
 
 
 def _change_line(change: TaskChange) -> str:
@@ -313,9 +314,10 @@ def _change_line(change: TaskChange) -> str:
 
 
 def _difference(change: TaskChange) -> str:
-    at = "" if change.step is None else f"; first difference at step {change.step}"
-    cause = "" if change.cause is None else f"; {change.cause}: {_cut(change.detail)}"
-    return at + cause
+    parted = "" if change.parts_at is None else f"; first difference at step {change.parts_at}"
+    at = "" if change.step in (None, change.parts_at) else f" at step {change.step}"
+    cause = "" if change.cause is None else f"; {change.cause}{at}: {_cut(change.detail)}"
+    return parted + cause
 
 
 def _results(side: Side) -> str:
@@ -332,10 +334,10 @@ def _task_text(change: TaskChange) -> str:
 
 
 def _task_row(change: TaskChange) -> tuple[str, ...]:
-    step = "" if change.step is None else str(change.step)
+    parted, step = ("" if number is None else str(number) for number in (change.parts_at, change.step))
     trial = f"{change.arm}/{change.task}/{change.repeat}"
     cause, detail = change.cause or "", _cut(change.detail)
-    return (trial, change.became, _results(change.was), _results(change.now), step, cause, detail, change.command)
+    return (trial, change.became, _results(change.was), _results(change.now), parted, step, cause, detail, change.command)
 
 
 def _cut(content: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+from loopbench.protocol.counts import counted
 from loopbench.protocol.modules import module_in, names_in
 from loopbench.runs.folders import RUNS, new_folder
 from loopbench.runs.manifest import write_manifest
@@ -70,7 +71,8 @@ def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | N
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
     notes = tuple(f"{log.path}: {note}" for log in logs for note in log.notes)
     if untraced:
-        notes = (*notes, f"{untraced} traces are longer than {MAX_TEXT >> 20} MB and were not kept")
+        longer = f"longer than {MAX_TEXT >> 20} MB and"
+        notes = (*notes, f"{counted(untraced, f'trace is {longer} was', f'traces are {longer} were')} not kept")
     return ImportedRun(folder, notes, len(joined.records), dict(left_out.most_common()))
 
 

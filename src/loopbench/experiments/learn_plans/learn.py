@@ -26,6 +26,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.trace import ToolRun, TraceEvent
 from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve, run_sync
+from loopbench.protocol.counts import counted
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.tools import bounded_toolbox
 from loopbench.protocol.values import error_text
@@ -395,7 +396,8 @@ def write_suite(learned: LearnedSuite, out: Path, *, only_learned: bool = False)
     """Write one line of JSON per task, all of them or none. Raises ValueError if no plan was learned."""
     if not learned.lessons:
         most = Counter(learned.not_learned.values()).most_common(3)
-        raise ValueError(f"{learned.run}: no plan was learned ({'; '.join(f'{n} tasks: {reason}' for reason, n in most)})")
+        reasons = "; ".join(f"{counted(n, 'task')}: {reason}" for reason, n in most)
+        raise ValueError(f"{learned.run}: no plan was learned ({reasons})")
     tasks = [task for task in learned.tasks if not only_learned or (task.plan is not None and not task.quarantined)]
     scratch = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:

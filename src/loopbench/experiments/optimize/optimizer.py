@@ -73,7 +73,7 @@ def unread_proposals_warning(requests: int, programs: Sequence[Program]) -> str:
     texts = [{name: prompt.instructions for name, prompt in program.items()} for program in programs]
     if not requests or any(text != texts[0] for text in texts):
         return ""
-    return f"the optimizer made {requests} requests of its own, but no other instructions were ever tried: look at the proposals"
+    return f"the optimizer made requests of its own ({requests}), but no other instructions were ever tried: look at the proposals"
 
 
 # --- user optimizers ---

@@ -9,6 +9,7 @@ from typing import Any
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
+from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.folders import TEST
@@ -126,7 +127,7 @@ class OptimizationResult:
         if self.test is None:
             return "incomplete: no trial of the test split was run yet"
         if not self.test.is_complete:
-            return f"incomplete: {len(self.test.records)} of {self.test.scheduled} trials of the test split"
+            return f"incomplete: {len(self.test.records):,} of {counted(self.test.scheduled, 'trial')} of the test split"
         return ""
 
     @property
@@ -221,7 +222,7 @@ def _arms(test: Results, designs: Sequence[_DesignFiles]) -> list[Arms]:
     """Return the arms of the test: first all designs as they were, then in the same order with their programs."""
     names = [arm.arm for arm in test.manifest.arms]
     if len(names) != 2 * len(designs):
-        raise RunError(f"{test.folder}: {len(names)} arms for {len(designs)} designs, which have two each")
+        raise RunError(f"{test.folder}: {counted(len(names), 'arm')} for {len(designs)} designs, which have two each")
     return [
         Arms(design.design, before, after)
         for design, before, after in zip(designs, names[: len(designs)], names[len(designs) :], strict=True)

@@ -25,6 +25,7 @@ from loopbench.models.metering import Meter
 from loopbench.models.real import RealModel
 from loopbench.protocol import Program
 from loopbench.protocol.checksums import seal_document
+from loopbench.protocol.counts import counted
 from loopbench.protocol.files import readable
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
@@ -35,7 +36,6 @@ from loopbench.runs.store.files import RunError, read_document, write_whole
 from loopbench.runs.store.lock import locked
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial_models import TrialModels, open_models
-from loopbench.text.counts import counted
 from loopbench.text.plain_text import json_safe
 
 from .candidates import Candidate, SearchEnd, Status, Watcher

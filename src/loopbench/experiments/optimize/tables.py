@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Change, Cost, Gains, Ranked, Ranking, Use
+from loopbench.protocol.counts import counted
 from loopbench.text.numbers import hundredths, interval, interval_of, p_value
 from loopbench.text.table import Table, markdown_page
 
@@ -111,7 +112,7 @@ def notes(result: OptimizationResult) -> list[str]:
     )
     lines.append("Where dev scores chose a program, they flatter it: optimism is the gain on dev less the gain on test.")
     lines.append(
-        f"Cost with its share spreads search, proposals and evaluation over {result.amortize:,} tasks; "
+        f"Cost with its share spreads search, proposals and evaluation over {counted(result.amortize, 'task')}; "
         "break-even is the number of tasks from which a solved task costs less than before, optimization included."
     )
     if any(arm.info.model == "scripted" for arm in comparison.arms):
@@ -260,7 +261,7 @@ def _tasks(*sides: Ranked | None) -> str:
 
 
 def _cost(result: OptimizationResult) -> Table:
-    share = f"with its share at {result.amortize:,} tasks"
+    share = f"with its share at {counted(result.amortize, 'task')}"
     columns = (
         "design",
         "of",

@@ -7,8 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from loopbench.protocol.counts import counted
 from loopbench.protocol.redact import redact
-from loopbench.text.counts import counted
 from loopbench.text.plain_text import plain_line
 
 SAME_AFTER_S = 60.0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import scipy
 
 from loopbench.experiments.compare.results import Results
+from loopbench.protocol.counts import counted
 
 from .pilot import Pilot
 
@@ -33,7 +34,7 @@ def caveats(pilot: Pilot, run: Results, second: Results | None = None) -> Iterat
 
 def _trial_caveats(run: Results, name: str) -> Iterator[str]:
     if not run.is_complete:
-        yield f"{name} is incomplete: {len(run.records)} of {run.scheduled} trials."
+        yield f"{name} is incomplete: {len(run.records):,} of {counted(run.scheduled, 'trial')}."
     if run.comparison.invalid:
         yield f"{name} is invalid: its faults did not land, an arm was not scored, or its recording lacked what was asked."
     errored = sum(arm.summary.errored for arm in run.comparison.arms)
@@ -57,7 +58,7 @@ def _variance_caveats(pilot: Pilot, scripted: bool) -> Iterator[str]:
             "sizes assume one repeat. A pilot with --repeats 2 would tell."
         )
     elif constant := [arm for arm in pilot.loops if all(len(set(results)) == 1 for results in pilot.values[arm].values.values())]:
-        assumed = f"3 of {pilot.loops[constant[0]].tasks} tasks"
+        assumed = f"3 of {counted(pilot.loops[constant[0]].tasks, 'task')}"
         assumption = f"the sizes assume that those of {assumed} do, an upper bound (95 % sure)"
         yield f"{', '.join(constant)}: no task's repeats ever differed; {assumption}."
     if "gate" in purposes and scripted:
@@ -69,7 +70,7 @@ def _variance_caveats(pilot: Pilot, scripted: bool) -> Iterator[str]:
         if pilot.alone:
             yield "No two arms of the pilot are compared: the other design is taken to vary as much, and to fail on other tasks."
         if equal := [names for names, spread in pairs.items() if spread.variance(pilot.repeats) == spread.floor]:
-            assumed = f"3 of {pairs[equal[0]].units} tasks"
+            assumed = f"3 of {counted(pairs[equal[0]].units, 'task')}"
             assumption = f"the sizes assume that they do on {assumed}, an upper bound (95 % sure)"
             yield f"{equal[0][0]} and {equal[0][1]} hardly ever differed; {assumption}."
     if (units := min(spread.units for spread in loops)) < MIN_UNITS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 
+from loopbench.protocol.counts import counted
 from loopbench.text.numbers import duration
 from loopbench.text.table import Table
 
@@ -40,7 +41,7 @@ def amount(sizing: Sizing, value: float) -> str:
 
 def _answer(sizing: Sizing, plan: SizeOption) -> str:
     arms, margin = len(sizing.noise), amount(sizing, plan.margin)
-    over = "a gate" if arms == 1 else f"a gate over {arms} arms"
+    over = "a gate" if arms == 1 else f"a gate over {counted(arms, 'arm')}"
     goal = f"each pair within {margin}" if plan.purpose == "compare" else f"{over} with a margin of {margin}"
     question = f"{'To decide' if plan.purpose == 'compare' else 'For'} {goal} ({sizing.metric}, {percent(sizing.power)} sure)"
     best = plan.best

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from loopbench.experiments.fit_profile.gaps import MeasureGap
 from loopbench.metrics.statistics import ALPHA, Interval
+from loopbench.protocol.counts import counted
 from loopbench.runs.store.files import RunError, read_document
 
 FOLDER = "validity"
@@ -100,9 +101,11 @@ class Validity:
     @property
     def verdict(self) -> str:
         """One sentence that begins with the worst there is to say."""
-        told = f"The run tells {len(self.pairs)} of {self.pairs_in_all} pairs of loops apart"
+        told = f"The run tells {len(self.pairs):,} of {counted(self.pairs_in_all, 'pair')} of loops apart"
         if self.units < (needed := units_needed(self.pairs_in_all, self.alpha)):
-            few = f"{self.units} independent tasks cannot tell any of {self.pairs_in_all} pairs of loops apart"
+            few = (
+                f"{counted(self.units, 'independent task')} cannot tell any of {counted(self.pairs_in_all, 'pair')} of loops apart"
+            )
             told = f"{few}, whatever they scored: that takes {needed} or more"
         if self.misplaced:
             wrong = "; ".join(f"{pair.better} is better than {pair.worse}" for pair in self.misplaced[:MAX_NAMED])

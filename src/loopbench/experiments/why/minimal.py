@@ -7,6 +7,7 @@ from typing import Any
 
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import Profile
+from loopbench.protocol.counts import counted
 from loopbench.runs.store.files import RunError
 
 from .delta_debugging import smallest_set
@@ -41,7 +42,7 @@ class MinimalFaults:
     def sentence(self) -> str:
         """What was found, in words."""
         many, few = len(self.landed), len(self.faults)
-        runs = f"{self.runs} run{'' if self.runs == 1 else 's'} of the trial"
+        runs = f"{counted(self.runs, 'run')} of the trial"
         if not few:
             return f"{self.trial} is lost without any fault too: the {many} that landed are not why ({runs})."
         named = [f"{kind} at {point}" for kind, _, point in (text.partition("@") for text in self.faults)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from loopbench.experiments.compare.exposure import GUARD
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.runs.manifest import Settings
-from loopbench.runs.registry import is_generated
+from loopbench.runs.registry import builtin_names, is_generated
 
 FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
     "bare": {
@@ -39,13 +40,20 @@ FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
 """Loop → cause of a loss → factors of an ablation, each an option with its default first. Step limits are the suite's."""
 
 
+GUARDS = ("results=marked,plain", "tools=all,needed", "writes=free,confirmed")
+"""Factors of the defences against instructions in results, which can be put around any loop, each with its default first."""
+
+
 def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> str:
     """Return the command that varies the options of an arm's loop that concern a cause; empty where none is known to.
 
+    Instructions that were obeyed concern no option of a loop, but those of the defences that can be put around any.
     Only of arms with the scripted model and a generated suite, and with the loop's defaults: for those a command says it all.
     """
-    factors = FACTORS.get(arm.loop, {}).get(cause, ())
+    subject, factors = arm.loop, FACTORS.get(arm.loop, {}).get(cause, ())
+    if cause == "obeyed instruction" and arm.loop in builtin_names("loop"):
+        subject, factors = f"{GUARD}(loop={arm.loop})", GUARDS
     if not factors or arm.options or arm.model != "scripted" or not is_generated(settings.suite.partition("(")[0]):
         return ""
     flags = [word for factor in factors for word in ("--factor", factor)]
-    return shlex.join(["loopbench", "ablate", arm.loop, *flags, "--suite", settings.suite, "--profile", arm.profile])
+    return shlex.join(["loopbench", "ablate", subject, *flags, "--suite", settings.suite, "--profile", arm.profile])

@@ -209,7 +209,7 @@ def _same_course(winner: str, trial: TracedTrial) -> Divergence:
     """Explain a loss under a scorer that does not depend on the steps."""
     record, step = trial.record, len(trial.course)
     detail = "both took the same course, and were scored differently"
-    return Divergence(winner, record.arm, record.task, record.repeat, step, "other", detail, record.stop)
+    return Divergence(winner, record.arm, record.task, record.repeat, step, step, "other", detail, record.stop)
 
 
 @dataclass(slots=True)

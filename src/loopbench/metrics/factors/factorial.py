@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from loopbench.protocol.counts import counted
+
 from ..comparison import MARGIN
 from ..families import judge_family
 from ..paired import PairedFlip
@@ -158,7 +160,9 @@ class _Observed:
 
     def left_out(self) -> list[str]:
         missing = self.known - len(self.clusters)
-        return [f"{missing} of {self.known} tasks were not scored in every cell and count in no effect."] if missing else []
+        known, where = counted(self.known, "task"), "not scored in every cell and"
+        found = counted(missing, f"of {known} was {where} counts in no effect.", f"of {known} were {where} count in no effect.")
+        return [found] if missing else []
 
 
 def _observed(metric: str, cells: Sequence[Sequence[Record]]) -> _Observed:
@@ -279,4 +283,4 @@ def _why(shares: Floats, design: Layout) -> str:
                 if all(pure[i] for i, cell in enumerate(design.cells) if cell[f] == level):
                     return f"every trial with {_at(factor, level)} was {word}"
     count = int(np.isin(shares, (0.0, 1.0)).sum())
-    return f"in {count} of {len(shares)} cells all trials ended alike" if count else ""
+    return f"in {count:,} of {counted(len(shares), 'cell')} all trials ended alike" if count else ""

@@ -60,7 +60,7 @@ class Loss:
     detail: str
     """One sentence, in plain words, without its full stop."""
     step: int
-    """1-based, in its course: where it parts from the other one, or, alone, what the cause is about."""
+    """1-based, in its own course, as `loopbench show` numbers it: the first step that the cause is about, else the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,9 @@ class Divergence:
     task: str
     repeat: int
     step: int
-    """1-based, in the loser's course: where they part."""
+    """As of a `Loss`: the step of the cause, whichever course the trial is held against."""
+    parts_at: int
+    """1-based, in the loser's course: the first step that the winner's does not have."""
     cause: Cause
     detail: str
     """One sentence, in plain words, without its full stop."""
@@ -88,6 +90,7 @@ class Divergence:
             "task": self.task,
             "repeat": self.repeat,
             "step": self.step,
+            "parts_at": self.parts_at,
             "cause": self.cause,
             "detail": self.detail,
             "stop": self.stop,
@@ -114,7 +117,9 @@ def divergence(winner: str, winner_course: Sequence[TracedStep], loser: TracedTr
     if list(trial.other) == [step.signature for step in trial.course]:
         return None
     loss, record = explain(trial), trial.record
-    return Divergence(winner, record.arm, record.task, record.repeat, loss.step, loss.cause, loss.detail, trial.head.stop)
+    parted = first_difference(trial.other, [step.signature for step in trial.course]) or len(trial.course)
+    at = min(parted, len(trial.course))
+    return Divergence(winner, record.arm, record.task, record.repeat, loss.step, at, loss.cause, loss.detail, trial.head.stop)
 
 
 def cause_of(trace: Trace, record: Record, other: Sequence[str] = ()) -> Loss:
@@ -144,16 +149,9 @@ class _Found:
 
 
 def _step(trial: TracedTrial, found: _Found) -> int:
-    """Return the first step that the cause is about and the other course does not have; else where the courses part."""
+    """Return the first step that the cause is about, else the last: no other course has a say, so that every command names it."""
     about = set(found.events)
-    places = [place for place, step in enumerate(trial.course) if step.event in about]
-    alone = [place for place in places if place in trial.unmatched]
-    if alone:
-        return alone[0] + 1
-    if not trial.other:
-        return len(trial.course)
-    parted = first_difference(trial.other, [step.signature for step in trial.course])
-    return min(parted or len(trial.course), len(trial.course))
+    return next((number for number, step in enumerate(trial.course, 1) if step.event in about), len(trial.course))
 
 
 # --- what the end tells ---

@@ -8,6 +8,7 @@ from loopbench.experiments.compare.tables import TEMPLATES_NOTE, calls, context,
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
+from loopbench.protocol.counts import counted
 from loopbench.text.numbers import interval, p_value, short_name, verdict
 
 from .charts import accuracy, forest
@@ -104,11 +105,11 @@ def pairs_section(comparison: Comparison) -> PageSection | None:
         members = [pair for pair in primary if pair.a in own]
         if members:
             grids.append(pairs_grid(f"{name}: {caption}" if len(groups) > 1 else caption.capitalize(), members, arms))
-    blocks.append(Folded(f"Accuracy in numbers ({len(primary)} pairs)", tuple(grids)))
+    blocks.append(Folded(f"Accuracy in numbers ({counted(len(primary), 'pair')})", tuple(grids)))
     rest = [pair for pair in comparison.pairs if pair.metric not in (PRIMARY, "seconds")]
     if rest:
         grid = pairs_grid("Other metrics, a minus b; of shares more is better, of harms and all else less", rest, ())
-        blocks.append(Folded(f"Steps, calls, tokens, cost and context in numbers ({len(rest)} pairs)", (grid,)))
+        blocks.append(Folded(f"Steps, calls, tokens, cost and context in numbers ({counted(len(rest), 'pair')})", (grid,)))
     return PageSection("pairs", "Pair by pair", tuple(blocks))
 
 

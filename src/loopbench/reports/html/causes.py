@@ -13,6 +13,7 @@ from loopbench.metrics.record_table import of_tasks
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.causes import MEANINGS, Cause
 from loopbench.metrics.trajectory.divergence import Divergence
+from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.traces import Traces
 from loopbench.text.numbers import interval, short_name
@@ -96,7 +97,9 @@ def why_section(losses: LossFindings) -> PageSection | None:
     if examples is not None:
         blocks.append(Folded(f"An example of each ({len(examples.rows)})", (examples,)))
     if losses.why.untraced:
-        blocks.append(Paragraph(f"{losses.why.untraced} lost trials have no trace to say why.", "quiet"))
+        blocks.append(
+            Paragraph(f"{counted(losses.why.untraced, 'lost trial has', 'lost trials have')} no trace to say why.", "quiet")
+        )
     return section_or_none("why", "Why trials were lost", blocks)
 
 
@@ -208,7 +211,7 @@ def _flaky(group: GroupFindings) -> str:
 
 def _ids(ids: Sequence[str]) -> str:
     more = f" and {len(ids) - MAX_IDS} others" if len(ids) > MAX_IDS else ""
-    return f"{len(ids)} tasks, {', '.join(ids[:MAX_IDS])}{more}"
+    return f"{counted(len(ids), 'task')}, {', '.join(ids[:MAX_IDS])}{more}"
 
 
 def _arm(arm: ArmFinding) -> tuple[Cell, ...]:
@@ -236,7 +239,8 @@ def traces_section(losses: LossFindings) -> PageSection | None:
         winner, loser = (traces.read(records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))
         both = side_by_side((winner, loser), called)
         names = f"{short_name(infos[one.winner])} and {short_name(infos[one.loser])}, {infos[one.loser].profile}"
-        summary = f"They diverge at step {one.step} of {short_name(infos[one.loser])}, which lost it; {one.cause}: {one.detail}."
+        lost = f"{short_name(infos[one.loser])}, which lost it, at step {one.step}: {one.cause}, {one.detail}"
+        summary = f"They part at step {one.parts_at} of {lost}."
         folded = Folded("Both trials, step by step", (Paragraph(loser.head.query, "quote"), both), anchor)
         parts.append(Subsection(f"{one.task}: {names}", (Paragraph(summary), folded)))
     return section_or_none("traces", "Lost trials beside solved ones", parts)

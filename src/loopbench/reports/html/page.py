@@ -23,6 +23,7 @@ from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.validate.outcome import Validity
 from loopbench.metrics.ranking import ranked
+from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
@@ -60,7 +61,7 @@ def _subtitle(found: Results) -> str:
 
 def collection_html(found: SeveralRuns) -> str:
     """Return the page of several runs: an overview, then each run, folded."""
-    title = f"{len(found.runs)} runs, {len(found.loops)} loops"
+    title = f"{counted(len(found.runs), 'run')}, {counted(len(found.loops), 'loop')}"
     overview = _present((overview_section(found), all_pairs_section(found)))
     chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(found.runs, 1))
     subtitle = "; ".join(dict.fromkeys(run.title for run in found.runs))
@@ -69,7 +70,8 @@ def collection_html(found: SeveralRuns) -> str:
 
 def validity_html(folder: Path, found: Validity) -> str:
     """Return the page of a validation of the run in a folder."""
-    subtitle = f"Run {run_name(folder)}: fitted to {found.fitted_tasks} tasks, held against {found.held_out_tasks} others"
+    halves = f"fitted to {counted(found.fitted_tasks, 'task')}, held against {counted(found.held_out_tasks, 'other')}"
+    subtitle = f"Run {run_name(folder)}: {halves}"
     blocks = tuple(validity_blocks(found))
     return render(Page("Does the tunnel predict this run?", subtitle, (PageSection("validity", VALIDITY, blocks),)))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from loopbench.experiments.compare.results import Results
 from loopbench.protocol import render_value
+from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import MANIFEST
 
@@ -29,11 +30,11 @@ def _facts(run: Results) -> Iterator[tuple[Cell, ...]]:
     suite, settings = manifest.suite, manifest.settings
     yield "run", run_name(run.folder)
     yield "created", manifest.created
-    yield "suite", f"{suite.name} {suite.version}, {suite.tasks} tasks, digest {suite.digest[:DIGEST_CHARS]}"
+    yield "suite", f"{suite.name} {suite.version}, {counted(suite.tasks, 'task')}, digest {suite.digest[:DIGEST_CHARS]}"
     for source in () if manifest.imported is None else manifest.imported.sources:
         yield "imported from", f"{source.file}, sha256 {source.sha256[:DIGEST_CHARS]} ({source.by or source.format})"
     if suite.max_tool_steps is not None:
-        yield "step limit", f"{suite.max_tool_steps} tool steps"
+        yield "step limit", counted(suite.max_tool_steps, "tool step")
     for name, digest in manifest.profiles.items():
         yield "fault profile", f"{name}, digest {digest[:DIGEST_CHARS]}"
     for name, weights in manifest.weights.items():

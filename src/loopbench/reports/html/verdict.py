@@ -9,6 +9,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, notes
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
+from loopbench.protocol.counts import counted
 from loopbench.text.numbers import interval
 
 from .document import UNKNOWN, Amount, Banner, Block, Cell, Folded, Grid, Items, PageSection, Paragraph
@@ -80,4 +81,5 @@ def _banners(results: Results) -> Iterator[Banner]:
     yield from warning_banners(INVALID_RUN if comparison.invalid else "", comparison.warnings)
     if not results.is_complete:
         missing = results.scheduled - len(results.records)
-        yield Banner("This run is incomplete", (f"{missing} of {results.scheduled} trials have no result yet.",))
+        every = counted(results.scheduled, "trial")
+        yield Banner("This run is incomplete", (f"{counted(missing, f'of {every} has', f'of {every} have')} no result yet.",))

@@ -13,6 +13,7 @@ from loopbench.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY
+from loopbench.protocol.counts import counted
 from loopbench.reports.html import charts
 from loopbench.reports.html.histograms import steps
 from loopbench.reports.html.svg import standalone
@@ -49,17 +50,17 @@ def note(found: Results) -> str:
         shown.append(row)
     hidden = len(rows) - len(shown) + 1
     table = "\n".join(shown) if len(shown) > 1 else ""
-    return clean("\n\n".join(filter(None, [head, table, f"{hidden} more pairs: {REPORT}" if hidden else ""])), MAX_TAG)
+    return clean("\n\n".join(filter(None, [head, table, f"{counted(hidden, 'more pair')}: {REPORT}" if hidden else ""])), MAX_TAG)
 
 
 def _head(found: Results) -> str:
     comparison, effects = found.comparison, ablation_result(found)
     warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
     if hidden := len(comparison.warnings) - len(warnings):
-        warnings.append(f"{hidden} more warnings: {REPORT}")
+        warnings.append(f"{counted(hidden, 'more warning')}: {REPORT}")
     found_answer = answer(comparison)
     said = [*(conclusions(effects) if effects is not None else ()), *found_answer.sentences, *warnings]
-    state = f"{len(found.records):,} of {found.scheduled:,} trials. The whole report is among the artifacts: `{REPORT}`."
+    state = f"{len(found.records):,} of {counted(found.scheduled, 'trial')}. The whole report is among the artifacts: `{REPORT}`."
     invalid = f"**{INVALID_RUN}**" if comparison.invalid else ""
     matrix = "" if effects is not None else _matrix(found_answer)
     return "\n\n".join(filter(None, [invalid, _items(said), matrix, f"{markdown_cell(found.title)}; {state}"]))
@@ -72,7 +73,7 @@ def _matrix(found: ComparisonAnswer) -> str:
     for row in found.rows[:MAX_LOOPS]:
         rows.append(_cells(markdown_cell(row.loop), *map(_accuracy, row.cells)))
     hidden = len(found.rows) - MAX_LOOPS
-    more = f"\n\n{hidden} more loops: {REPORT}" if hidden > 0 else ""
+    more = f"\n\n{counted(hidden, 'more loop')}: {REPORT}" if hidden > 0 else ""
     return "\n".join(rows) + more
 
 
@@ -104,9 +105,9 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
     for pair in own:
         against.setdefault(relation(pair, name), []).append(pair.b if name == pair.a else pair.a)
     said = [
-        f"Accuracy {interval(summary.accuracy, 3)} over {summary.tasks} tasks, {summary.scored} trials",
+        f"Accuracy {interval(summary.accuracy, 3)} over {counted(summary.tasks, 'task')}, {counted(summary.scored, 'trial')}",
         *(
-            [f"Over {summary.over_templates.n} templates, and {OTHERS}: {interval(summary.over_templates, 3)}"]
+            [f"Over {counted(summary.over_templates.n, 'template')}, and {OTHERS}: {interval(summary.over_templates, 3)}"]
             if summary.over_templates is not None
             else ()
         ),

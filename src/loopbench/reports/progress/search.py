@@ -16,6 +16,7 @@ from rich.text import Text
 
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.metrics.record import Record
+from loopbench.protocol.counts import counted
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import plain
@@ -56,7 +57,7 @@ class Searched:
     @property
     def line(self) -> str:
         """Programs tried, the best dev score so far, what was spent of the budget, and the speed."""
-        said = [f"{self.programs} program{'' if self.programs == 1 else 's'}"]
+        said = [counted(self.programs, "program")]
         if self.best is not None:
             said.append(f"best on dev {self.best:.3f}" + ("" if self.own is None else f" (own {self.own:.3f})"))
         said.append(_spent(self.search, self.budget))
@@ -73,12 +74,12 @@ def _spent(search: SearchCost, budget: BudgetConfig) -> str:
     """Return what was spent of each limit."""
     parts = []
     if budget.calls is not None:
-        parts.append(f"{search.calls} of {budget.calls} calls")
+        parts.append(f"{search.calls:,} of {counted(budget.calls, 'call')}")
     if budget.tokens is not None:
-        parts.append(f"{search.tokens} of {budget.tokens} tokens")
+        parts.append(f"{search.tokens:,} of {counted(budget.tokens, 'token')}")
     if budget.dollars is not None:
         parts.append(f"${search.dollars or 0:.4f} of ${budget.dollars:g}")
-    return ", ".join(parts) or f"{search.calls} calls"
+    return ", ".join(parts) or counted(search.calls, "call")
 
 
 class SearchDisplay(Unwatched):
@@ -144,7 +145,7 @@ class LiveSearch(SearchDisplay):
             style = "dim" if searched.ended is not None else ""
             grid.add_row(Text(plain(design), style=f"bold {style}".strip()), Text(searched.line, style=style))
         if self.tested:
-            grid.add_row(Text("test", style="bold"), Text(f"{self.tested} of {self.tests} trials"))
+            grid.add_row(Text("test", style="bold"), Text(f"{self.tested:,} of {counted(self.tests, 'trial')}"))
         for note in [*self.notes]:
             grid.add_row(Text("note", style="bold"), Text(plain(note)))
         return grid
@@ -170,7 +171,7 @@ class _Lines(SearchDisplay):
 
     def finished(self, record: Record) -> None:
         super().finished(record)
-        self._say(f"test: {self.tested} of {self.tests} trials", now=self.tested == self.tests)
+        self._say(f"test: {self.tested:,} of {counted(self.tests, 'trial')}", now=self.tested == self.tests)
 
     def _say(self, line: str, *, now: bool = False) -> None:
         if now or time.monotonic() - self.said_at >= PLAIN_EVERY_S:

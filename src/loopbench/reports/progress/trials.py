@@ -23,6 +23,7 @@ from rich.text import Text
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import wilson
+from loopbench.protocol.counts import counted
 from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.store.each_record import each_record
 from loopbench.text.counts import reasons
@@ -183,7 +184,7 @@ class ProgressCounts(Unwatched):
         """Say how long a long run takes; a new run may be repeated with fewer tasks."""
         most = "at most " if self._has_looks else ""
         hint = "" if self.before else fewer_tasks(self._tasks, left_s * self.total / max(1, self.total - self.done))
-        self.noted(f"{most}{about(left_s)} to go for {self.total - self.done:,} trials{hint}")
+        self.noted(f"{most}{about(left_s)} to go for {counted(self.total - self.done, 'trial')}{hint}")
 
     @property
     def elapsed_s(self) -> float:
@@ -256,7 +257,7 @@ class LiveView(ProgressCounts):
             grid.add_row(_shown(name, "bold"), f"{arm.scored:,}", _accuracy(arm), _shown(_troubles(arm), "yellow"))
         yield grid
         if hidden := len(self.arms) - len(names):
-            yield _shown(f"… and {hidden} more arms, {self._hidden(names)}", "dim")
+            yield _shown(f"… and {counted(hidden, 'more arm')}, {self._hidden(names)}", "dim")
 
     def _hidden(self, names: Iterable[str]) -> str:
         shown = set(names)

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from loopbench.protocol.counts import counted
 from loopbench.runs.trial.guard import stop
 from loopbench.runs.trial.setting import FinishedTrial
 from loopbench.runs.trial.trial import SWALLOWED
@@ -35,9 +36,9 @@ class Left:
 
     def lines(self) -> list[str]:
         """Return it in words, a line for each kind."""
-        said = [f"{_times(n, 'call')} of {name} never returned: {_threads(n)} left behind" for name, n in self.threads.items()]
+        said = [f"{counted(n, 'call')} of {name} never returned: {_threads(n)} left behind" for name, n in self.threads.items()]
         if self.tasks:
-            said.append(f"{_times(self.tasks, 'task')} that loops had started swallowed cancellation and had to be abandoned")
+            said.append(f"{counted(self.tasks, 'task')} that loops had started swallowed cancellation and had to be abandoned")
         return said
 
 
@@ -116,12 +117,8 @@ class Abandoned:
         return done
 
     def lines(self) -> list[str]:
-        counted = {arm: n for arm, n in self.arms.items() if n}
-        return [f"{arm}: {_times(n, 'loop')} swallowed cancellation and had to be abandoned" for arm, n in counted.items()]
-
-
-def _times(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
+        leaving = {arm: n for arm, n in self.arms.items() if n}
+        return [f"{arm}: {counted(n, 'loop')} swallowed cancellation and had to be abandoned" for arm, n in leaving.items()]
 
 
 def _threads(n: int) -> str:

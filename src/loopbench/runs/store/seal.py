@@ -15,6 +15,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from loopbench.protocol.counts import counted
+
 from .files import MANIFEST, TRACES, TRIALS, DiskError, RunError, read_manifest_json, sealed_lines, write_manifest_json
 
 MAX_BYTES = 1 << 62
@@ -151,7 +153,7 @@ def _is_other(lines: int, seal: Seal, folder: Path) -> bool:
 
 
 def _said(seal: Seal) -> str:
-    return f"{MANIFEST} tells of {seal.lines} lines"
+    return f"{MANIFEST} tells of {counted(seal.lines, 'line')}"
 
 
 def traces_damage(folder: Path, seal: Seal | None) -> str:

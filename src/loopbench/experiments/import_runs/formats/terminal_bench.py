@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopbench.protocol import StopReason
+from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
 from ..folder_tree import FileTree
@@ -53,7 +54,9 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             made.add(arm, trial, digest(str(data.get("instruction", ""))))
             unjudged += trial.counts_as_failure
     if unjudged and not reading.errors_as_failures:
-        made.notes.append(f"{unjudged} trials could not be judged; the leaderboard counts them as not solved: --errors-as-failures")
+        made.notes.append(
+            f"{counted(unjudged, 'trial')} could not be judged; the leaderboard counts them as not solved: --errors-as-failures"
+        )
     return made.log(by="terminal-bench")
 
 

@@ -1,0 +1,58 @@
+"""The command of a fresh run that is likely to tell two loops apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig, flag_of
+from loopbench.runs.manifest import ArmEntry, Manifest
+from loopbench.runs.registry import with_size
+
+from .answer import DecidingRun
+
+KEPT = ("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "alpha", "margin", "real_time")
+"""Settings of the run that the new one keeps."""
+UNTOLD = ("user", "base_url", "provider", "cassette", "split", "trial_budget")
+"""Settings with which no command is told: it would have to repeat an address, a recording, or the size of another split."""
+
+
+def deciding_command(manifest: Manifest, decides: DecidingRun) -> Sequence[str]:
+    """Return the words of the command; none where the run's suite cannot have so many tasks, or a command would not say it all."""
+    config, defaults = manifest.config, CompareConfig().model_dump(mode="json")
+    entries = [manifest.arm(arm) for arm in decides.arms]
+    if manifest.imported is not None or any(config.get(name, defaults[name]) != defaults[name] for name in UNTOLD):
+        return ()
+    loops = [None if entry is None else _typed(entry, manifest.settings.loops) for entry in entries]
+    tasks = list(_tasks(manifest, decides.tasks))
+    first = entries[0]
+    if first is None or None in loops or not tasks:
+        return ()
+    words = ["loopbench", "compare"]
+    for loop in loops:
+        words += ["--loop", str(loop)]
+    words += ["--profile", first.profile] if first.model == "scripted" else ["--model", first.model]
+    words += [*tasks, "--seed", str(manifest.seed + 1)]  # other faults: what was seen would else decide again
+    for name in KEPT:
+        value = config.get(name, defaults[name])
+        if value != defaults[name]:
+            words += [flag_of([name])] if value is True else [flag_of([name]), str(value)]
+    return words
+
+
+def _typed(entry: ArmEntry, loops: Sequence[str]) -> str | None:
+    """Return an arm's loop as it was typed."""
+    for text in loops:
+        spec = parse_spec(text)
+        if (spec.name, dict(spec.options)) == (entry.loop, entry.options):
+            return text
+    return None
+
+
+def _tasks(manifest: Manifest, number: int) -> Iterator[str]:
+    """Yield the words that ask for so many tasks: of a suite that makes as many as one likes, or of one that was not run whole."""
+    suite = manifest.settings.suite
+    if larger := with_size(suite, number):
+        yield from ("--suite", larger)
+    elif manifest.settings.tasks is not None:
+        yield from ("--suite", suite, "--tasks", str(number))
