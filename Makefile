@@ -30,7 +30,7 @@ help:
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
-	@echo "make explore    the same tests with more cases, newly drawn: hypothesis draws the same 50 each time elsewhere"
+	@echo "make explore    the same tests with more cases, newly drawn: hypothesis draws the same 25 each time elsewhere"
 	@echo "make test-slow  the simulations that take minutes"
 	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"
 	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"

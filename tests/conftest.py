@@ -28,6 +28,7 @@ from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
+from tests.cases import USUAL
 from tests.forking import run_in_forks
 from tests.over_http import OverHttp, Switchboard, open_switchboard
 from tests.rows import chosen, rows_of
@@ -91,7 +92,7 @@ os.fsync = _stay_in_memory
 
 
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of a test
-settings.register_profile("repeatable", UNTIMED, max_examples=50, derandomize=True)
+settings.register_profile("repeatable", UNTIMED, max_examples=USUAL, derandomize=True)
 settings.register_profile("explore", UNTIMED, max_examples=100)
 settings.load_profile("repeatable")
 

@@ -19,6 +19,7 @@ from loopbench.loops import Bare
 from loopbench.metrics.judgement import Judgement
 from loopbench.reports.dataframes import Loaded
 from loopbench.runs.config import CompareConfig
+from tests.cases import cases
 
 QUESTIONS: dict[str, Callable[..., Any]] = {
     name: getattr(loopbench, name) for name in ("compare", "ablate", "gate", "optimize", "size", "why")
@@ -99,7 +100,7 @@ def in_order(question: str, run: Loaded, baseline: Path, runs: Path) -> dict[str
 
 
 @pytest.mark.parametrize(("question", "parameter"), PARAMETERS)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=WRONG)
 def test_a_wrong_value_is_one_line_that_names_the_setting(
     question: str, parameter: str, value: Any, run: Loaded, baseline: Path, tmp_path: Path

@@ -187,7 +187,7 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     ]
     check, compare = next_commands
     assert installed(tmp_path, *check).code == 0
-    compared = installed(tmp_path, *compare, "--no-mlflow", "--quiet", "--json")
+    compared = installed(tmp_path, *compare, "--tasks", "30", "--no-mlflow", "--quiet", "--json")
     assert compared.code == 0, compared.err
     arms = {arm["loop"]: arm["accuracy"]["value"] for arm in json.loads(compared.out)["arms"]}
     assert arms["my_loop:MyLoop"] != arms["bare"]  # a first comparison shows something

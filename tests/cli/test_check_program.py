@@ -35,11 +35,11 @@ def test_an_executable_meets_faults_of_every_outcome(loopbench):
 @pytest.mark.parametrize(
     "agent",
     [
-        (f"{AGENTS}:plain_function",),
+        (f"{LIGHT}:plain_function",),
         ("--loop", "tests.programs.agents:in_the_event_loop"),
         ("finish",),
         ("bare(tool_timeout_s=1)",),
-        (f"{sys.executable} {AGENTS}",),
+        (f"{sys.executable} {LIGHT}",),
     ],
 )
 def test_an_agent_may_be_named_in_many_ways(loopbench, agent, monkeypatch):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
@@ -29,15 +27,12 @@ GOOD = {"question": "What does a lamp cost?", "answer": 39.9, "plan": ["lamp = p
 
 
 @pytest.fixture
-def plan(tmp_path):
-    (tmp_path / "shop.py").write_text(SHOP)
+def plan(loopbench, here):
+    (here / "shop.py").write_text(SHOP)
 
     def run(*words, code=0):
-        done = subprocess.run(
-            [sys.executable, "-m", "loopbench", "plan", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
+        done = loopbench("plan", *words)
+        assert done.code == code, done.out + done.err
         return done
 
     return run
@@ -50,12 +45,12 @@ def tasks(folder, *rows):
 
 def test_right_plans_are_counted(plan, tmp_path):
     file = tasks(tmp_path, GOOD, {"question": "And today?", "answer": "Monday"})
-    assert "1 of 2 tasks with a plan, 1 call; whether such tools exist is not known" in plan("check", file).stdout
-    assert "which fit their tools; no call was made" in plan("check", file, "--tools", "shop").stdout
+    assert "1 of 2 tasks with a plan, 1 call; whether such tools exist is not known" in plan("check", file).out
+    assert "which fit their tools; no call was made" in plan("check", file, "--tools", "shop").out
     assert not (tmp_path / "asked").exists()
-    assert "every plan leads to the right answer" in plan("check", file, "--tools", "shop", "--run-tools").stdout
+    assert "every plan leads to the right answer" in plan("check", file, "--tools", "shop", "--run-tools").out
     assert (tmp_path / "asked").exists()
-    assert "lamp = price(item='lamp')\nanswer = lamp\n" in plan("check", file, "-v").stdout
+    assert "lamp = price(item='lamp')\nanswer = lamp\n" in plan("check", file, "-v").out
 
 
 def test_every_mistake_is_told_with_its_line(plan, tmp_path):
@@ -69,10 +64,10 @@ def test_every_mistake_is_told_with_its_line(plan, tmp_path):
         GOOD | {"plan": ["sofa = price(item='sofa')", "answer = sofa"]},
         GOOD | {"answer": 40},
     )
-    told = plan("check", file, "--tools", "shop", "--run-tools", code=1).stdout.splitlines()
+    told = plan("check", file, "--tools", "shop", "--run-tools", code=1).out.splitlines()
     assert [line.partition(": ")[0] for line in told[:-1]] == [f"t.jsonl, line {n}" for n in (1, 1, 2, 3, 4, 6, 7)]
     assert told[-1] == "t.jsonl: 7 problems"
-    listed = json.loads(plan("check", file, "--tools", "shop", "--run-tools", "--json", code=1).stdout)
+    listed = json.loads(plan("check", file, "--tools", "shop", "--run-tools", "--json", code=1).out)
     assert listed["problems"] == told[:-1]
     assert (listed["planned"], listed["calls"], listed["carried_out"]) == (4, 4, True)
 
@@ -94,12 +89,12 @@ def test_a_file_may_hold_a_single_plan(plan, tmp_path, text):
 def test_a_mistake_on_the_command_line_is_one_line(plan, tmp_path, words, told):
     tasks(tmp_path, GOOD)
     done = plan(*words, code=2)
-    assert done.stderr.startswith(told)
-    assert len(done.stderr.splitlines()) == 1
+    assert done.err.startswith(told)
+    assert len(done.err.splitlines()) == 1
 
 
 def test_the_schema_is_one(plan):
-    schema = json.loads(plan("schema").stdout)
+    schema = json.loads(plan("schema").out)
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(GOOD["plan"], schema)
 

@@ -22,8 +22,9 @@ from loopbench.datasets.worlds import InvalidRequest
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Toolbox, ToolCall, resolve, run_sync
+from tests.cases import cases
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=cases(12), deadline=None)
 keys = st.integers(0, 10_000)
 amounts = st.floats(-1e6, 1e6).map(lambda number: round(number, 3))
 positive = st.floats(0.1, 900).map(lambda number: round(number, 3))

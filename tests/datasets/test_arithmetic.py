@@ -22,6 +22,7 @@ from loopbench.datasets.generating import template_of
 from loopbench.datasets.task import Suite
 from loopbench.datasets.validity import replay
 from loopbench.protocol import Ref, refs, run_sync
+from tests.cases import cases
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -41,7 +42,7 @@ def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
     assert task_problems(many) == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(size=st.integers(1, 60), seed=st.integers(-(2**70), 2**70))
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = arithmetic.load(size=size, seed=seed)
@@ -49,7 +50,7 @@ def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     assert task_problems(suite) == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 @given(small=st.integers(1, 40), more=st.integers(1, 40), seed=st.integers(0, 99))
 def test_a_task_is_the_same_for_any_size(small: int, more: int, seed: int) -> None:
     assert arithmetic.load(small, seed).tasks == arithmetic.load(small + more, seed).tasks[:small]

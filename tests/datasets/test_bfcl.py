@@ -23,6 +23,7 @@ from loopbench.datasets.validity import replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Toolbox, ToolCall, run_sync
+from tests.cases import cases
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/bfcl"
 
@@ -115,7 +116,7 @@ def allowed(value: Any) -> Any:
     return {key: [item] for key, item in value.items()} if isinstance(value, dict) else value
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=cases(12))
 @given(functions_with_values(), st.data())
 def test_a_plan_is_right_and_any_change_of_it_is_wrong(tmp_path_factory: Any, drawn: Any, data: Any) -> None:
     described, arguments = drawn
@@ -140,7 +141,7 @@ def test_a_plan_is_right_and_any_change_of_it_is_wrong(tmp_path_factory: Any, dr
         assert accuracy(suite, task, (call[0], less), call) == 1.0
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=cases(12))
 @given(st.binary(max_size=60))
 def test_any_file_is_a_suite_or_a_value_error(tmp_path_factory: Any, content: bytes) -> None:
     path = write(tmp_path_factory.mktemp("bfcl"), [], [PARALLEL_RIGHT])

@@ -14,6 +14,7 @@ from loopbench.datasets.task import Task
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Query
+from tests.cases import cases
 
 LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=6)
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=6)
@@ -61,7 +62,7 @@ def test_an_argument_that_is_not_wanted_is_wrong_and_one_that_is_missing_too(arg
     assert same_calls([{"f": {name: [1, ""]}}], state(("f", {})))
 
 
-@settings(max_examples=200)
+@settings(max_examples=cases(100))
 @given(
     st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=4), st.lists(st.integers(0, 3), min_size=1, max_size=4)
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from loopbench.checks.suite import task_problems
 from loopbench.datasets import bfcl, tau2
+from tests.cases import cases
 
 WORDS = st.text(max_size=4) | st.sampled_from(["dict", "array", "f", "", "type", "items", "$ref", "task_1", "DB", "user", "tasks"])
 JSON = st.recursive(
@@ -71,7 +72,7 @@ BFCL = {
 }
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 @given(places_in(BFCL), JSON)
 def test_any_json_in_any_field_of_bfcl(tmp_path_factory: Any, place: Any, value: Any) -> None:
     name, at = place
@@ -141,7 +142,7 @@ TAU2: dict[str, Any] = {
 }
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 @given(places_in(TAU2), JSON)
 def test_any_json_in_any_field_of_tau2(tmp_path_factory: Any, place: Any, value: Any) -> None:
     name, at = place

@@ -19,6 +19,7 @@ from loopbench.datasets.csv import load as load_csv
 from loopbench.datasets.importing.own_tools import own_tools
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_suite
+from tests.cases import cases
 
 
 def price(item: str) -> float:
@@ -164,7 +165,7 @@ def test_a_row_that_is_too_long_is_refused(tmp_path, form, text, said):
         make_suite(parse_spec(form), path)
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(form=st.sampled_from(["csv", "jsonl", "parquet"]), data=st.data())
 def test_any_bytes_are_a_suite_or_a_value_error_of_one_line(tmp_path, form, data):
     part = st.binary(max_size=8) | st.sampled_from(FRAGMENTS)

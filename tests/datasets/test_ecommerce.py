@@ -22,6 +22,7 @@ from loopbench.datasets.validity import carry_out
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Toolbox, ToolCall, run_sync
+from tests.cases import cases
 
 SHOPS = st.integers(1, 10**9)
 STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 3)), max_size=12)
@@ -92,7 +93,7 @@ def owner_of(database: ShopDatabase, order_id: str) -> str:
     return str(database.value("SELECT customer_id FROM orders WHERE order_id = ?", order_id))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(12), deadline=None)
 @given(number=SHOPS, steps=STEPS)
 def test_whatever_is_done_the_database_says_what_the_books_say(number: int, steps: list[tuple[int, int, int, int]]) -> None:
     """A step that the tools refuse leaves nothing behind; one that they take leaves what the books say, and no row else."""
@@ -113,7 +114,7 @@ def test_whatever_is_done_the_database_says_what_the_books_say(number: int, step
             assert database.changes() == changed(shop.rows(), opening)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=cases(7), deadline=None)
 @given(number=SHOPS, fees=st.lists(st.sampled_from([0, 5, 10, 35, 100]), max_size=6))
 def test_no_line_is_paid_back_more_often_than_it_was_bought(number: int, fees: list[int]) -> None:
     shop = draw_shop(number)
@@ -166,7 +167,7 @@ def test_reading_changes_nothing_and_says_the_same_again(number: int) -> None:
         assert database.changes() == {}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(12), deadline=None)
 @given(text=st.text(min_size=3, max_size=20))
 def test_a_search_is_text_and_never_sql(text: str) -> None:
     shop = draw_shop(1)

@@ -21,8 +21,9 @@ from loopbench.datasets.worlds import InvalidRequest
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Ref, Toolbox, ToolCall, resolve, run_sync
+from tests.cases import cases
 
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=cases(10), deadline=None)
 keys = st.integers(0, 10_000)
 
 

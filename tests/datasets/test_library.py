@@ -20,6 +20,7 @@ from loopbench.datasets.task import Suite
 from loopbench.datasets.validity import replay
 from loopbench.metrics.scorers import is_abstention
 from loopbench.protocol import Toolbox, ToolCall, run_sync
+from tests.cases import cases
 
 HELD = collection()
 DOCUMENTS = list(HELD.documents.values())
@@ -45,7 +46,7 @@ def many() -> Suite:
 # Searching
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(query=st.text(max_size=80) | st.text(alphabet='"*^:-+(){}[]ANDORNTE ab\0', max_size=40), limit=st.integers(1, 20))
 def test_any_text_is_a_query_or_refused_in_words(shelves: Shelves, query: str, limit: int) -> None:
     if not re.search(r"\w", query):
@@ -68,14 +69,14 @@ def test_the_syntax_of_fts5_means_nothing(shelves: Shelves, query: str) -> None:
         assert query == '""'
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 @given(documents)
 def test_a_title_finds_its_document_first(shelves: Shelves, document: Document) -> None:
     for query in (document.title, document.title.upper(), f'"{document.title}"'):
         assert desk.search(shelves, query)["results"][0]["id"] == document.id
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 @given(documents, st.integers(0, 30), st.integers(3, 6))
 def test_a_phrase_finds_the_documents_that_hold_it(shelves: Shelves, document: Document, start: int, length: int) -> None:
     words = " ".join(re.findall(r"\w+", document.text)[start : start + length])
@@ -123,7 +124,7 @@ def test_names_return_on_other_coasts() -> None:
     assert sum(count > 1 for count in coasts_of.values()) > 40
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 @given(documents)
 def test_a_document_is_cited_by_those_that_refer_to_it(shelves: Shelves, document: Document) -> None:
     for other in desk.references(shelves, document.id)["documents"]:
@@ -132,7 +133,7 @@ def test_a_document_is_cited_by_those_that_refer_to_it(shelves: Shelves, documen
         assert document.id in [item["id"] for item in desk.references(shelves, other["id"])["documents"]]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(12), deadline=None)
 @given(st.sampled_from(HELD.coasts), st.none() | st.sampled_from(KINDS), st.none() | st.integers(1700, 1900), st.integers(0, 40))
 def test_a_list_is_the_same_in_pieces(shelves: Shelves, coast: Any, kind: Any, from_year: int | None, offset: int) -> None:
     whole: list[Any] = []

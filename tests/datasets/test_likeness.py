@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.validity.likeness import alike, wording
+from tests.cases import cases
 
 WORDS = [f"{first}{last}" for first in ("ba", "co", "du", "fi", "lo", "mi", "no", "ra", "su", "ti") for last in "bdfgklmnprst"]
 
@@ -21,7 +22,7 @@ def grouped(wordings: list[str]) -> set[frozenset[str]]:
 
 
 @given(st.integers(0, 1_000), st.integers(0, 39))
-@settings(max_examples=25)
+@settings(max_examples=cases(12))
 def test_one_word_changed_is_a_near_copy_and_another_text_is_none(key: int, place: int) -> None:
     one = text(key)
     changed = [*one[:place], "changed", *one[place + 1 :]]
@@ -30,7 +31,7 @@ def test_one_word_changed_is_a_near_copy_and_another_text_is_none(key: int, plac
 
 
 @given(st.permutations(range(8)))
-@settings(max_examples=15)
+@settings(max_examples=cases(7))
 def test_the_order_of_texts_changes_no_group(order: list[int]) -> None:
     texts = [" ".join(text(number // 2)) + (" once more" if number % 2 else "") for number in range(8)]
     assert grouped([texts[number] for number in order]) == grouped(texts)

@@ -19,6 +19,7 @@ from loopbench.datasets.long_haul.trails import ANSWER_FORMAT, TEMPLATES, UNANSW
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
 from loopbench.protocol import Toolbox, ToolCall, render_value, run_sync
+from tests.cases import cases
 
 SHOWN = 170
 """Characters of a short card that a design shows whole which cuts a result at 200, its tool's name and receipt included."""
@@ -84,14 +85,14 @@ def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
 # --- laws of the archive ---
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=cases(6), deadline=None)
 @given(measures())
 def test_an_archive_is_told_by_its_world_alone(given_: Measures) -> None:
     assert Measures.from_world(given_.as_world()) == given_
     assert archive_of(given_) == archive_of(Measures.from_world(given_.as_world()))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=cases(6), deadline=None)
 @given(measures())
 def test_a_trail_is_read_from_card_to_card(given_: Measures) -> None:
     archive = archive_of(given_)
@@ -112,7 +113,7 @@ def test_a_trail_is_read_from_card_to_card(given_: Measures) -> None:
             assert code is None
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=cases(6), deadline=None)
 @given(measures())
 def test_only_long_winded_cards_are_long(given_: Measures) -> None:
     archive = archive_of(given_)
@@ -124,7 +125,7 @@ def test_only_long_winded_cards_are_long(given_: Measures) -> None:
             assert len(render_value(read)) <= SHOWN
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=cases(6), deadline=None)
 @given(measures())
 def test_what_a_remark_or_an_old_edition_names_leads_astray(given_: Measures) -> None:
     archive = archive_of(given_)
@@ -136,7 +137,7 @@ def test_what_a_remark_or_an_old_edition_names_leads_astray(given_: Measures) ->
         assert not any(code in remarks for code in on_trails)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=cases(6), deadline=None)
 @given(measures().filter(lambda given_: bool(given_.seals_at)), st.randoms(use_true_random=False))
 def test_a_vault_opens_with_its_seals_and_no_others(given_: Measures, random: Any) -> None:
     archive = archive_of(given_)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets.importing.plan_model import checked_plan, plan_schema
 from loopbench.protocol import Plan, plan_from_json, plan_to_json
+from tests.cases import cases
 from tests.protocol.test_plan import plans
 
 SCHEMA = jsonschema.Draft202012Validator(plan_schema())
@@ -60,7 +61,7 @@ def test_every_plan_that_is_written_fits_the_schema(plan: Plan) -> None:
     assert plan_from_json(checked_plan(written)) == plan
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(150))
 @given(nearly)
 def test_the_reader_takes_what_the_schema_takes(value: Any) -> None:
     assert is_read(value) == SCHEMA.is_valid(value)

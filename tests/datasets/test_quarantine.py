@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from loopbench.datasets import arithmetic
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.datasets.task import Suite, Task
+from tests.cases import cases
 
 SUITE = arithmetic.load(12)
 IDS = [task.id for task in SUITE.tasks]
@@ -32,7 +33,7 @@ class Lazy(Sequence[Task]):
 
 
 @given(st.dictionaries(st.sampled_from(IDS), st.text(min_size=1)))
-@settings(max_examples=25)
+@settings(max_examples=cases(12))
 def test_exactly_the_named_tasks_are_quarantined_in_any_kind_of_list(entries: dict[str, str]) -> None:
     lazy = Suite(SUITE.name, SUITE.version, Lazy(SUITE.tasks), SUITE.open)
     for suite in (SUITE, lazy):

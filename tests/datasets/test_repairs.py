@@ -22,6 +22,7 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Toolbox, ToolCall, refs, run_sync
 from loopbench.protocol.tools import TransientError
+from tests.cases import cases
 
 PLANTS = st.integers(1, 10**9)
 
@@ -212,7 +213,7 @@ def test_plans_leave_the_end_state_that_is_expected(many: Suite) -> None:
         assert state_after(task, many) == task.end_state, task.id
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=cases(7), deadline=None)
 @given(size=st.integers(1, 30), seed=st.integers(-(2**70), 2**70))
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = repairs.load(size=size, seed=seed)

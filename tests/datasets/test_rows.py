@@ -31,6 +31,7 @@ from loopbench.protocol import Plan, PlannedCall, Query, Ref
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_suite
+from tests.cases import cases
 
 
 def price(item: str) -> float:
@@ -78,7 +79,7 @@ def _cell(value: Any) -> Any:
     return "" if value is None else json.dumps(value) if isinstance(value, list | float) else value
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=st.lists(ROW, min_size=1, max_size=8))
 def test_the_same_table_gives_the_same_tasks_in_csv_and_json_lines(tmp_path, table):
     for row in table:
@@ -94,7 +95,7 @@ def test_the_same_table_gives_the_same_tasks_in_csv_and_json_lines(tmp_path, tab
         assert task.labels == {"topic": row["topic"]}
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(7), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=st.lists(st.tuples(TEXT, st.integers(-(10**9), 10**9), st.none() | TEXT), min_size=1, max_size=8))
 def test_the_same_table_gives_the_same_tasks_in_every_format(tmp_path, table):
     plain = [{"question": q, "answer": a, "context": c, "topic": "x"} for q, a, c in table]
@@ -152,7 +153,7 @@ def written_whole(tasks: list[Task], folder: Path, tools: OwnTools = TOOLS, **op
     return jsonl.load(path, tools, **options)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tasks=st.lists(TASK, min_size=1, max_size=3, unique_by=lambda task: task.id))
 def test_whole_tasks_come_back_as_they_were_written(tmp_path, tasks):
     suite = written_whole(tasks, tmp_path, scorer="own.module:score")

@@ -31,6 +31,7 @@ from loopbench.datasets.tables.stories import ANSWER_FORMAT
 from loopbench.datasets.tables.tools import Connections, UnknownDatabase, UnknownTable
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Toolbox, ToolCall, run_sync
+from tests.cases import cases
 
 ENERGY = database("energy")
 ERRORS = (QueryRefused, QueryFailed, QueryTooCostly)
@@ -120,7 +121,7 @@ _WORDS = (
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(st.lists(st.sampled_from(_WORDS), max_size=25).map(" ".join) | st.text(max_size=60))
 def test_any_text_reads_or_is_refused(energy: ReadOnlyDatabase, text: str) -> None:
     for query in (text, f"SELECT {text}", f"WITH a AS (SELECT * FROM meters) SELECT {text}"):
@@ -214,7 +215,7 @@ def test_texts_that_may_be_long_get_fewer_steps(energy: ReadOnlyDatabase) -> Non
 names = st.sampled_from(["x", '"x"', "row", "desc", "kwh", "town", "[a b]", "'s'"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(st.lists(st.tuples(names, names, st.integers(1, 3), st.booleans(), st.booleans()), max_size=5))
 def test_a_query_unfolds_to_no_more_than_its_weight(levels: list[tuple[str, str, int, bool, bool]]) -> None:
     clauses, columns = ["SELECT kwh, kwh AS x FROM readings"], ["kwh", "x"]
@@ -259,7 +260,7 @@ def test_honest_queries_work(energy: ReadOnlyDatabase, query: str, rows: list[li
     assert energy.select(query).rows == rows
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(12), deadline=None)
 @given(st.integers(0, 1000), st.sampled_from(sorted({row["month"] for row in ENERGY["readings"]})))
 def test_sql_and_python_agree(energy: ReadOnlyDatabase, kwh: int, month: str) -> None:
     rows = [row for row in ENERGY["readings"] if row["kwh"] > kwh and row["month"] <= month]
@@ -268,7 +269,7 @@ def test_sql_and_python_agree(energy: ReadOnlyDatabase, kwh: int, month: str) ->
     assert ENERGY.where("readings", "month", month) == [row for row in ENERGY["readings"] if row["month"] == month]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(12), deadline=None)
 @given(st.none() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=200))
 def test_parameters_come_back_as_they_were(energy: ReadOnlyDatabase, value: Any) -> None:
     assert energy.select("SELECT ?", [value]).rows == [[value]]
@@ -279,7 +280,7 @@ def test_parameters_that_do_not_fit_are_an_error_in_words(energy: ReadOnlyDataba
     assert str(outcome(energy, "SELECT ?", parameters)).startswith("QueryFailed")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(12), deadline=None)
 @given(st.integers(0, 120), st.sampled_from(["town", "serial || '" + "x" * 400 + "'"]))
 def test_a_result_says_whether_it_is_complete(energy: ReadOnlyDatabase, rows: int, column: str) -> None:
     found = outcome(energy, f"SELECT {column} FROM meters LIMIT {rows}")

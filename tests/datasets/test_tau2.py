@@ -19,6 +19,7 @@ from loopbench.datasets.tau2 import mock
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Toolbox, ToolCall, run_sync
+from tests.cases import cases
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/tau2_mock"
 
@@ -104,7 +105,7 @@ def creating(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, Task]:
     return only(tmp_path_factory.mktemp("domain"), row("t", CREATE))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=cases(12))
 @given(calls=CALLS, validate=st.booleans())
 def test_the_tools_keep_the_database_in_order(creating: tuple[Suite, Task], calls: Any, validate: bool) -> None:
     suite, task = creating

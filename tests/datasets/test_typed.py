@@ -28,6 +28,7 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Ref, Toolbox, ToolCall, run_sync
 from loopbench.protocol.digest import canonical_json
+from tests.cases import cases
 
 SHOWN = 180
 """Characters of a result that a design shows whole which cuts it at 200, receipt included."""
@@ -228,7 +229,7 @@ def test_currency_goes_and_comes_back(amount: float, one: int, two: int) -> None
     assert abs(system.convert_currency(records, there, "USD", "EUR") - amount) <= 0.005 * two / one + 0.0051
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 @given(st.integers(0, 10**6), st.dictionaries(st.text(max_size=5), st.integers() | DATES | st.booleans(), min_size=1))
 def test_a_draft_has_the_same_names_and_other_values(key: int, section: dict[str, Any]) -> None:
     drafted = system.altered(Draw(key), section)

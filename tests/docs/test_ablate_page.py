@@ -33,7 +33,7 @@ def printed(folder: Path) -> str:
     return "\n".join(line for line in output_of(commands(PAGE), folder).splitlines() if not line.startswith("traces: ")).strip()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_example_is_what_the_command_prints(tmp_path):
     assert printed(tmp_path) == preformatted(PAGE, "example")
 

@@ -36,7 +36,7 @@ def test_every_suite_and_profile_has_its_row(separation: ModuleType) -> None:
     assert rows == [(name, profile) for name in names for profile in separation.PROFILES]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_accuracies_of_a_row_are_what_the_command_gives(
     separation: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

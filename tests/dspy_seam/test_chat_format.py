@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from loopbench.dspy_seam import FORMAT, ChatFormat, lm_of, with_instructions
 from loopbench.loops.react_extract_codecs import ReactStep
+from tests.cases import cases
 from tests.dspy_seam.helpers import (
     SIGNATURE,
     TEXT,
@@ -41,7 +42,7 @@ def prompts(draw: st.DrawFn) -> tuple[Any, list[dict[str, Any]], dict[str, Any]]
 
 
 @given(prompt=prompts())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=cases(40))
 def test_messages_are_those_of_chat_adapter_byte_for_byte(prompt: Any) -> None:
     signature, demos, inputs = prompt
     assert FORMAT.format(signature, demos, inputs) == PLAIN.format(signature, demos, inputs)
@@ -65,7 +66,7 @@ def outcome(adapter: Any, signature: Any, completion: str) -> Any:
 @given(case=completions())
 @example(case=(ReactStep, "  [[ ## next_thought ## ]] indented\n[[ ## next_tool_name ## ]]\nn\n[[ ## next_tool_args ## ]]\n{}"))
 @example(case=(ReactStep, sections(next_thought="t", next_tool_name="n", next_tool_args='{"a": 1} and more')))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 def test_completions_are_read_as_by_chat_adapter_errors_included(case: tuple[Any, str]) -> None:
     assert repr(outcome(FORMAT, *case)) == repr(outcome(PLAIN, *case))  # by repr: NaN is no equal of itself
 

@@ -41,6 +41,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.wire import to_json
+from tests.cases import cases
 from tests.dspy_seam.helpers import (
     Answering,
     add,
@@ -81,7 +82,7 @@ REQUESTS = st.builds(
 
 
 @given(request=REQUESTS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=cases(30))
 def test_a_request_passes_through_dspy_to_the_model_unchanged(request: Request) -> None:
     model = Answering("fine")
     assert run_sync(DspyModel(lm_of(model)).complete(request)).text == "fine"
@@ -97,7 +98,7 @@ def test_a_request_passes_through_dspy_to_the_model_unchanged(request: Request) 
         st.sampled_from(["stop", "length", "content_filter", "other"]),
     ).map(lambda reply: replace(reply, finish_reason="tool_calls") if reply.calls else reply)
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=cases(30))
 def test_a_reply_passes_back_through_dspy_unchanged(reply: Reply) -> None:
     model = DspyModel(lm_of(Answering(reply)))
     assert run_sync(model.complete(Request((Message("user", "hi"),)))) == reply

@@ -36,6 +36,7 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
+from tests.cases import cases
 from tests.rows import row
 
 EVENT = {
@@ -139,7 +140,7 @@ def comes_back(codec: Codec, move: Move) -> bool:
 
 
 @given(move=MOVES)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 def test_law_render_raises_inexpressible_or_the_move_comes_back(move: Move) -> None:
     for codec in CODECS:
         comes_back(codec, move)
@@ -162,7 +163,7 @@ OBJECTS = st.dictionaries(st.text(max_size=4), PLAIN_JSON, max_size=3)
 
 
 @given(thought=PRINTABLE, name=TOOL_NAMES, arguments=OBJECTS, value=PLAIN_JSON.filter(lambda value: value is not None))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 def test_bound_one_call_with_printable_words_and_any_json_is_always_expressible(
     thought: str, name: str, arguments: dict[str, Any], value: Any
 ) -> None:
@@ -275,7 +276,7 @@ REPLIES = st.one_of(
 @example("9" * 5_000)
 @example("\n".join(f"[[ ## {name} ## ]]\n{'[' * 5_000}" for name in REACT.signature.output_fields))
 @example("\n".join(f"[[ ## {name} ## ]]\n{'-' * 100_000}1" for name in EXTRACT_NUMBER.signature.output_fields))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 @row("X-6")
 def test_any_text_is_a_move_or_a_wire_error(text: str) -> None:
     for codec in CODECS:

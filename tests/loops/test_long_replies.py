@@ -22,6 +22,7 @@ from loopbench.loops.finish.xml_output import read_output
 from loopbench.metrics import abstention
 from loopbench.models.streaming import pieces
 from loopbench.protocol import Chunk, NativeCall, Reply, WireError, run_sync
+from tests.cases import cases
 
 # --- XML ---
 
@@ -73,7 +74,7 @@ def counted(text: str, names: Sequence[str], make: Any = xml_tags.XmlTags.of) ->
     return xml_tags.XmlTags(found.text, CountedTags(found.tags), found.balanced, found.following, found.closing)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=cases(100))
 @given(st.lists(PIECES, min_size=1, max_size=6), st.integers(1, 200), st.sampled_from(SCHEMAS))
 @example(["<b>", "<a>", "x", "</a>"], 200, NESTED)
 @example(["<o>", "<a>", "x", "</a>"], 200, NESTED)
@@ -141,7 +142,7 @@ def test_a_long_text_where_any_text_may_stand_is_kept(annotation):
 # --- streams, and what scorers read ---
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=cases(8))
 @given(st.integers(0, 150_000), st.sampled_from(["__finish__", "add"]))
 def test_a_streamed_call_is_read_in_time_that_grows_with_its_length(chars, name):
     arguments = f'{{"answer": "{"x" * chars}"}}'

@@ -19,6 +19,7 @@ from loopbench.protocol import ToolCall, render_value, run_sync
 from loopbench.protocol.names import parse_spec
 from loopbench.protocol.values import cap
 from loopbench.runs.registry import make_loop
+from tests.cases import cases
 from tests.loops.looking import VALUES, box, look, looks_once
 from tests.rows import row
 
@@ -37,7 +38,7 @@ SPECS = [
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@settings(max_examples=25)
+@settings(max_examples=cases(12))
 @given(VALUES, st.integers(0, 40))
 def test_a_model_reads_a_long_result_as_if_the_tool_had_cut_it(spec: str, value: Any, most: int) -> None:
     loop = make_loop(parse_spec(spec))

@@ -12,6 +12,7 @@ from scipy import special, stats
 
 from loopbench.metrics.bootstrap import MIN_DRAWS, bca, bca_ratio, draw_counts, draws_of, expanded, unit_sums
 from loopbench.metrics.statistics import Floats
+from tests.cases import cases
 
 AMOUNTS = st.lists(st.floats(0, 100), min_size=1, max_size=12)
 
@@ -56,7 +57,7 @@ def test_one_unit_is_drawn_for_at_the_level_asked_for():
     assert 0 < expanded(0.01, 2) < 1e-9
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 @given(seed=st.integers(0, 1000), n=st.integers(5, 30))
 def test_the_ratio_is_what_scipy_gives_of_two_paired_samples(seed, n):
     """Of whole numbers, whose sums are exact: else scipy's draws that equal the sample fall to either side of it by rounding."""
@@ -74,7 +75,7 @@ def test_the_ratio_is_what_scipy_gives_of_two_paired_samples(seed, n):
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(values=AMOUNTS, alpha=st.sampled_from([0.05, 0.2]), data=st.data())
 def test_an_interval_holds_its_estimate_and_stays_within_the_data(values, alpha, data):
     clusters = data.draw(st.lists(st.sampled_from(["", "a", "b"]), min_size=len(values), max_size=len(values)))
@@ -84,14 +85,14 @@ def test_an_interval_holds_its_estimate_and_stays_within_the_data(values, alpha,
     assert found.value == pytest.approx(np.mean(values))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(value=st.floats(0.001, 100), n=st.integers(1, 12))
 def test_constant_data_have_no_width(value, n):
     found = bca_ratio([value] * n, [1.0] * n, draws=99)
     assert (found.low, found.high) == pytest.approx((value, value))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 @given(values=st.lists(st.integers(0, 9), min_size=3, max_size=8), copies=st.integers(2, 4))
 def test_copies_of_a_template_are_no_evidence(values, copies):
     assume(len(set(values)) > 1)

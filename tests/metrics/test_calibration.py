@@ -24,6 +24,7 @@ from loopbench.metrics.calibration import (
     risk_coverage,
 )
 from loopbench.metrics.record import Record
+from tests.cases import cases
 
 CONFIDENCE = st.integers(0, 20).map(lambda twentieth: twentieth / 20)
 TRIALS = st.lists(st.tuples(CONFIDENCE, st.booleans()), min_size=1, max_size=40)
@@ -60,7 +61,7 @@ def test_brier_and_calibration_error_by_definition(trials):
     assert calibration_error(whole(trials))[0] == pytest.approx(sum(gaps))
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(trials=st.lists(st.tuples(st.sampled_from([0.1, 0.5, 0.9]), st.booleans()), min_size=1, max_size=12), data=st.data())
 def test_the_area_is_the_mean_over_orders_of_tied_trials(trials, data):
     """Where no trials tie, the mean over k of the risk of the k most confident; where they do, any order is as good."""
@@ -202,7 +203,7 @@ def test_tasks_of_a_template_are_drawn_whole():
     assert (alone.low, alone.high) != (shared.low, shared.high)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=cases(7), deadline=None)
 @given(trials=TRIALS)
 def test_intervals_hold_their_estimates(trials):
     found = calibration(

@@ -20,6 +20,7 @@ from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
+from tests.cases import cases
 
 BIT = st.sampled_from([0.0, 1.0])
 CLUSTER = st.sampled_from(["", "", "x", "y"])
@@ -365,7 +366,7 @@ def test_graded_scores_have_no_odds_ratio():
 # Coverage; docs/ablate.md holds the whole table.
 
 
-@settings(max_examples=20)
+@settings(max_examples=cases(10))
 @given(shift=st.floats(-0.9, 0.9), tasks=st.integers(30, 60), seed=st.integers(0, 1000))
 def test_a_large_effect_is_seen(shift, tasks, seed):
     generator = np.random.default_rng(seed)

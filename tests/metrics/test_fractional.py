@@ -14,6 +14,7 @@ from loopbench.metrics.factors.factorial import effects
 from loopbench.metrics.factors.fractional import GENERATORS, MAX_CANDIDATES, Fraction, fraction, full_factorial
 from loopbench.metrics.factors.layout import Cell, Factor, coded, crossed, layout
 from loopbench.metrics.record import Record
+from tests.cases import cases
 
 REGULAR = [(k, 2 ** (k - len(generators.split()))) for k, known in GENERATORS.items() for generators in known]
 WORDS_OF_FOUR = {
@@ -111,14 +112,14 @@ def test_no_random_cells_say_more(sizes, seed):
         assert information(found.cells, sizes) >= information(tuple(everything[i] for i in others), sizes) - 1e-6
 
 
-@settings(max_examples=25)
+@settings(max_examples=cases(12))
 @given(sizes=MIXED, most=st.integers(1, 200))
 def test_no_more_cells_than_affordable(sizes, most):
     found = tried(sizes, most)
     assert found is None or len(found.cells) <= most
 
 
-@settings(max_examples=25)
+@settings(max_examples=cases(12))
 @given(sizes=MIXED, data=st.data())
 def test_a_fraction_finds_what_there_is(sizes, data):
     """Main effects and interactions of two factors, from data without any of three: what the full design says."""

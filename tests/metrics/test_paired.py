@@ -13,6 +13,7 @@ from scipy import stats
 
 from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.statistics import clustered_error, unit_count
+from tests.cases import cases
 
 LATTICE = st.integers(1, 10).flatmap(lambda k: st.lists(st.integers(-k, k).map(lambda x: x / k), min_size=1, max_size=40))
 DIFFERENCES = LATTICE | st.lists(st.sampled_from([-1.0, 0.0, 1.0]) | st.floats(-1, 1), min_size=1, max_size=40)
@@ -36,7 +37,7 @@ def test_an_interval_holds_0_unless_the_test_rejects_at_its_level(d, alpha, reac
 
 
 @given(d=DIFFERENCES, alpha=ALPHA, margin=st.floats(0.001, 1.5), reach=REACH, data=st.data())
-@settings(deadline=None)
+@settings(max_examples=cases(60))
 def test_equivalence_is_both_bounds_within_the_margin(d, alpha, margin, reach, data):
     pair = PairedFlip(d, clustered(d, data), reach=reach)
     low, high = pair.bounds(alpha)
@@ -49,7 +50,7 @@ def test_equivalence_is_both_bounds_within_the_margin(d, alpha, margin, reach, d
 
 
 @given(d=DIFFERENCES, alpha=ALPHA, bound=st.floats(-0.9, 0.9), reach=REACH, data=st.data())
-@settings(deadline=None)
+@settings(max_examples=cases(60))
 def test_a_one_sided_bound_passes_where_its_test_rejects(d, alpha, bound, reach, data):
     pair = PairedFlip(d, clustered(d, data), reach=reach)
     low, high = pair.bounds(alpha)
@@ -61,7 +62,7 @@ def test_a_one_sided_bound_passes_where_its_test_rejects(d, alpha, bound, reach,
 
 
 @given(d=DIFFERENCES, reach=REACH, bounds=st.tuples(st.floats(-0.9, 0.9), st.floats(-0.9, 0.9)), data=st.data())
-@settings(deadline=None)
+@settings(max_examples=cases(60))
 def test_p_falls_as_the_bound_moves_away(d, reach, bounds, data):
     pair = PairedFlip(d, clustered(d, data), reach=reach)
     low, high = sorted(bounds)

@@ -16,6 +16,7 @@ from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import accuracy_interval
 from loopbench.metrics.views import CostPoint, Views, cost_per_solved, front_shares, on_front, quartiles, views
+from tests.cases import cases
 
 POINTS = st.integers(1, 6).flatmap(
     lambda arms: st.lists(
@@ -67,7 +68,7 @@ def test_rounding_errors_do_not_dominate():
     assert on_front(np.array([[0.3, 0.3]]), np.array([[0.0, 0.0]])).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(12), deadline=None)
 @given(arms=st.integers(2, 4), seed=st.integers(0, 99), data=st.data())
 def test_shares_are_shares_and_follow_the_arms(arms, seed, data):
     generator = np.random.default_rng(seed)
@@ -232,7 +233,7 @@ def test_where_a_draw_may_solve_nothing_there_is_no_upper_end():
     assert solved.to_json()["value"]["high"] is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(
     tasks=st.lists(st.tuples(st.floats(0.01, 100), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=15),
     scale=st.sampled_from([1e-6, 1.0, 1e6]),
@@ -277,7 +278,7 @@ RUN = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(records=RUN)
 def test_any_records_have_views_that_json_can_say(records):
     found = views(records, [arm("a"), arm("b"), arm("c")])
@@ -286,7 +287,7 @@ def test_any_records_have_views_that_json_can_say(records):
     assert json.loads(json.dumps(made, allow_nan=False)) == made
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(12), deadline=None)
 @given(records=RUN, data=st.data())
 def test_the_order_of_records_changes_nothing_but_rounding(records, data):
     infos = [arm("a"), arm("b"), arm("c")]

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from loopbench.models.at_once import CallsAtOnce, early_call, with_one_id
 from loopbench.models.prompt_view import PromptView
 from loopbench.protocol import Act, NativeCall, Plan, PlannedCall, Ref, Reply, ToolCall, run_sync
+from tests.cases import cases
 
-LAW = settings(max_examples=60, deadline=None)
+LAW = settings(max_examples=cases(30), deadline=None)
 
 
 def ends(held: list[bool], scopes: list[str], *, at_once: bool) -> list[int]:

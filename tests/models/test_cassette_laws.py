@@ -42,6 +42,7 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
+from tests.cases import cases
 from tests.sealing import reseal
 
 from .cassettes import (
@@ -335,7 +336,7 @@ def test_a_kill_at_any_byte_loses_no_whole_entry(tmp_path: Path, killed: bytes) 
             assert len(lines_of(folder / "m.jsonl")) >= 1 + 1 + 4 + 4
 
 
-@settings(max_examples=150)
+@settings(max_examples=cases(75))
 @given(data=st.data())
 def test_a_file_that_was_tampered_with_is_read_or_refused(killed: bytes, data: st.DataObject) -> None:
     junk = st.one_of(

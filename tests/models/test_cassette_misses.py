@@ -27,6 +27,7 @@ from loopbench.protocol import (
     ToolSpec,
     run_sync,
 )
+from tests.cases import cases
 
 from .cassettes import EITHER, LANE, RECORD, REPLAY, ask, heard, requests, use
 
@@ -131,7 +132,7 @@ def test_the_first_miss_is_kept_for_the_report(tmp_path: Path) -> None:
     assert '"x" asked' in str(model.failure)
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(30))
 @given(st.lists(requests, min_size=1, max_size=4), requests)
 def test_any_miss_can_be_explained(recorded: list[Request], asked: Request) -> None:
     with tempfile.TemporaryDirectory() as folder:

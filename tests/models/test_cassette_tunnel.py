@@ -30,6 +30,7 @@ from loopbench.protocol.names import parse_spec
 from loopbench.protocol.receipts import MARK
 from loopbench.runs.registry import make_loop
 from loopbench.runs.trial.recorder import Recorder
+from tests.cases import cases
 from tests.sealing import reseal
 
 from . import bench
@@ -135,7 +136,7 @@ def profiles(draw: st.DrawFn) -> Profile:
     )
 
 
-@settings(max_examples=80)
+@settings(max_examples=cases(40))
 @given(data=st.data(), profile=profiles(), scopes=st.sampled_from((("",), ("", "a"), ("a", "b", "c"))))
 def test_any_faults_in_any_scopes_replay_to_the_same_state(data: st.DataObject, profile: Profile, scopes: Any) -> None:
     plan = data.draw(bench.plans())

@@ -46,8 +46,9 @@ from loopbench.protocol import (
     ToolCall,
     WireError,
 )
+from tests.cases import cases
 
-LAW = settings(max_examples=80, deadline=None)
+LAW = settings(max_examples=cases(40), deadline=None)
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 CALL = PlannedCall("c2", "add", {"a": Ref("c1"), "b": 2}, "Find c2.")
 KEY = (0, "task", 0)

@@ -30,6 +30,7 @@ from loopbench.models.native import NATIVE
 from loopbench.models.profiles import FAULT_KINDS, load_profile
 from loopbench.models.server.foreign import ForeignCodec
 from loopbench.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Text, ToolCall, WireError
+from tests.cases import cases
 
 from . import bench
 from .scripted_trials import profile, run, settled
@@ -73,7 +74,7 @@ def decision(move: Move | None) -> Move | None:
 # --- what a fault does to a format ---
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=cases(75))
 @given(codec=st.sampled_from(CODECS), kind=st.sampled_from(WIRE), seed=st.integers(0, 2**32))
 def test_what_is_absorbed_reads_the_same_and_no_format_of_ours_is_unwritable(codec: Codec, kind: str, seed: int) -> None:
     move = said(codec, seed)

@@ -17,11 +17,12 @@ from loopbench.protocol import Move, Plan, Ref, Role, Text, Tool, render_value
 from loopbench.protocol.legibility import MIN_ALIGNED, GivenResult, Path, bare, legible_parts
 from loopbench.protocol.receipts import sightings
 from loopbench.protocol.values import cap, span_of
+from tests.cases import cases
 
 from . import bench
 from .test_receipts import EMBEDDINGS
 
-LAW = settings(max_examples=80, deadline=None)
+LAW = settings(max_examples=cases(40), deadline=None)
 SCALARS = (
     st.none()
     | st.booleans()

@@ -49,11 +49,12 @@ from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
+from tests.cases import cases
 
 from . import bench
 from .scripted_trials import profile
 
-LAW = settings(max_examples=60, deadline=None)
+LAW = settings(max_examples=cases(30), deadline=None)
 QUESTION = Request((Message("user", "Well?"),))
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import typed
 from loopbench.models.filling import fits, otherwise, same
+from tests.cases import cases
 
 leaves = st.none() | st.booleans() | st.integers(-50, 50) | st.floats(-9, 9, allow_nan=False) | st.text("abc123-", max_size=6)
 values = st.recursive(
@@ -25,7 +26,7 @@ def flat(value: Any) -> list[Any]:
     return [leaf for item in items for leaf in flat(item)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 @given(value=values)
 def test_where_anything_goes_every_leaf_but_null_is_another_of_its_kind(value: Any) -> None:
     made = otherwise({}, value)

@@ -40,10 +40,11 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.receipts import strip_receipts
+from tests.cases import cases
 
 from . import bench
 
-LAW = settings(max_examples=60, deadline=None)
+LAW = settings(max_examples=cases(30), deadline=None)
 ROLES = list(Role)
 
 

@@ -28,6 +28,7 @@ from loopbench.dspy_seam import lm_of
 from loopbench.models.proposer import HINTS, ScriptedProposer, symptoms
 from loopbench.models.weaknesses import CURES, in_thousands
 from loopbench.protocol import Message, Model, Request, Sampling, run_sync
+from tests.cases import cases
 
 CURRENT = "You solve tasks step by step with tools.\nReply with one JSON object and nothing else.\n\n    Keep this line's place."
 FEEDBACK = {
@@ -37,7 +38,7 @@ FEEDBACK = {
     "answer": 'The answer was "1.2 thousand", expected 1200.',
 }
 INERT = [name for name in HINTS if name not in CURES]
-LAW = settings(max_examples=50, deadline=None)
+LAW = settings(max_examples=cases(25), deadline=None)
 
 
 @contextmanager

@@ -15,10 +15,11 @@ from loopbench.datasets.validity import replay
 from loopbench.models.receipts import Ledger, call_digest, content_digest
 from loopbench.protocol import Plan, Ref, refs, run_sync
 from loopbench.protocol.receipts import HALFWAY, MARK, sightings, strip_receipts
+from tests.cases import cases
 
 from . import bench
 
-LAW = settings(max_examples=50, deadline=None)
+LAW = settings(max_examples=cases(25), deadline=None)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
 ARGUMENTS = st.dictionaries(st.text(max_size=5), st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3)), max_size=4)
 

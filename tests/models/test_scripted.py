@@ -37,11 +37,12 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.receipts import HALFWAY
+from tests.cases import cases
 
 from . import bench
 from .scripted_trials import OneCall, profile, run, settled
 
-LAW = settings(max_examples=30, deadline=None)
+LAW = settings(max_examples=cases(15), deadline=None)
 CODECS: dict[str, Codec | None] = {"native": None, "one native call": OneCall(), "bare": CODEC}
 
 

@@ -28,6 +28,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.receipts import HALFWAY
+from tests.cases import cases
 
 from . import bench
 from .scripted_trials import OneCall, points, profile, settled
@@ -64,7 +65,7 @@ def test_what_spoils_a_reply_is_drawn_for_its_first_call_only() -> None:
     assert points(trial) == ["decide:c1"]  # the answer is free text, which no wire spoils
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(20), deadline=None)
 @given(seed=st.integers(0, 2**32), rate=st.floats(0.1, 1))
 def test_a_fault_at_a_later_call_of_a_move_is_the_one_that_would_meet_it_alone(seed: int, rate: float) -> None:
     clears = Clears(feedback=1, after=0, never=0)

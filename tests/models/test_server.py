@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from loopbench.models.server import MAX_BODY_BYTES, OwnRequest, Server, WrongMethod, own_hosts
 from loopbench.protocol import Reply
+from tests.cases import cases
 
 from . import bench
 from .served import BODY, Book, client, exchange, failure, fixed, of, run, whole_loop
@@ -169,7 +170,7 @@ def test_fuzzed_requests_are_answered_in_one_format():
     server = Server(Book(any=fixed(Reply("x"))))
     loop.run_until_complete(server.__aenter__())
 
-    @settings(max_examples=60)
+    @settings(max_examples=cases(30))
     @given(text, fields | st.binary(max_size=30))
     def fuzz(path, fields):
         data = fields if isinstance(fields, bytes) else json.dumps(BODY | fields).encode()
@@ -179,7 +180,7 @@ def test_fuzzed_requests_are_answered_in_one_format():
             got = loop.run_until_complete(exchange(server, sent))
             assert answered(got) in (200, 400, 404) if b"text/event-stream" not in got else b"[DONE]" in got
 
-    @settings(max_examples=30)
+    @settings(max_examples=cases(15))
     @given(st.binary(max_size=60))
     def noise(sent):
         got = loop.run_until_complete(exchange(server, b"X" + sent + b"\r\n\r\n"))

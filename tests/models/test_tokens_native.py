@@ -39,8 +39,9 @@ from loopbench.protocol import (
     WireError,
 )
 from loopbench.protocol.digest import canonical_json
+from tests.cases import cases
 
-LAW = settings(max_examples=80, deadline=None)
+LAW = settings(max_examples=cases(40), deadline=None)
 # --- tokens ---
 
 

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 from hypothesis import settings
 
+from tests.cases import cases
+
 T = TypeVar("T")
-EACH = settings(deadline=None, max_examples=60)
+EACH = settings(deadline=None, max_examples=cases(30))
 
 
 class Jump(selectors.SelectSelector):

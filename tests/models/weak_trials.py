@@ -21,10 +21,11 @@ from loopbench.protocol import (
     Tool,
     WrappedModel,
 )
+from tests.cases import cases
 
 from . import bench
 
-LAW = settings(max_examples=40, deadline=None)
+LAW = settings(max_examples=cases(20), deadline=None)
 KINDS = tuple(CURES)
 
 

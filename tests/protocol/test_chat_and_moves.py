@@ -41,6 +41,7 @@ from loopbench.protocol import (
     WireError,
 )
 from loopbench.protocol.digest import digest
+from tests.cases import cases
 
 text = st.text(max_size=10)
 json_objects = st.dictionaries(text, st.integers() | text, max_size=3)
@@ -99,7 +100,7 @@ class Echo:
         yield Chunk(reply=await self.complete(request))
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(requests, st.sampled_from(list(Role)), text)
 def test_role_scope_and_codec_are_no_part_of_what_is_asked(request_: Request, role: Role, scope: str) -> None:
     marked = dataclasses.replace(request_, role=role, scope=scope, codec=Shout())
@@ -109,7 +110,7 @@ def test_role_scope_and_codec_are_no_part_of_what_is_asked(request_: Request, ro
     assert not {"role", "scope", "codec"} & marked.as_dict().keys()
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(requests, requests)
 def test_requests_that_ask_the_same_have_equal_dicts(left: Request, right: Request) -> None:
     if left == right:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.protocol.digest import canonical_json, digest, sha256
+from tests.cases import cases
 
 characters = st.characters() | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"])
 any_text = st.text(characters, max_size=8)
@@ -27,7 +28,7 @@ def shuffled(value: object, source: random.Random) -> object:
     return [shuffled(item, source) for item in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(json_values, st.randoms(use_true_random=False))
 def test_key_order_does_not_count(value: object, source: random.Random) -> None:
     assert canonical_json(shuffled(value, source)) == canonical_json(value)
@@ -41,7 +42,7 @@ def test_canonical_text_is_ascii_and_says_the_same_value(value: object) -> None:
     assert canonical_json(json.loads(text)) == text
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(st.lists(json_values, min_size=2, max_size=6))
 def test_equal_digests_mean_equal_texts(values: list[object]) -> None:
     texts = {canonical_json(value) for value in values}

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.protocol import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
+from tests.cases import cases
 
 keys = st.text(max_size=6).filter(lambda key: key != "$ref")
 literals = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
@@ -48,7 +49,7 @@ def walk(value: object) -> list[object]:
     return [value] if items is None else [leaf for item in items for leaf in walk(item)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(plans)
 def test_a_plan_is_the_same_after_json(plan: Plan) -> None:
     again = plan_from_json(json.loads(json.dumps(plan_to_json(plan))))
@@ -56,7 +57,7 @@ def test_a_plan_is_the_same_after_json(plan: Plan) -> None:
     assert again.dependencies == plan.dependencies
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(plans)
 def test_dependencies_are_the_references_of_each_call(plan: Plan) -> None:
     for call in plan.calls:

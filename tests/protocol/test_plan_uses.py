@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 
 from loopbench.protocol import Plan, PlannedCall, Ref, refs
+from tests.cases import cases
 from tests.models import bench
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(plan=bench.plans())
 def test_every_reference_is_a_use_and_every_use_a_reference(plan: Plan) -> None:
     used = {(call, path, user) for call, parts in plan.uses.items() for path, users in parts.items() for user in users}

@@ -15,6 +15,7 @@ from loopbench.models.receipts import ReceiptEntry
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.redact import MARK, redact
 from loopbench.protocol.secret_shapes import OWN_SHAPES, secrets_around
+from tests.cases import cases
 from tests.protocol.planted import SHAPES, planted
 from tests.protocol.secret_rules import RULES, detectors, selected
 
@@ -29,7 +30,7 @@ def test_more_than_forty_shapes_are_planted_and_no_two_places_share_a_key():
     assert min(map(len, keys)) == 12
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=cases(200), deadline=None)
 @given(PLACES, st.sampled_from([*SHAPES]), AROUND, AROUND, st.integers(0, 3))
 def test_no_shape_outlives_redact_wherever_it_stands_and_however_often_it_is_escaped(place, shape, before, after, depth):
     key = planted(place)[shape]
@@ -85,7 +86,7 @@ def test_detectors_that_are_left_out_exist():
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_what_detect_secrets_finds_goes_too(pattern: re.Pattern[str]):
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=cases(10), deadline=None)
     @given(st.from_regex(re.compile(pattern.pattern, pattern.flags & ~re.UNICODE | re.ASCII), fullmatch=True))
     def check(text):
         if re.search(r"\d", text) and len(text) >= 16:
@@ -94,7 +95,7 @@ def test_what_detect_secrets_finds_goes_too(pattern: re.Pattern[str]):
     check()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(75), deadline=None)
 @given(st.data())
 def test_what_a_rule_taken_over_describes_goes_whole(data):
     rules = json.loads(RULES.read_text(encoding="utf-8"))["rules"]
@@ -148,7 +149,7 @@ primary_key foreign_key public_key storage_key key_results page_token continuati
 FIELD = st.sampled_from(FIELDS.split())
 
 
-@settings(max_examples=500)
+@settings(max_examples=cases(250))
 @given(st.dictionaries(FIELD, ORDINARY | st.lists(ORDINARY, max_size=3), max_size=6), st.integers(0, 3))
 def test_receipts_digests_numbers_uuids_and_ids_stay(fields, depth):
     text: Any = json.dumps(fields)
@@ -186,7 +187,7 @@ def test_ordinary_text_stays(text):
 PIECES = st.sampled_from(["sk-", "token=", "a1B2c3d4e5f6g7h8", ":", " ", "Bearer ", "-----BEGIN PRIVATE KEY-----", '"', "\\"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(st.lists(PIECES, max_size=300))
 def test_what_is_looked_at_for_keys_grows_with_the_text(pieces):
     text = "".join(pieces)

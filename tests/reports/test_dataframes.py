@@ -35,6 +35,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
+from tests.cases import cases
 from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
@@ -126,7 +127,7 @@ def same(value: Any, known: Any) -> bool:
 # --- laws ---
 
 
-@settings(max_examples=30)
+@settings(max_examples=cases(15))
 @given(runs())
 def test_trials_are_the_records(drawn):
     arms, found = drawn
@@ -154,7 +155,7 @@ def test_trials_are_the_records(drawn):
             assert trials[f"{family}.{kind}"].dtype == "int64"
 
 
-@settings(max_examples=30)
+@settings(max_examples=cases(15))
 @given(runs())
 def test_arms_and_pairs_are_the_comparison(drawn):
     run = loaded(*drawn)
@@ -176,7 +177,7 @@ def test_arms_and_pairs_are_the_comparison(drawn):
             assert same(row[f"outlook.{size}.{name}"], told)
 
 
-@settings(max_examples=30)
+@settings(max_examples=cases(15))
 @given(runs())
 def test_means_over_tasks_are_the_means_of_arms(drawn):
     run = loaded(*drawn)
@@ -192,7 +193,7 @@ def test_means_over_tasks_are_the_means_of_arms(drawn):
                 assert own[metric].mean() == pytest.approx(interval.value)
 
 
-@settings(max_examples=30)
+@settings(max_examples=cases(15))
 @given(runs())
 def test_types_and_columns_do_not_depend_on_what_came_out(drawn):
     run, empty = loaded(*drawn), loaded(drawn[0], [])
@@ -226,7 +227,7 @@ def one_line(text: str) -> str:
     return " ".join(plain(text).split())
 
 
-@settings(max_examples=30)
+@settings(max_examples=cases(15))
 @given(runs())
 def test_a_notebook_shows_text_as_text(drawn):
     run = loaded(*drawn)
@@ -352,8 +353,10 @@ def test_a_run_says_what_its_records_say(folder):
     assert run.why().pairs == why(run.results).pairs
     with pytest.raises(RunError, match="no trial of a task 'nowhere'"):
         run.why(task="nowhere")
-    with pytest.raises(RunError, match="name two arms or loops, a and b, or none; a task goes by its name"):
+    with pytest.raises(RunError, match="nowhere"):
         run.why("nowhere")
+    with pytest.raises(RunError, match="name an arm or loop a to compare b with"):
+        run.why(None, "bare")
 
 
 def test_a_model_of_statistics_takes_the_columns_as_they_are(folder):

@@ -20,7 +20,17 @@ from loopbench.protocol import Loop, Outcome, StopReason
 from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import builtin_names, checked_options, find, loops_named, make_loop, make_suite
+from loopbench.runs.registry import (
+    builtin_names,
+    checked_options,
+    find,
+    generated_suites,
+    is_generated,
+    loops_named,
+    make_loop,
+    make_suite,
+)
+from tests.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 """What TOML can hold."""
@@ -226,7 +236,7 @@ def test_a_wrong_loop_inside_another_is_refused_in_one_line(text, said):
 @pytest.mark.thorough
 @pytest.mark.usefixtures("guarded")
 @given(st.integers(1, 30), st.integers(1, 30))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=cases(7), deadline=None)
 def test_the_limit_reaches_the_inner_loop_unless_the_user_typed_another_there(tool_steps, max_steps):
     def inner(text: str) -> object:
         return vars(make_loop(parse_spec(text), tool_steps))["loop"]
@@ -463,3 +473,8 @@ def test_a_suite_s_options_are_documented_by_its_loader():
         if not option.doc
     ]
     assert undocumented == []
+
+
+def test_a_suite_is_known_to_be_generated_by_its_name() -> None:
+    names = {*builtin_names("suite"), "canal", "my.module:SUITE", ""}
+    assert {name for name in names if is_generated(name)} == set(generated_suites())

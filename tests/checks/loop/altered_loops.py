@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from loopbench.checks.loop import check, check_loop, interruption
+from loopbench.checks.loop import Finding, check, check_loop, codecs, endings, interruption
 from loopbench.checks.loop.template_loop import TemplateLoop
 from loopbench.protocol import (
     SILENT,
@@ -25,8 +25,8 @@ from loopbench.protocol import (
 )
 
 
-def not_kept(loop: Loop) -> dict[str, str]:
-    """Law → counterexample, of the laws that do not hold.
+def findings(loop: Loop, *, draws: float = 1.0) -> tuple[Finding, ...]:
+    """What `check_loop` finds. `draws`: the share of its random moves, replies and runs that are drawn.
 
     The laws are judged in this process: forking it for each costs more than the check, and matters for loops that hang only.
     None of these loops blocks for long, but a busy machine may, and a search through the memory of a process with many tests.
@@ -34,7 +34,14 @@ def not_kept(loop: Loop) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "can_be_apart", lambda: False)
         patch.setattr(interruption, "STALL_S", 30.0)
-        return {finding.law: finding.detail for finding in check_loop(loop) if finding.status == "failed"}
+        for module, name in ((endings, "MIN_RUNS"), (endings, "MAX_RUNS"), (codecs, "MOVES"), (codecs, "REPLIES")):
+            patch.setattr(module, name, round(draws * getattr(module, name)))
+        return check_loop(loop)
+
+
+def not_kept(loop: Loop, *, draws: float = 1.0) -> dict[str, str]:
+    """Law → counterexample, of the laws that do not hold."""
+    return {finding.law: finding.detail for finding in findings(loop, draws=draws) if finding.status == "failed"}
 
 
 class Changed:

@@ -80,6 +80,6 @@ def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> Non
 
 @pytest.mark.thorough
 def test_honest_loops_are_hardly_ever_right_though_never_shown(tmp_path: Path) -> None:
-    found = compared(tmp_path, HONEST, ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn"), tasks=20)
+    found = compared(tmp_path, HONEST, ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn"), tasks=8)
     assert sum(arm["right_unseen"] for arm in found["arms"]) <= 0.01 * sum(arm["scored"] for arm in found["arms"])
     assert not any("right though never shown" in warning for warning in found["warnings"])

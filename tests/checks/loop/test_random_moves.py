@@ -22,10 +22,11 @@ from loopbench.protocol import (
     ToolCall,
     WireError,
 )
+from tests.cases import cases
 
 
 @given(st.integers())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 def test_moves_and_replies_are_of_all_kinds_and_the_same_for_a_seed(seed):
     one, other = random.Random(seed), random.Random(seed)
     assert repr(any_move(one))[:30] == repr(any_move(other))[:30]  # beyond, an object may show its address

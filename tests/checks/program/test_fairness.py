@@ -11,6 +11,7 @@ from loopbench.checks.program.check import CheckLimits, check_program
 from loopbench.checks.program.explanation import Asked, telling_request
 from loopbench.programs.program import Program
 from loopbench.protocol import Message, Reply, Request
+from tests.cases import cases
 from tests.checks.program.agents import Habits, agent
 
 LIMITS = CheckLimits(requests=25, hang_s=0.2)
@@ -32,7 +33,7 @@ def conversation(*said):
 # --- what any run has explains nothing ---
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(st.sampled_from(EXPLAINED), st.data())
 def test_a_reminder_of_each_turn_explains_nothing(fault, data):
     words = data.draw(st.lists(st.sampled_from(sorted(fault.signs | fault.weak_signs | fault.subject)), min_size=1, max_size=5))
@@ -42,7 +43,7 @@ def test_a_reminder_of_each_turn_explains_nothing(fault, data):
     assert telling_request(fault, asked, 0, clean) is None
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(25))
 @given(st.sampled_from(EXPLAINED), st.data())
 def test_an_explanation_among_reminders_is_found(fault, data):
     sign = data.draw(st.sampled_from(sorted(fault.signs)))
@@ -97,9 +98,7 @@ def test_an_agent_that_drops_the_second_call_of_a_reply_has_not_handled_it():
 
 
 def test_an_agent_that_calls_a_failed_tool_again_by_itself_leaves_nothing_to_mend():
-    found = outcomes(
-        Habits(tries=2, tool_s=0.05), "tool_raises", "one_of_two_fails", "tool_hangs", limits=replace(LIMITS, hang_s=5)
-    )
+    found = outcomes(Habits(tries=2, tool_s=0.5), "tool_raises", "one_of_two_fails", "tool_hangs", limits=replace(LIMITS, hang_s=5))
     assert set(found.values()) == {"handled"}
 
 

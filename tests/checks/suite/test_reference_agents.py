@@ -47,6 +47,7 @@ from loopbench.protocol import (
     TransientError,
     run_sync,
 )
+from tests.cases import cases
 
 TASKS = arithmetic.load(24).tasks
 
@@ -214,7 +215,7 @@ def paint(
 
 
 @given(st.integers(0, 2**32), st.text(max_size=40))
-@settings(max_examples=25)
+@settings(max_examples=cases(12))
 def test_random_calls_fit_the_schemas(seed: int, text: str) -> None:
     box = Noting(paint)
     run(RandomCalls(seed), box, text)

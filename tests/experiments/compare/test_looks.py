@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def test_a_run_that_is_not_decided_on_the_way_goes_to_its_end(configured):
 
 @pytest.mark.thorough
 def test_equal_designs_are_found_equivalent_on_the_way(configured):
-    found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=800)", looks=2, margin=0.05))
+    found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=240)", looks=2, margin=0.1))
     assert found.looked is not None
     assert (found.looked.reached, found.looked.stopped) == (1, True)
     assert [pair.verdict.word for pair in found.comparison.pairs if pair.family == "primary"] == ["equivalent"]
@@ -103,23 +104,30 @@ def test_all_repeats_of_a_stage_belong_to_it(configured):
     assert len(found.records) == 2 * 2 * 3 * found.looked.tasks
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A run of five looks, stages of 8 trials."""
+    loops, runs = ("bare", "bare(check_types=true)"), tmp_path_factory.mktemp("whole")
+    return done(CompareConfig(loops=loops, suite="arithmetic(size=20)", looks=5, runs=runs, mlflow=False))
+
+
 @pytest.mark.parametrize("kept", [0, 7, 15, 16, 20, 35])
-def test_a_kill_at_any_point_changes_nothing(configured, kept):
-    """Stages of 8 trials; 16: between the second look's last trial and the look itself."""
-    config = configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=5)
-    whole = done(config)
-    path = whole.folder / TRIALS
+def test_a_kill_at_any_point_changes_nothing(whole, tmp_path, kept):
+    """16: between the second look's last trial and the look itself."""
+    folder = tmp_path / whole.folder.name
+    shutil.copytree(whole.folder, folder)
+    path = folder / TRIALS
     rows = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(rows[:kept]) + (rows[kept][:30] if kept % 2 else b""))
-    unseal(whole.folder)
-    part, heard = results(whole.folder), Heard()
+    unseal(folder)
+    part, heard = results(folder), Heard()
     assert part.looked is not None
     assert (part.looked.reached, part.looked.between, part.is_complete) == (kept // 8, kept % 8 > 0 or kept < 8, False)
     if part.looked.between:
         assert {pair.verdict.word for pair in part.comparison.pairs if pair.look is None} <= {"undecided"}
-    assert run(reopen(whole.folder), heard) == ""
+    assert run(reopen(folder), heard) == ""
     assert len(heard.records) == len(rows) - kept
-    assert results(whole.folder).digest == whole.digest
+    assert results(folder).digest == whole.digest
 
 
 def test_a_run_that_was_killed_before_the_look_that_ends_it_runs_nothing_more(configured):

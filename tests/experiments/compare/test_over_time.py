@@ -29,6 +29,7 @@ from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json, wri
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
 from loopbench.runs.store.records import read_records
+from tests.cases import cases
 from tests.sealing import unseal
 
 BARE = "bare(check_types=true)"
@@ -125,7 +126,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.thorough
-@settings(max_examples=6)
+@settings(max_examples=cases(3))
 @given(order=st.permutations(sorted(STEPS)), between=st.lists(stages, min_size=5, max_size=5))
 def test_sittings_and_extensions_in_any_order_give_the_results_of_one_run(whole, tmp_path_factory, order, between):
     experiment = prepare(config_of(tmp_path_factory.mktemp("parts")))

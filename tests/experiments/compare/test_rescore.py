@@ -28,6 +28,7 @@ from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
 from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json
 from loopbench.runs.store.records import read_records
+from tests.cases import cases
 from tests.sealing import reseal, unseal
 
 SUITES = """
@@ -104,7 +105,7 @@ CHANGES = st.dictionaries(
 
 
 @pytest.mark.thorough
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=CHANGES, then=CHANGES)
 def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(own, ran, first, then):
     own.changed = first

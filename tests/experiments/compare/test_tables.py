@@ -25,6 +25,7 @@ from loopbench.text.counts import counts
 from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, relation, standing, verdict
 from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
+from tests.cases import cases
 
 MARKS = [
     "|",
@@ -157,7 +158,7 @@ class Tags(HTMLParser):
 PAGE = {"h2", "h3", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(30))
 @example(["#\n"], "", "")
 @example(["1.\n", "-\n"], "", "")
 @given(NAMES, ANY, ANY)
@@ -173,7 +174,7 @@ def test_markdown_shows_any_text_literally_in_its_own_cell(compared, names, text
 # --- CSV ---
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(30))
 @given(NAMES, ANY)
 def test_csv_holds_no_cell_that_a_spreadsheet_runs(compared, names, text):
     rows = list(csv.reader(io.StringIO(to_csv(compared(names, text)), newline="")))
@@ -207,7 +208,7 @@ def test_a_negative_number_is_no_formula(number):
 # --- tables and notes ---
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(NAMES, ANY)
 def test_markdown_shows_other_views_literally_too(seen, names, suite):
     page = Tags()
@@ -215,14 +216,14 @@ def test_markdown_shows_other_views_literally_too(seen, names, suite):
     assert page.tags <= PAGE
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(NAMES, ANY)
 def test_every_row_of_other_views_is_as_wide_as_its_heading(seen, names, suite):
     for table in tables(*seen(names, suite, n=3)):
         assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(30))
 @given(NAMES, ANY)
 def test_every_row_of_every_table_is_as_wide_as_its_heading(compared, names, text):
     for table in tables(compared(names, text)):
@@ -401,7 +402,7 @@ def test_p_values_and_counts_in_words():
     assert counts({}) == "–"
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(30))
 @given(NAMES, ANY)
 def test_the_object_for_scripts_is_one_line_of_finite_json(compared, names, text):
     line = json.dumps(compared(names, text).to_json(), ensure_ascii=True, allow_nan=False)

@@ -71,16 +71,15 @@ def test_any_fitted_profile_reads_back_from_its_file(profile, rates, notes, arms
     assert json.loads(json.dumps(fitted.as_dict()))["profile"]["name"] == profile.name
 
 
-def test_the_file_says_where_its_rates_come_from(disturbed):
-    found = fitted_to(disturbed)
-    text = to_toml(found)
-    assert read_back(found) == found.profile
+def test_the_file_says_where_its_rates_come_from(fitted):
+    text = to_toml(fitted)
+    assert read_back(fitted) == fitted.profile
     said = remarks(text)
     assert set(said) == set(FAULT_KINDS)
-    interval = found.rates["tool.raises"].interval
+    interval = fitted.rates["tool.raises"].interval
     assert interval is not None
     assert said["tool.raises"].startswith(
-        f"[{interval.low:.4f}, {interval.high:.4f}], {round(found.rates['tool.raises'].count, 2):g} of"
+        f"[{interval.low:.4f}, {interval.high:.4f}], {round(fitted.rates['tool.raises'].count, 2):g} of"
     )
     assert "at most" in said["provider.server"]
 

@@ -19,6 +19,7 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.runs.config import config_from
 from loopbench.runs.store.files import RunError, write_manifest_json
+from tests.cases import cases
 from tests.sealing import reseal
 
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -212,7 +213,7 @@ JSON = st.recursive(
 )
 
 
-@settings(SHARED, max_examples=300)
+@settings(SHARED, max_examples=cases(150))
 @given(data=st.data())
 def test_a_damaged_file_is_one_line_or_a_baseline_all_the_same(text, tmp_path, data):
     value = json.loads(text)

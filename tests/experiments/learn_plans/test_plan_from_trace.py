@@ -24,6 +24,7 @@ from loopbench.protocol import Plan, Query, Ref, Tool, refs
 from loopbench.protocol.digest import canonical_json
 from loopbench.runs.store.files import TRACES, TRIALS
 from loopbench.runs.store.traces import TraceWriter
+from tests.cases import cases
 from tests.experiments.learn_plans.helpers import (
     Card,
     learned,
@@ -62,7 +63,7 @@ events = st.lists(tool_events | half_events | st.just(ASK) | st.just(7), max_siz
 questions = st.text(max_size=30) | st.just("Step 1: call search. Step 1 of plan 1. 7 and 12")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(75), deadline=None)
 @given(events=events, question=questions, any_order=st.booleans(), kind=st.sampled_from(["json", "text", "other"]))
 def test_any_trace_gives_a_plan_with_goals_that_tell_it_apart_or_a_reason_why_not(events, question, any_order, kind: Kind):
     query = Query(question, question)

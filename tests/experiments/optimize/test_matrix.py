@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +26,14 @@ UNTAUGHT = {("LabeledFewShot", "stateless")}
 loop's has either: DSPy leaves such examples out, and every request stays as it was."""
 
 Cell = tuple[Any, DesignResult]
+
+
+def cells() -> Iterator[Any]:
+    """Every optimizer on one design and every design at least once; the others are slow tests."""
+    for place, optimizer in enumerate(OPTIMIZERS):
+        for loop in LOOPS:
+            is_first = loop == LOOPS[place % len(LOOPS)] or (optimizer, loop) in UNTAUGHT
+            yield pytest.param(optimizer, loop, marks=() if is_first else pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +60,7 @@ def state(path: Path) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in ("loopbench", "metadata")}
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(("optimizer", "loop"), [*cells()])
 class TestEachOptimizerOnEachDesign:
     def test_it_ends_with_a_program_that_can_be_loaded(
         self, cell_of: Callable[[str, str], Cell], optimizer: str, loop: str

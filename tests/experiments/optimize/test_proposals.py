@@ -21,6 +21,7 @@ from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Message, Model, ProviderError, Reply, Request, WrappedModel, run_sync
 from loopbench.protocol.model import ProviderTrouble
 from loopbench.runs.store.files import RunError
+from tests.cases import cases
 from tests.sealing import reseal
 
 ASKS = "Your output fields are:\n1. `proposed_instruction` (str):\n[[ ## proposed_instruction ## ]]\n"
@@ -54,7 +55,7 @@ def asked(proposals: Proposals, numbers: list[int]) -> list[Reply]:
 
 
 @given(st.lists(st.integers(0, 2), max_size=8), st.integers(0, 8))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_gone_through_again_after_a_kill_it_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, numbers: list[int], until: int
 ) -> None:

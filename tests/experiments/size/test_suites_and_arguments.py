@@ -14,6 +14,7 @@ from loopbench.experiments.size import tables as report
 from loopbench.metrics.record import Record
 from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import duration
+from tests.cases import cases
 from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, replaced, sized, solves
 from tests.sealing import reseal
 
@@ -99,7 +100,7 @@ def test_bad_arguments_are_told_by_their_flag(pilot, wanted, says):
         sized(pilot({"a": solves(0.5)}), **wanted)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=cases(20))
 @given(
     shares=st.lists(st.lists(st.sampled_from([0.0, 0.3, 0.9, 1.0]), min_size=1, max_size=4), min_size=1, max_size=3),
     tasks=st.integers(2, 12),

@@ -17,6 +17,7 @@ from loopbench.experiments.validate.validity import rank_agreement
 from loopbench.metrics.families import judge_family
 from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.statistics import Interval
+from tests.cases import cases
 
 SCORES = st.integers(3, 5).flatmap(
     lambda loops: st.integers(3, 8).flatmap(
@@ -27,7 +28,7 @@ SCORES = st.integers(3, 5).flatmap(
 )  # fmt: skip
 
 
-@settings(max_examples=15)
+@settings(max_examples=cases(7))
 @given(sides=SCORES)
 def test_tau_is_that_of_scipy_within_its_interval(sides: tuple[list[list[float]], list[list[float]]]) -> None:
     real, predicted = map(np.array, sides)

@@ -25,6 +25,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
+from tests.cases import cases
 from tests.loops.bare.helpers import (
     ADD,
     BAD,
@@ -100,7 +101,7 @@ def tools_that_give(result: Any) -> tuple[Tool, ...]:
 
 
 @given(loop=CONFIGS, replies=st.lists(REPLIES, max_size=7), result=RESULTS)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=cases(40))
 @row("X-21", "G-9")
 def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(loop: Bare, replies: list[Any], result: Any) -> None:
     model = Script(*replies, then=BAD)
@@ -314,7 +315,7 @@ def test_validation_errors_count_and_model_exceptions_only_when_observed() -> No
     loop=st.builds(Bare, max_steps=st.integers(1, 5), max_consecutive_errors=st.none() | st.integers(1, 5)),
     good=st.integers(0, 4),
 )
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=cases(25))
 @row("X-21")
 def test_bare_the_valve_is_declared_exactly_where_it_can_be_reached(loop: Bare, good: int) -> None:
     stop = run(loop, Script(*[ADD] * good, then=BAD)).stop

@@ -33,6 +33,7 @@ from loopbench.protocol import (
     Understanding,
     WireError,
 )
+from tests.cases import cases
 from tests.grammars import drawn_reply, drawn_value, is_allowed
 from tests.loops.finish.codec_helpers import EVENT, JSON, PLAIN_JSON, WORDS, Event
 from tests.rows import row
@@ -102,7 +103,7 @@ def comes_back(codec: Codec, move: Move) -> bool:
 
 
 @given(move=MOVES)
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=cases(60))
 def test_law_finish_render_raises_inexpressible_or_the_move_comes_back(move: Move) -> None:
     for codec in CODECS:
         comes_back(codec, move)
@@ -118,7 +119,7 @@ PRINTABLE = st.text(st.characters(exclude_categories=("C", "Z")) | st.just(" "),
     value=PLAIN_JSON.filter(lambda value: value is not None),
     text=st.text(max_size=12),
 )
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 def test_bound_native_calls_can_say_any_json_and_any_text(
     thought: str, names: list[str], arguments: dict[str, Any], value: Any, text: str
 ) -> None:
@@ -135,7 +136,7 @@ def test_bound_native_calls_can_say_any_json_and_any_text(
     number=st.integers() | st.floats(allow_nan=False, allow_infinity=False),
     words=st.lists(st.text(max_size=5), max_size=3),
 )
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 def test_bound_xml_can_say_any_text_number_and_list_of_texts(thought: str, text: str, number: Any, words: list[str]) -> None:
     assert comes_back(XML_TEXT, Answer(thought, text))
     assert comes_back(XML_NUMBER, Answer(thought, number))
@@ -192,7 +193,7 @@ MARKUP = st.lists(TAGS | WORDS, max_size=12).map("".join)
 @example(text="<output><price>" + "9" * 5000 + "</price></output>", calls=[])
 @example(text="<output><any>" + "[" * 5000 + "</any></output>", calls=[])
 @example(text="<output><name>&#0;&#xD800;&#9999999;&bogus;</name></output>", calls=[])
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=cases(60))
 @row("X-6")
 def test_finish_any_reply_is_a_move_or_a_wire_error(text: str, calls: list[tuple[str, str]]) -> None:
     reply = Reply(text, tuple(NativeCall("", name, arguments) for name, arguments in calls))

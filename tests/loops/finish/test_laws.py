@@ -24,6 +24,7 @@ from loopbench.protocol import (
     Toolbox,
     run_sync,
 )
+from tests.cases import cases
 from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, run
 from tests.loops.helpers import Script
 from tests.rows import row
@@ -105,7 +106,7 @@ def assert_legal(messages: tuple[Message, ...]) -> None:
     schema=st.sampled_from([None, VERDICT, {"type": "number"}, {}]),
     tool_choice=st.booleans(),
 )
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 @row("X-21", "X-2", "G-9")
 def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Finish, replies: list[Any], result: Any, schema: Any, tool_choice: bool
@@ -126,7 +127,7 @@ def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
 
 
 @given(point=st.integers(0, 5), forced=st.booleans())
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=cases(6))
 @row("G-3")
 def test_finish_cancellation_at_any_point_leaves_the_loop_and_nothing_running(point: int, forced: bool) -> None:
     async def main() -> None:

@@ -33,6 +33,7 @@ from loopbench.protocol import (
 from loopbench.protocol.events import ReplyChunk
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
+from tests.cases import cases
 from tests.loops.finish.helpers import ADD, BAD, add, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
 from tests.rows import row
@@ -216,7 +217,7 @@ def test_run_sync_has_the_arguments_of_run() -> None:
     assert list(inspect.signature(Finish.run_sync).parameters) == ["self", "query", "tools", "model", "observer"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=cases(20))
 @given(data=st.data())
 def test_a_run_without_hooks_asks_the_same_as_one_whose_hook_does_nothing(data: st.DataObject) -> None:
     replies = data.draw(

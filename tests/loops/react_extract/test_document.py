@@ -26,6 +26,7 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
+from tests.cases import cases
 from tests.loops.helpers import Script, extract, python, react
 from tests.loops.react_extract.helpers import BAD, TOOLS, add, events, run, shown, system, trajectory
 from tests.rows import row
@@ -359,7 +360,7 @@ def test_observations_are_kept_as_returned_and_shown_as_text() -> None:
 
 
 @given(steps=st.lists(st.sampled_from(["add", "bad"]), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=cases(15))
 @row("S2-17")
 def test_keys_of_one_step_stay_together_and_in_order(steps: list[str]) -> None:
     replies = [BAD if step == "bad" else react("add", a=1, b=2) for step in steps]

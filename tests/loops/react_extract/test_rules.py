@@ -27,6 +27,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
+from tests.cases import cases
 from tests.loops.helpers import Script, answer, call, extract, react
 from tests.loops.react_extract.helpers import BAD, add, run, shown, trajectory
 from tests.rows import row
@@ -78,7 +79,7 @@ RESULTS = st.one_of(JSON, st.sampled_from([Odd(), {1, 2}, b"\xff", object(), Sys
 
 
 @given(loop=CONFIGS, replies=st.lists(REPLIES, max_size=7), result=RESULTS)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=cases(40))
 @row("X-21", "G-9")
 def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(loop: ReactExtract, replies: list[Any], result: Any) -> None:
     def anything(value: Any = None) -> Any:

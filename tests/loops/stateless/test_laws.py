@@ -50,6 +50,7 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
+from tests.cases import cases
 from tests.loops.helpers import Script
 from tests.rows import row
 
@@ -139,7 +140,7 @@ def comes_back(codec: Codec, move: Move) -> bool:
 
 
 @given(move=MOVES)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 def test_law_render_raises_inexpressible_or_the_move_comes_back(move: Move) -> None:
     for codec in CODECS:
         comes_back(codec, move)
@@ -154,7 +155,7 @@ OBJECTS = st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=
 
 
 @given(text=PRINTABLE, name=PRINTABLE, arguments=OBJECTS, confidence=st.floats(0, 1))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 def test_bound_calls_answers_recoveries_verdicts_and_prose_are_expressible(
     text: str, name: str, arguments: dict[str, Any], confidence: float
 ) -> None:
@@ -235,7 +236,7 @@ def with_parameters(text: str) -> str:
 @example(with_parameters('{"a": "\\ud800"}'))
 @example(with_parameters(f'{{"a": {"9" * 4_000}}}'))
 @example(with_parameters("[1]"))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 @row("X-6")
 def test_any_text_is_a_move_or_a_wire_error(text: str) -> None:
     for codec in CODECS:
@@ -332,7 +333,7 @@ RESULTS = st.one_of(
 
 
 @given(loop=CONFIGS, data=st.data(), result=RESULTS)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 @row("X-21", "G-9")
 def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Stateless,
@@ -367,7 +368,7 @@ def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
 
 
 @given(at=st.integers(0, 12), mode=st.sampled_from(["sequential", "parallel", "selective"]))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=cases(20))
 def test_cancellation_at_any_point_leaves_the_loop_and_nothing_running(
     at: int,
     mode: Any,
@@ -421,7 +422,7 @@ def test_cancellation_at_any_point_leaves_the_loop_and_nothing_running(
     said=OUTPUTS,
     strategy=st.sampled_from(["retry", "alternative_tool", "skip", "fail"]),
 )
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=cases(50))
 @row("X-9", "S0-24")
 def test_a_decision_depends_on_its_state_alone_and_leaves_it_as_it_was(
     changes: dict[str, Any],

@@ -27,6 +27,7 @@ from loopbench.protocol import (
     Reply,
     Request,
 )
+from tests.cases import cases
 
 SECRET = "sk-test-SECRET-0123456789"
 NAME = "openai/test-model"
@@ -198,7 +199,7 @@ JSON = st.recursive(
 
 
 OBJECT = st.dictionaries(TEXT, JSON, max_size=3)
-EACH = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EACH = settings(max_examples=cases(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 # --- streams ---

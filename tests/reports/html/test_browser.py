@@ -293,7 +293,7 @@ def test_a_table_that_is_wider_than_its_place_says_so_until_its_end_is_reached(b
     shown("report", 390)
     box = browser.find_element(By.CSS_SELECTOR, "#arms .scroll")
     hint = browser.find_element(By.CSS_SELECTOR, "#arms .scroll + .more")
-    assert "scroll sideways" in hint.text
+    WebDriverWait(browser, 10).until(lambda _: "scroll sideways" in hint.text)  # the page looks at its width after it is shown
     assert "right" in str(box.get_attribute("class")).split()
     browser.execute_script("arguments[0].scrollLeft = arguments[0].scrollWidth", box)
     WebDriverWait(browser, 10).until(lambda _: "right" not in str(box.get_attribute("class")).split())

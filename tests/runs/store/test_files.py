@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
+from tests.cases import cases
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -17,7 +18,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=cases(20))
 @given(st.dictionaries(st.text(st.characters()), JSON, max_size=4))
 def test_a_manifest_is_read_back(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("run")

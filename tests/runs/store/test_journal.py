@@ -138,7 +138,7 @@ def keys(folder: Path) -> list[tuple[str, str, int]]:
     return [Record.from_json(json.loads(line)).key for line in lines]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(RECORDS, max_size=8, unique_by=lambda made: made.key), st.data())
 def test_what_is_cut_off_anywhere_loses_only_records_that_were_not_whole(tmp_path_factory, made, data):
     folder = tmp_path_factory.mktemp("run")
@@ -418,7 +418,7 @@ def test_a_place_that_is_none_is_named_by_its_line(tmp_path, record, place):
 # --- one trial of many ---
 
 
-@settings(max_examples=60)
+@settings(max_examples=15)
 @given(st.lists(RECORDS | st.builds(Record, **NAMES), min_size=1, max_size=5), st.data())
 def test_one_trial_is_found_without_the_others_as_among_all(tmp_path_factory, made, data):
     folder = tmp_path_factory.mktemp("run")

@@ -23,9 +23,10 @@ from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import break_seal, read_seal, run_lines
 from loopbench.runs.store.traces import TracePolicy
+from tests.cases import cases
 from tests.sealing import unseal
 
-SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=cases(30))
 Lines = list[bytes]
 
 

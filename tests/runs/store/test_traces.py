@@ -42,6 +42,7 @@ from loopbench.runs.store.traces import (
     TraceWriter,
     read_trace,
 )
+from tests.cases import cases
 
 
 def line_of(record: Record, pad: str = "") -> bytes:
@@ -76,7 +77,7 @@ def write(folder: Path, records: list[Record], pads: list[str] | None = None) ->
 # --- frames ---
 
 
-@settings(max_examples=30)
+@settings(max_examples=cases(15))
 @given(st.lists(st.integers(0, FRAME_BYTES * 2), max_size=6), st.integers(0, 150), st.randoms())
 def test_every_trace_is_read_back_from_its_frame_in_any_order(tmp_path_factory, record, long, short, order):
     folder = tmp_path_factory.mktemp("run")
@@ -200,7 +201,7 @@ def test_a_frame_that_is_none_or_would_fill_the_memory_is_one_line(tmp_path, rec
         assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(150))
 @given(st.data())
 def test_damaged_files_give_what_was_written_or_one_line(tmp_path_factory, record, data):
     """A frame bears a checksum, so that no other trace is read out of a damaged one."""

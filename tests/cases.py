@@ -1,0 +1,13 @@
+"""How many cases a property test draws whose single case takes long."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+USUAL = 25
+"""Cases of a property test that says nothing else, in `make test`."""
+
+
+def cases(few: int) -> int:
+    """Return `few` for `make test`, and four times as many for `make explore`, as of tests that say nothing."""
+    return few * settings.default.max_examples // USUAL  # type: ignore[union-attr]  # a profile is loaded by tests/conftest.py
