@@ -52,9 +52,14 @@ def run_in_forks(session: pytest.Session, count: int) -> bool:
 
 
 def files_by_cost(items: Sequence[pytest.Item]) -> deque[list[int]]:
-    """Return the indexes of each file's tests; the files with most tests that are marked as thorough come last."""
+    """Return the indexes of each file's tests: those with most thorough tests late, those with limits of their own last."""
+
+    def cost(file: list[int]) -> tuple[bool, int]:
+        marks = [items[index].keywords for index in file]
+        return any("timeout" in known for known in marks), sum("thorough" in known for known in marks)
+
     files = [list(indexes) for _, indexes in itertools.groupby(range(len(items)), lambda index: items[index].path)]
-    return deque(sorted(files, key=lambda file: sum("thorough" in items[index].keywords for index in file)))
+    return deque(sorted(files, key=cost))
 
 
 class _Crew:

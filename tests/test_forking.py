@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from tests.forking import files_by_cost
 
 pytestmark = pytest.mark.thorough
 
@@ -141,3 +145,9 @@ def test_a_fork_that_ends_between_tests_is_an_error(suite: pytest.Pytester) -> N
     result = suite.runpytest_subprocess("test_z.py")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     result.stdout.fnmatch_lines(["*ended between them, with exit code 7*"])
+
+
+def test_files_stay_whole_and_the_costliest_come_last() -> None:
+    marks = {"a": ["timeout", ""], "b": ["", ""], "c": ["thorough", "thorough"], "d": ["thorough"]}
+    items: list[Any] = [SimpleNamespace(path=Path(name), keywords={mark}) for name, all_of in marks.items() for mark in all_of]
+    assert list(files_by_cost(items)) == [[2, 3], [6], [4, 5], [0, 1]]

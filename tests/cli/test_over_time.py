@@ -180,7 +180,6 @@ def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch
 
 
 @pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")  # MLflow logs in this process here
 def test_results_are_logged_only_to_a_store_that_was_typed(loopbench, here):
     loopbench("compare", "--loop", "bare", *BRIEF)
     path, store = only_run(here) / "manifest.json", f"sqlite:///{here}/theirs.db"

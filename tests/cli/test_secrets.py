@@ -18,7 +18,7 @@ from tests.models.real.provider import NAME, CannedAnswer, SeenRequest, completi
 from tests.protocol.planted import SHAPES, planted
 
 # MLflow's own, at its first store
-pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")]
+pytestmark = pytest.mark.thorough
 
 ENVIRONMENT = {
     "PGPASSWORD": "correct horse battery",

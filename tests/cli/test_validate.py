@@ -13,7 +13,7 @@ import pytest
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.validate import prediction
-from loopbench.experiments.validate.prediction import ValidationRequest, predict
+from loopbench.experiments.validate.prediction import ValidationRequest, predict, predict_ahead
 from loopbench.experiments.validate.validity import validity
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -130,19 +130,32 @@ def test_a_damaged_result_is_told_on_the_page(ran, few) -> None:
     assert "The validation of this run cannot be read" in (folder() / "report.html").read_text()
 
 
+@pytest.fixture(scope="module")
+def early(tmp_path_factory) -> Path:
+    """The folder of a run of the first eight tasks of the whole run, with a prediction of the other eight."""
+    runs: Path = tmp_path_factory.mktemp("early") / "first"
+    config = CompareConfig(suite="arithmetic(size=16)", profiles=("text-2024",), loops=LOOPS, runs=runs, tasks=8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prediction, "TRIALS", 8)
+        assert run(prepare(config, runs / "run"), Unwatched()) == ""
+        prediction.register(runs / "run", predict_ahead(runs / "run", ValidationRequest(), 8).prediction)
+    return runs
+
+
 @pytest.fixture
-def ahead(ran, few, whole: Path) -> Path:
-    """The file of a prediction from a run of the first eight tasks, of those that the whole run has had besides."""
-    config = CompareConfig(suite="arithmetic(size=16)", profiles=("text-2024",), loops=LOOPS, runs="first", tasks=8)
-    assert run(prepare(config), Unwatched()) == ""
-    found = ran("validate", "latest", "--runs", "first", "--ahead", "8")
-    assert found.code == 0, found.err
-    (file,) = Path("first").glob("*/validity/prediction.json")
-    return file
+def ahead(ran, few, early: Path) -> Path:
+    """The file of a prediction of tasks to come, below the working directory."""
+    shutil.copytree(early, "first")
+    return Path("first/run/validity/prediction.json")
 
 
 def test_a_prediction_of_tasks_to_come_is_held_against_the_run_that_has_had_them(ran, ahead: Path) -> None:
+    again = ran("validate", "latest", "--runs", "first", "--ahead", "8", "--json").json
     written = json.loads(ahead.read_text())
+    assert (again["prediction"], again["held_out"]) == (written["digest"], written["held_out"])
+    told = ran("validate", "latest", "--runs", "first", "--ahead", "8")
+    assert all(loop in told.out for loop in LOOPS)
+    assert "loopbench extend first/run --tasks 16" in told.err
     records = [json.loads(line.split("\t")[0]) for line in (ahead.parents[1] / "trials.jsonl").read_text().splitlines()]
     assert set(written["fitted"]) == {record["task"] for record in records}
     assert len(written["held_out"]) == 8

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.cli.render_why import kind_in_words
+from loopbench.reports.why_lines import kind_in_words
 from loopbench.runs.store.files import TRACES, TRIALS
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import TraceWriter, read_trace

@@ -45,10 +45,10 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in joined.splitlines() if line.strip()]
 
 
-def output_of(runs: Sequence[Sequence[str]], folder: Path) -> str:
-    """Run commands one after the other in a folder, and return what the last one prints on a terminal of 120 columns."""
+def output_of(runs: Sequence[Sequence[str]], folder: Path, width: int = 120) -> str:
+    """Run commands one after the other in a folder, and return what the last one prints on a terminal of so many columns."""
     output, arguments, columns = "", sys.argv, os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "120"
+    os.environ["COLUMNS"] = str(width)
     try:
         for words in runs:
             extra = ["--no-mlflow", "--quiet"] if words[0] in ("compare", "ablate") else []

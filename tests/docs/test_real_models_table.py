@@ -125,6 +125,8 @@ def test_every_prediction_is_the_one_that_its_digest_names(benchmark):
     assert named
     kept_files = {file.stem: file for file in (ROOT / "docs" / "predictions").iterdir()}
     assert kept_files.keys() >= set(named)  # one whose tasks have not been run yet has no row
+    commanded = re.findall(r"--prediction docs/predictions/([0-9a-f]{12})\.json", benchmark.PAGE.read_text("utf-8"))
+    assert commanded == named, "the command that makes the run again names its prediction"
     for name, file in kept_files.items():
         kept = read_document(file)
         assert kept["digest"].startswith(name)

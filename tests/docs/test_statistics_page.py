@@ -68,17 +68,12 @@ def test_the_page_says_how_rarely_the_bootstraps_of_variances_hold_the_truth() -
     assert f"in as little as {min(few):.2f} of runs" in " ".join(COVERAGE.PAGE.read_text(encoding="utf-8").split())
 
 
-def test_the_page_says_where_the_difference_of_two_deviations_falls_short() -> None:
+def test_what_loops_and_models_move_is_held_as_often_as_the_page_says() -> None:
     rows = {cells[0]: [float(cell) for cell in cells[1:]] for cells in shown("coverage of crossed loops and models")[1:]}
-    short = {
-        name for name, shares in rows.items() if name.startswith(("loop", "model")) and "× task" not in name and min(shares) < 0.93
-    }
-    assert short == {"loops minus models, 0 less 0.05"}
-    least = f"{min(rows[short.pop()]):.2f} of runs"
-    said = f"the interval of loops less models held the truth in as little as {least}"
-    assert said in " ".join(COVERAGE.PAGE.read_text(encoding="utf-8").split())
-    measures = COVERAGE.PAGE.with_name("measures.md").read_text(encoding="utf-8")
-    assert f"({least} in one size)" in measures
+    fixed = [
+        share for name, shares in rows.items() if name.startswith(("loop", "model")) and "× task" not in name for share in shares
+    ]
+    assert min(fixed) > 0.93
 
 
 def test_what_not_to_do_is_visibly_worse() -> None:

@@ -68,7 +68,7 @@ LOOPS = [
     "microcompact(loop=finish)",
 ]
 PROFILES = ("flaky-format", "flaky-tools", "bad-network")
-TASKS = 2
+TASKS = 1
 
 
 class Told(Recorder):

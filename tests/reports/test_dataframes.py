@@ -353,8 +353,10 @@ def test_a_run_says_what_its_records_say(folder):
     assert run.why().pairs == why(run.results).pairs
     with pytest.raises(RunError, match="no trial of a task 'nowhere'"):
         run.why(task="nowhere")
-    with pytest.raises(RunError, match="name two arms or loops, a and b, or none; a task goes by its name"):
+    with pytest.raises(RunError, match="nowhere"):
         run.why("nowhere")
+    with pytest.raises(RunError, match="name an arm or loop a to compare b with"):
+        run.why(None, "bare")
 
 
 def test_a_model_of_statistics_takes_the_columns_as_they_are(folder):

@@ -20,7 +20,16 @@ from loopbench.protocol import Loop, Outcome, StopReason
 from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import builtin_names, checked_options, find, loops_named, make_loop, make_suite
+from loopbench.runs.registry import (
+    builtin_names,
+    checked_options,
+    find,
+    generated_suites,
+    is_generated,
+    loops_named,
+    make_loop,
+    make_suite,
+)
 from tests.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -464,3 +473,8 @@ def test_a_suite_s_options_are_documented_by_its_loader():
         if not option.doc
     ]
     assert undocumented == []
+
+
+def test_a_suite_is_known_to_be_generated_by_its_name() -> None:
+    names = {*builtin_names("suite"), "canal", "my.module:SUITE", ""}
+    assert {name for name in names if is_generated(name)} == set(generated_suites())

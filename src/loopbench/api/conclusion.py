@@ -22,10 +22,12 @@ class Conclusion(Generic[Finding]):
     """Sentences, the most important one first."""
     tables: Sequence[Table]
     finding: Finding
+    shown: str = ""
+    """What is printed instead of title and verdicts, if lines of it are indented."""
 
     def __repr__(self) -> str:
         """Return the title and the verdicts, a line each."""
-        return "\n".join(plain_line(line) for line in (self.title, *self.verdicts))
+        return self.shown or "\n".join(plain_line(line) for line in (self.title, *self.verdicts))
 
     def _repr_html_(self) -> str:
         """Return the verdicts and the tables for a notebook; every text is escaped."""

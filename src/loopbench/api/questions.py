@@ -30,7 +30,7 @@ from loopbench.models.profiles import Profile
 from loopbench.protocol import Loop
 from loopbench.protocol.names import parse_spec, value_text
 from loopbench.reports.dataframes import Loaded, load
-from loopbench.reports.why_shown import partings, shown_why
+from loopbench.reports.why_shown import shown_why
 from loopbench.runs.config import CompareConfig, load_config
 from loopbench.runs.permissions import Permissions
 
@@ -212,15 +212,16 @@ def size(
 
 @question
 def why(run: AnyRun, a: AnyLoop | None = None, b: AnyLoop | None = None, *, task: str | None = None) -> Conclusion[Why]:
-    """Say where arms diverge, and why the one that did not solve a task lost it; no model is called.
+    """Say why trials were lost, as the command prints it: in sum, of one arm, or where two arms part; no model is called.
 
-    `a`, `b`: two arms by name, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
-    Raises ValueError for a name that no arm or task has, and for one arm without the other.
+    `a`, `b`: arms by name, or loops in all their arms. `task`: only its trials. Raises ValueError for a name that no arm or task
+    has, and for `b` without `a`.
     """
     found = _loaded(run).results
     named = [None if given is None else _arm_name(given, setting) for given, setting in ((a, "a"), (b, "b"))]
     reasons = shown_why(found, *named, task=task)
-    return Conclusion(found.title, partings(reasons), (), reasons)
+    title, *lines = reasons.lines
+    return Conclusion(title, [line for line in lines if line], (), reasons, repr(reasons))
 
 
 # --- shared ---

@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from loopbench.text.output import UNBROKEN
 from loopbench.text.plain_text import plain, plain_line
 
 WIDE = 10_000
 """Width of output to a file or a pipe, where nothing is cut or wrapped."""
-
-
-UNBROKEN = "\u00a0"
-"""A space between words that stay on one line."""
 
 
 def out() -> Console:

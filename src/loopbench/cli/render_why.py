@@ -1,196 +1,22 @@
-"""What `loopbench why` prints."""
+"""Prints what `loopbench why` found."""
 
 from __future__ import annotations
 
-import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from loopbench.experiments.compare.answer import STILL
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.import_runs.foreign_trials import IMPORTED
-from loopbench.experiments.why.remedies import ablation_of
-from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
-from loopbench.metrics.tasks import GroupFindings, Kind
-from loopbench.metrics.trajectory.causes import Cause
-from loopbench.protocol.counts import counted
-from loopbench.text.numbers import interval
-from loopbench.text.table import Table
+from loopbench.reports.why_lines import Shown
+from loopbench.text.output import OutputLine, Prose
 
-from .console import UNBROKEN, out, print_line, print_prose
+from .console import out, print_line, print_prose
 from .tables import print_table
 
-MIN_PAIRS = 3
-"""If there are more pairs, each is shown in short, with one example in all."""
-MAX_CAUSES = 3
-"""Causes of which the sums show an example."""
-MAX_TASKS = 6
-"""Number of tasks that a line names."""
 
-
-def sums(found: Results, reasons: Why) -> None:
-    """Print how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause."""
-    print_line(found.title, "bold")
-    lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
-    if not lost:
-        print_line("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
-    width = max((len(arm.arm) for arm in lost), default=0)
-    for arm in lost:
-        causes = ", ".join(f"{cause} {many}".replace(" ", UNBROKEN) for cause, many in arm.causes.items())
-        print_prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}: {causes}", hanging="  ")
-    total: Counter[Cause] = Counter()
-    for arm in lost:
-        total.update(arm.causes)
-    for cause, many in total.most_common(MAX_CAUSES):
-        examples = [(arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause]
-        arm, example = max(examples, key=lambda found: found[1].solved_by)  # what others solved tells most about this loop
-        print_line(f"\n{cause} lost {counted(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
-        print_prose(f"step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
-        print_line(f"  {_command(found, arm.arm, example.task, example.repeat)}", "dim")
-        info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
-        if remedy := ablation_of(info, cause, found.manifest.settings):
-            print_line("  whether an option helps: " + remedy, "dim")
-    if reasons.untraced:
-        print_line(_untraced(reasons.untraced), "yellow")
-    folder = shlex.quote(str(found.folder))
-    print_line("")
-    print_prose(f"One arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
-
-
-def why(found: Results, reasons: Why, *, show_all: bool, with_tasks: bool) -> None:
-    """Print the pairs, or the arms if there are no pairs, and then what is notable about the tasks, or how to see it."""
-    print_line(found.title, "bold")
-    in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
-    for pair in reasons.pairs:
-        _pair(found, pair, in_short=in_short)
-    alone = reasons.is_unparted and any(arm.causes for arm in reasons.arms)
-    if alone:
-        print_line("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")
-    for arm in reasons.arms if alone or not reasons.pairs else ():
-        _arm(found, arm)
-    if reasons.untraced:
-        print_line(_untraced(reasons.untraced), "yellow")
-    for group in reasons.findings.groups if with_tasks else ():
-        _group(group, show_all=show_all)
-    if not with_tasks:
-        print_line("\nTasks that one arm alone solved, or none, and false successes: -v", "dim")
-    if in_short:
-        print_line(f"\nEach cause with examples: loopbench why {shlex.quote(str(found.folder))} A B", "dim")
-
-
-def lost(found: Results, arm: str, trial: LostTrial) -> None:
-    """Print why one trial was lost."""
-    print_line(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
-    print_prose(f"step {trial.loss.step}: {trial.loss.detail}{_others(trial)}", indent="  ")
-    print_line(f"  {_command(found, arm, trial.task, trial.repeat)}", "dim")
-
-
-@dataclass(frozen=True, slots=True)
-class _Example:
-    cause: Cause
-    arm: str
-    task: str
-    repeat: int
-    step: int
-    detail: str
-    parts_at: int | None = None
-    """The step at which the trial parts from the one that it is held against, if it is."""
-
-    @property
-    def parted(self) -> str:
-        """Where the two trials part, if that is not the step of the cause."""
-        return "" if self.parts_at in (None, self.step) else f" (they part at step {self.parts_at})"
-
-
-def _pair(found: Results, pair: PairLosses, *, in_short: bool) -> None:
-    trials = pair.both + pair.neither + pair.only_a + pair.only_b
-    parted = f"; they part on {counted(pair.tasks, 'task')}" if pair.tasks else ""
-    print_line(f"\n{pair.a} against {pair.b}", "bold")
-    print_line(f"{counted(trials, 'trial')}: {pair.counts}{parted}")
-    for loser, many in ((pair.a, pair.only_b), (pair.b, pair.only_a)):
-        if many:
-            mine = (each for each in pair.divergences if each.loser == loser)
-            examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail, each.parts_at) for each in mine]
-            _causes(found, f"{loser} lost {many}", pair.causes[loser], examples, in_short=in_short)
-
-
-def _arm(found: Results, arm: ArmLosses) -> None:
-    examples = [
-        _Example(each.loss.cause, arm.arm, each.task, each.repeat, each.loss.step, each.loss.detail) for each in arm.examples
-    ]
-    print_line(f"\n{arm.arm}", "bold")
-    _causes(found, f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, examples, in_short=False)
-
-
-def _causes(found: Results, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool) -> None:
-    listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
-    print_line(f"{head}: {listed}" if listed else head)
-    last: Cause | None = None
-    for example in examples[:1] if in_short else examples:
-        if example.cause != last and not in_short:
-            print_line(f"  {example.cause}")
-        last = example.cause
-        print_prose(
-            f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    "
-        )
-        print_line(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
-
-
-def _command(found: Results, arm: str, task: str, repeat: int) -> str:
-    return f"loopbench show {shlex.quote(str(found.folder))} {shlex.quote(f'{arm}/{task}/{repeat}')}"
-
-
-# --- tasks ---
-
-UNDISTURBED = (STILL, IMPORTED)
-"""Profiles under which no fault can be why nobody solved a task."""
-_KINDS: Mapping[Kind, str] = {
-    "unsolved": "no arm solved",
-    "solved by one arm": "only one arm solved",
-    "flaky": "an arm solved in some repeats, and not in all",
-    "false success": "an arm claimed a success that it did not have",
-}
-
-
-def kind_in_words(kind: Kind, profile: str) -> str:
-    """Return what a kind of task is, with a doubt about the expected answer where no fault can be why nobody gave it."""
-    doubt = " (is the expected answer right?)" if kind == "unsolved" and profile in UNDISTURBED else ""
-    return f"{_KINDS[kind]}{doubt}"
-
-
-def _group(group: GroupFindings, *, show_all: bool) -> None:
-    print_line(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
-    for kind in _KINDS:
-        tasks = group.of_kind(kind)
-        if tasks:
-            print_line(f"  {kind_in_words(kind, group.profile)}: {len(tasks)}: {_named(tasks, show_all=show_all)}")
-    rows = tuple(
-        (
-            arm.arm,
-            interval(arm.false_success, 3),
-            interval(arm.wasted_steps, 2),
-            interval(arm.repeated_calls, 2),
-            str(len(arm.flaky)) if group.repeats > 1 else "–",
-            str(len(arm.alone)) if len(group.arms) > 1 else "–",
-        )
-        for arm in group.arms
-    )
-    columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
-    print_table(Table("", columns, rows), out())
-
-
-def _named(tasks: Sequence[str], *, show_all: bool) -> str:
-    shown = tasks if show_all else tasks[:MAX_TASKS]
-    return ", ".join(shown) + (", …" if len(shown) < len(tasks) else "")
-
-
-def _others(trial: LostTrial) -> str:
-    """Say how many other arms solved a trial that was lost."""
-    return f" ({counted(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
-
-
-def _untraced(many: int) -> str:
-    """Say how many trials were lost for reasons that no trace shows."""
-    one, several = "lost trial has no trace: why it was", "lost trials have no trace: why they were"
-    return f"\n{counted(many, one, several)} lost is not known"
+def print_shown(lines: Iterable[Shown]) -> None:
+    """Print lines, sentences and tables."""
+    for line in lines:
+        if isinstance(line, OutputLine):
+            print_line(line.text, line.style)
+        elif isinstance(line, Prose):
+            print_prose(line.text, line.style, indent=line.indent, hanging=line.hanging)
+        else:
+            print_table(line, out())

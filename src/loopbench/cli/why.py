@@ -18,16 +18,15 @@ from loopbench.experiments.why.why import lost_trial
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
+from loopbench.reports import why_lines
 from loopbench.runs.folders import trials_folder
 
-from . import render_why
 from .console import print_line, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside, quiet_loops
+from .render_why import print_shown
 
 MIN_RUNS = 2
-MIN = 3
-"""Examples of each cause that are printed."""
 
 
 class WhyOptions(OptionGroup):
@@ -70,16 +69,16 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
             required_arms(found, a)
         _trial(found, find_record(found, a), as_json=output.as_json)
         return
-    most = None if options.show_all or output.as_json else MIN
+    most = None if options.show_all or output.as_json else why_lines.MAX_EXAMPLES
     arms = None if a is None or b is not None else arms_named(found, a)
     reasons = find(found, pairs=_pairs(found, a, b), arms=arms, task=options.task, most=most)
     if output.as_json:
         print(json.dumps({"run": str(found.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
     elif a is None and not options.verbose and not options.show_all:
-        render_why.sums(found, reasons)
+        print_shown(why_lines.sums(found, reasons))
     else:
         with_tasks = a is None or options.verbose or options.show_all or bool(reasons.untraced)
-        render_why.why(found, reasons, show_all=options.show_all, with_tasks=with_tasks)
+        print_shown(why_lines.why(found, reasons, show_all=options.show_all, with_tasks=with_tasks))
 
 
 def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, str]] | None:
@@ -96,7 +95,7 @@ def _trial(found: Results, record: Record, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(found.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:
-        render_why.lost(found, record.arm, lost)
+        print_shown(why_lines.lost(found, record.arm, lost))
 
 
 def _refuse_unlost(record: Record) -> None:

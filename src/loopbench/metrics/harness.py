@@ -307,12 +307,18 @@ class Crossed:
         return np.sqrt(np.maximum(self.variances(totals)[source], 0.0))
 
     def difference(self, alpha: float = ALPHA) -> Interval:
-        """Return the deviation by loop minus that by model."""
+        """Return the deviation by loop minus that by model.
+
+        Where one of the two may be 0, the least that it can be, its estimate lies above the truth rather than round it. That end is
+        made of the ends of the two intervals then, since MOVER's would hold the truth too seldom.
+        """
         loop, model = (self._fixed_interval(source, alpha) for source in ("loop", "model"))
         value = loop.value - model.value
         below = math.hypot(loop.value - loop.low, model.high - model.value)
         above = math.hypot(loop.high - loop.value, model.value - model.low)
-        return Interval(value, value - below, value + above, self.tasks)
+        low = loop.low - model.high if loop.low == 0 else value - below
+        high = loop.high - model.low if model.low == 0 else value + above
+        return Interval(value, low, high, self.tasks)
 
     def reversals(self) -> float:
         """Return the share of pairs of loops and pairs of models in which the order reverses."""

@@ -144,10 +144,10 @@ class Loaded:
         return self.results.views
 
     def why(self, a: str | None = None, b: str | None = None, *, task: str | None = None) -> ShownWhy:
-        """Return why trials were lost, from their traces, by pair and by arm; it prints as a sentence for each pair.
+        """Return why trials were lost, from their traces, by pair and by arm; it prints as `loopbench why` does.
 
-        `a`, `b`: two arms by name, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
-        Raises RunError for one arm without the other, an unknown arm or task, and for traces that cannot be read.
+        `a`, `b`: an arm or loop by name, or two where they part; the sums if left out. `task`: only its trials. Raises RunError for
+        `b` without `a`, an unknown arm or task, and for traces that cannot be read.
         """
         return shown_why(self.results, a, b, task=task)
 

@@ -1,56 +1,66 @@
-"""Why arms part, in sentences: as `run.why()` and `loopbench.why` print."""
+"""Why trials were lost, as `run.why()` and `loopbench.why` give it: the findings, printed as the command prints them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.why.arms import pairs_named
-from loopbench.experiments.why.why import PairLosses, Why, why
+from loopbench.experiments.why.arms import pairs_named, required_arms
+from loopbench.experiments.why.why import Why, why
 from loopbench.runs.store.files import RunError
-from loopbench.text.plain_text import plain_line
+from loopbench.text.output import UNBROKEN, Prose
+from loopbench.text.plain_text import plain, plain_line
+from loopbench.text.table import Table
 
+from . import why_lines
 from .notebook import block
-
-TITLE = "Where arms part, and why the one that did not solve a task lost it"
-NO_PAIRS = "No two arms of this run have the same tasks and profile."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ShownWhy(Why):
-    """The losses of a run and their causes, printed as a sentence for each pair."""
+    """The losses of a run and their causes, printed as `loopbench why` prints them."""
+
+    run: Results
+    is_sum: bool
+    """Whether no arm was named, so that the sums are shown."""
 
     def __repr__(self) -> str:
-        """Return a line for each pair."""
-        return "\n".join(plain_line(sentence) for sentence in partings(self))
+        """Return the lines that the command prints."""
+        return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook; every text is escaped."""
-        return block(TITLE, partings(self), ())
+        lines = [line for each in self._shown() if not isinstance(each, Table) for line in _lines(each) if line]
+        return block(lines[0], lines[1:], [each for each in self._shown() if isinstance(each, Table)])
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that the command prints into a file."""
+        return [line for each in self._shown() for line in _lines(each)]
+
+    def _shown(self) -> Iterator[why_lines.Shown]:
+        if self.is_sum:
+            return why_lines.sums(self.run, self)
+        return why_lines.why(self.run, self, show_all=False, with_tasks=bool(self.untraced))
+
+
+def _lines(shown: why_lines.Shown) -> list[str]:
+    """Return the lines of one thing that is shown; cells of a table stand between tabs."""
+    if isinstance(shown, Table):
+        return ["\t".join(map(plain_line, row)) for row in (shown.columns, *shown.rows)]
+    indent = shown.indent if isinstance(shown, Prose) else ""
+    return plain(f"{indent}{shown.text}".replace(UNBROKEN, " ")).split("\n")
 
 
 def shown_why(run: Results, a: str | None = None, b: str | None = None, *, task: str | None = None) -> ShownWhy:
-    """Say why trials were lost: between two arms or loops by name, or between all comparable pairs. `task`: only its trials.
+    """Say why trials were lost: in sum, of one arm or loop by name, or between two. `task`: only its trials.
 
-    Raises RunError for one name without the other, a name that no arm or task has, and for traces that cannot be read.
+    Raises RunError for a second name without the first, a name that no arm or task has, and for traces that cannot be read.
     """
-    if (a is None) != (b is None):
-        raise RunError("why: name two arms or loops, a and b, or none; a task goes by its name, task=…")
-    pairs = None if a is None or b is None else pairs_named(run, a, b)
-    found = why(run, pairs=pairs, task=task)
-    return ShownWhy(**{item.name: getattr(found, item.name) for item in fields(found)})
-
-
-def partings(found: Why) -> list[str]:
-    """Return a sentence for each pair, or the one that says that there is none."""
-    return [_parting(pair) for pair in found.pairs] or [NO_PAIRS]
-
-
-def _parting(pair: PairLosses) -> str:
-    """Return a sentence on the tasks on which two arms differ, and on the causes of their losses."""
-    lost = [
-        f"{arm} lost by {', '.join(f'{cause} {count}' for cause, count in causes.items())}"
-        for arm, causes in pair.causes.items()
-        if causes
-    ]
-    return "; ".join([f"{pair.a} against {pair.b}: {pair.counts}", *lost])
+    if a is None and b is not None:
+        raise RunError("why: name an arm or loop a to compare b with")
+    pairs = None if a is None else () if b is None else pairs_named(run, a, b)
+    arms = None if a is None or b is not None else required_arms(run, a)
+    found = why(run, pairs=pairs, arms=arms, task=task)
+    return ShownWhy(**{item.name: getattr(found, item.name) for item in fields(found)}, run=run, is_sum=a is None)

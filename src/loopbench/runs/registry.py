@@ -110,10 +110,15 @@ def generated_suites() -> dict[str, Source]:
     return {source.name: source for source in sources if isinstance(source, Source)}
 
 
+def is_generated(suite: str) -> bool:
+    """Return whether a name is that of a built-in suite that generates its tasks; no other suite is loaded."""
+    return suite in builtin_names("suite") and isinstance(getattr(find("suite", suite), "__self__", None), Source)
+
+
 def with_size(suite: str, tasks: int) -> str:
     """Return a suite, as it was typed, with so many tasks; empty unless it is a built-in one that generates its tasks."""
     spec = parse_spec(suite)
-    if spec.name not in builtin_names("suite") or not isinstance(getattr(find("suite", spec.name), "__self__", None), Source):
+    if not is_generated(spec.name):
         return ""
     return str(replace(spec, options={**spec.options, "size": tasks}))
 

@@ -15,9 +15,6 @@ from loopbench.reports.mlflow import prepared
 from loopbench.reports.mlflow.prepared import prepare_store
 from loopbench.reports.mlflow.store import open_store
 
-# MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
-
 
 def content(store: Path) -> list[list[str]]:
     """The words of each statement that makes a store what it is; MLflow makes indexes and the values of a CHECK in any order.

@@ -15,7 +15,7 @@ from loopbench.runs.lookup import check_plans, tasks_of_split
 from loopbench.runs.manifest import Manifest, RunNote, write_manifest
 from loopbench.runs.new_manifest import asked_of, manifest_of
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions
-from loopbench.runs.registry import generated_suites
+from loopbench.runs.registry import is_generated
 from loopbench.runs.run_state import read_state
 from loopbench.runs.schedule import Arm, make_arms
 from loopbench.runs.store.files import RunError
@@ -117,7 +117,7 @@ def _check_more(run: Reopened, additions: Additions, trials: int, tasks: int) ->
         return
     if additions.tasks is not None and additions.tasks > tasks:
         larger = f"; for more, compare anew with --suite '{run.suite.name}(size={additions.tasks})'"
-        hint = larger if run.suite.name in generated_suites() else ""
+        hint = larger if is_generated(run.suite.name) else ""
         raise ValueError(
             f"--tasks {additions.tasks}: the run has all {counted(tasks, 'task')} of suite {run.suite.name} already{hint}"
         )

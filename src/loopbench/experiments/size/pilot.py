@@ -18,7 +18,7 @@ from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, SettingError, config_from
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import Manifest, Settings
-from loopbench.runs.registry import builtin_names, generated_suites
+from loopbench.runs.registry import builtin_names, is_generated
 from loopbench.runs.store.files import RunError
 
 Purpose = Literal["compare", "gate"]
@@ -246,7 +246,7 @@ def _supply(run: Results) -> TaskSupply:
         return TaskSupply(None if manifest.settings.tasks is not None else math.floor(ran * scored))
     spec, size, of_split = looked_up
     available = math.floor(of_split * scored)
-    return TaskSupply(available, spec if spec.name in generated_suites() and available else None, size / max(available, 1))
+    return TaskSupply(available, spec if is_generated(spec.name) and available else None, size / max(available, 1))
 
 
 def _looked_up(config: Mapping[str, Any]) -> tuple[Spec, int, int] | None:

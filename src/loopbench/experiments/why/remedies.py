@@ -9,7 +9,7 @@ from loopbench.experiments.compare.exposure import GUARD
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.runs.manifest import Settings
-from loopbench.runs.registry import builtin_names, generated_suites
+from loopbench.runs.registry import builtin_names, is_generated
 
 FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
     "bare": {
@@ -53,8 +53,7 @@ def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> str:
     subject, factors = arm.loop, FACTORS.get(arm.loop, {}).get(cause, ())
     if cause == "obeyed instruction" and arm.loop in builtin_names("loop"):
         subject, factors = f"{GUARD}(loop={arm.loop})", GUARDS
-    generated = settings.suite.partition("(")[0] in generated_suites()
-    if not factors or arm.options or arm.model != "scripted" or not generated:
+    if not factors or arm.options or arm.model != "scripted" or not is_generated(settings.suite.partition("(")[0]):
         return ""
     flags = [word for factor in factors for word in ("--factor", factor)]
     return shlex.join(["loopbench", "ablate", subject, *flags, "--suite", settings.suite, "--profile", arm.profile])

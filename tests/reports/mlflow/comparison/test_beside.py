@@ -22,9 +22,6 @@ from loopbench.reports.mlflow.store import open_store, run_name
 from loopbench.reports.tracking_beside import NO_ANSWER, MlflowLog, run_log
 from loopbench.runs.config import CompareConfig
 
-# MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
-
 SCRIPT = """
 import ctypes, json, os, signal, sys
 from pathlib import Path

@@ -11,9 +11,6 @@ from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import store
 from tests.reports.mlflow.comparison.helpers import children, content, free_port, traces
 
-# MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
-
 
 def test_a_failure_is_one_line_and_costs_nothing(run, tmp_path, capsys):
     before = content(run.folder)

@@ -13,10 +13,6 @@ from loopbench.protocol.redact import public_address
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow.addresses import reason
 
-# MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
-
-
 NAMES = st.text(max_size=300) | st.from_regex(r"[\w./ :()=-]{1,40}", fullmatch=True)
 
 

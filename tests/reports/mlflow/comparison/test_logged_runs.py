@@ -27,9 +27,6 @@ from loopbench.runs.engine.runner import Unwatched
 from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, children, models, traces
 from tests.sealing import reseal
 
-# MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
-
 
 def test_the_parent_run_holds_the_comparison(run, client, tracked):
     parent = client.get_run(tracked.parent_run_id)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +15,6 @@ from loopbench.metrics.comparison import compare as metrics_of
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import store
 from loopbench.reports.mlflow.notes import MAX_LOOPS, arm_note
-
-# MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 
 
 def compared(run: Results, names: Sequence[str]) -> Results:

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,10 +14,6 @@ from loopbench.metrics.trace import ModelExchange, ToolRun, Trace
 from loopbench.protocol import StopReason
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.store.traces import read_trace
-
-# MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
-
 
 FAULTS = st.builds(
     FaultRecord,

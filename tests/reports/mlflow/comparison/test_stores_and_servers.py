@@ -26,10 +26,6 @@ from loopbench.reports import mlflow as tracking
 from loopbench.runs.store.traces import Traces
 from tests.reports.mlflow.comparison.helpers import LOOPS, children, fetch, free_port, models, of_size, served, traces, wait_for
 
-# MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
-
-
 LOG = """
 import os, sys
 def no_network(event, arguments):

@@ -18,10 +18,6 @@ from loopbench.reports.mlflow.comparison import model_keys
 from loopbench.reports.mlflow.versions import Version
 from tests.reports.mlflow.comparison.helpers import LOOPS, children, models, traces
 
-# MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
-
-
 PARTS = st.text(max_size=5)
 VERSIONS = st.builds(
     Version,

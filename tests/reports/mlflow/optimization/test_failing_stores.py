@@ -51,7 +51,7 @@ from tests.reports.mlflow.optimization.helpers import (
 )
 
 # MLflow's own, at its first store
-pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")]
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture

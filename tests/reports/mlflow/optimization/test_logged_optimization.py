@@ -46,7 +46,7 @@ from tests.reports.mlflow.optimization.helpers import (
 )
 
 # MLflow's own, at its first store
-pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")]
+pytestmark = pytest.mark.thorough
 
 
 def test_the_parent_holds_the_setting_and_the_verdict(made: Made, tracked: tracking.Tracked, tmp_path: Path) -> None:

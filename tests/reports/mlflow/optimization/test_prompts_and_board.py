@@ -36,7 +36,7 @@ from tests.reports.mlflow.optimization.helpers import (
 )
 
 # MLflow's own, at its first store
-pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")]
+pytestmark = pytest.mark.thorough
 
 
 @given(st.text(st.sampled_from("{}%#-\"'\\\r\nax_ +")) | st.text())

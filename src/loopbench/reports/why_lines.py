@@ -1,0 +1,210 @@
+"""What `loopbench why` prints, and `run.why()` shows in Python: the losses of a run and their causes, as lines."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from loopbench.experiments.compare.answer import STILL
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.import_runs.foreign_trials import IMPORTED
+from loopbench.experiments.why.remedies import ablation_of
+from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
+from loopbench.metrics.tasks import GroupFindings, Kind
+from loopbench.metrics.trajectory.causes import Cause
+from loopbench.protocol.counts import counted
+from loopbench.text.numbers import interval
+from loopbench.text.output import UNBROKEN, OutputLine, Prose
+from loopbench.text.table import Table
+
+Shown = OutputLine | Prose | Table
+
+MIN_PAIRS = 3
+"""If there are more pairs, each is shown in short, with one example in all."""
+MAX_EXAMPLES = 3
+"""Examples of each cause, unless all are shown."""
+MAX_CAUSES = 3
+"""Causes of which the sums show an example."""
+MAX_TASKS = 6
+"""Number of tasks that a line names."""
+
+
+def sums(found: Results, reasons: Why) -> Iterator[Shown]:
+    """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause."""
+    yield OutputLine(found.title, "bold")
+    lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
+    if not lost:
+        yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
+    width = max((len(arm.arm) for arm in lost), default=0)
+    for arm in lost:
+        causes = ", ".join(f"{cause} {many}".replace(" ", UNBROKEN) for cause, many in arm.causes.items())
+        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}: {causes}", hanging="  ")
+    total: Counter[Cause] = Counter()
+    for arm in lost:
+        total.update(arm.causes)
+    for cause, many in total.most_common(MAX_CAUSES):
+        examples = [(arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause]
+        arm, example = max(examples, key=lambda found: found[1].solved_by)  # what others solved tells most about this loop
+        yield OutputLine(f"\n{cause} lost {counted(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
+        yield Prose(f"step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
+        yield OutputLine(f"  {_command(found, arm.arm, example.task, example.repeat)}", "dim")
+        info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
+        if remedy := ablation_of(info, cause, found.manifest.settings):
+            yield OutputLine("  whether an option helps: " + remedy, "dim")
+    if reasons.untraced:
+        yield OutputLine(_untraced(reasons.untraced), "yellow")
+    folder = shlex.quote(str(found.folder))
+    yield OutputLine("")
+    yield Prose(f"One arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
+
+
+def why(found: Results, reasons: Why, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
+    """Yield the pairs, or the arms if there are no pairs, and then what is notable about the tasks, or how to see it."""
+    yield OutputLine(found.title, "bold")
+    in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
+    for pair in reasons.pairs:
+        yield from _pair(found, pair, in_short=in_short, show_all=show_all)
+    alone = reasons.is_unparted and any(arm.causes for arm in reasons.arms)
+    if alone:
+        yield OutputLine("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")
+    for arm in reasons.arms if alone or not reasons.pairs else ():
+        yield from _arm(found, arm, show_all=show_all)
+    if reasons.untraced:
+        yield OutputLine(_untraced(reasons.untraced), "yellow")
+    for group in reasons.findings.groups if with_tasks else ():
+        yield from _group(group, show_all=show_all)
+    if not with_tasks:
+        yield OutputLine("\nTasks that one arm alone solved, or none, and false successes: -v", "dim")
+    if in_short:
+        yield OutputLine(f"\nEach cause with examples: loopbench why {shlex.quote(str(found.folder))} A B", "dim")
+
+
+def lost(found: Results, arm: str, trial: LostTrial) -> Iterator[Shown]:
+    """Yield why one trial was lost."""
+    yield OutputLine(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
+    yield Prose(f"step {trial.loss.step}: {trial.loss.detail}{_others(trial)}", indent="  ")
+    yield OutputLine(f"  {_command(found, arm, trial.task, trial.repeat)}", "dim")
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    cause: Cause
+    arm: str
+    task: str
+    repeat: int
+    step: int
+    detail: str
+    parts_at: int | None = None
+    """The step at which the trial parts from the one that it is held against, if it is."""
+
+    @property
+    def parted(self) -> str:
+        """Where the two trials part, if that is not the step of the cause."""
+        return "" if self.parts_at in (None, self.step) else f" (they part at step {self.parts_at})"
+
+
+def _pair(found: Results, pair: PairLosses, *, in_short: bool, show_all: bool) -> Iterator[Shown]:
+    trials = pair.both + pair.neither + pair.only_a + pair.only_b
+    parted = f"; they part on {counted(pair.tasks, 'task')}" if pair.tasks else ""
+    yield OutputLine(f"\n{pair.a} against {pair.b}", "bold")
+    yield OutputLine(f"{counted(trials, 'trial')}: {pair.counts}{parted}")
+    for loser, many in ((pair.a, pair.only_b), (pair.b, pair.only_a)):
+        if many:
+            mine = [each for each in pair.divergences if each.loser == loser]
+            if not show_all:
+                mine = [each for cause in pair.causes[loser] for each in [one for one in mine if one.cause == cause][:MAX_EXAMPLES]]
+            examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail, each.parts_at) for each in mine]
+            yield from _causes(found, f"{loser} lost {many}", pair.causes[loser], examples, in_short=in_short)
+
+
+def _arm(found: Results, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
+    examples = [
+        _Example(each.loss.cause, arm.arm, each.task, each.repeat, each.loss.step, each.loss.detail)
+        for each in (arm.examples if show_all else _telling(arm))
+    ]
+    yield OutputLine(f"\n{arm.arm}", "bold")
+    yield from _causes(found, f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, examples, in_short=False)
+
+
+def _causes(
+    found: Results, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool
+) -> Iterator[Shown]:
+    listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
+    yield OutputLine(f"{head}: {listed}" if listed else head)
+    last: Cause | None = None
+    for example in examples[:1] if in_short else examples:
+        if example.cause != last and not in_short:
+            yield OutputLine(f"  {example.cause}")
+        last = example.cause
+        yield Prose(
+            f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    "
+        )
+        yield OutputLine(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
+
+
+def _telling(arm: ArmLosses) -> Iterator[LostTrial]:
+    """Yield some trials of each cause, those first that most other arms solved: they tell most about this loop."""
+    for cause in arm.causes:
+        examples = [each for each in arm.examples if each.loss.cause == cause]
+        yield from sorted(examples, key=lambda each: -each.solved_by)[:MAX_EXAMPLES]
+
+
+def _command(found: Results, arm: str, task: str, repeat: int) -> str:
+    return f"loopbench show {shlex.quote(str(found.folder))} {shlex.quote(f'{arm}/{task}/{repeat}')}"
+
+
+# --- tasks ---
+
+UNDISTURBED = (STILL, IMPORTED)
+"""Profiles under which no fault can be why nobody solved a task."""
+_KINDS: Mapping[Kind, str] = {
+    "unsolved": "no arm solved",
+    "solved by one arm": "only one arm solved",
+    "flaky": "an arm solved in some repeats, and not in all",
+    "false success": "an arm claimed a success that it did not have",
+}
+
+
+def kind_in_words(kind: Kind, profile: str) -> str:
+    """Return what a kind of task is, with a doubt about the expected answer where no fault can be why nobody gave it."""
+    doubt = " (is the expected answer right?)" if kind == "unsolved" and profile in UNDISTURBED else ""
+    return f"{_KINDS[kind]}{doubt}"
+
+
+def _group(group: GroupFindings, *, show_all: bool) -> Iterator[Shown]:
+    yield OutputLine(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
+    for kind in _KINDS:
+        tasks = group.of_kind(kind)
+        if tasks:
+            yield OutputLine(f"  {kind_in_words(kind, group.profile)}: {len(tasks)}: {_named(tasks, show_all=show_all)}")
+    rows = tuple(
+        (
+            arm.arm,
+            interval(arm.false_success, 3),
+            interval(arm.wasted_steps, 2),
+            interval(arm.repeated_calls, 2),
+            str(len(arm.flaky)) if group.repeats > 1 else "–",
+            str(len(arm.alone)) if len(group.arms) > 1 else "–",
+        )
+        for arm in group.arms
+    )
+    columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
+    yield Table("", columns, rows)
+
+
+def _named(tasks: Sequence[str], *, show_all: bool) -> str:
+    shown = tasks if show_all else tasks[:MAX_TASKS]
+    return ", ".join(shown) + (", …" if len(shown) < len(tasks) else "")
+
+
+def _others(trial: LostTrial) -> str:
+    """Say how many other arms solved a trial that was lost."""
+    return f" ({counted(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
+
+
+def _untraced(many: int) -> str:
+    """Say how many trials were lost for reasons that no trace shows."""
+    one, several = "lost trial has no trace: why it was", "lost trials have no trace: why they were"
+    return f"\n{counted(many, one, several)} lost is not known"
