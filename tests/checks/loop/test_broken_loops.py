@@ -70,7 +70,7 @@ from tests.checks.loop.broken_runs import (
 BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
     ("contract", Nameless, "name is ''"),
     ("step limit", Generous, "tool steps were run; at most 1"),
-    ("step limit", Mean, "a plan of 1 calls: 1 were made, and the run stopped as max_steps"),
+    ("step limit", Mean, "a plan of 1 call: 1 were made, and the run stopped as max_steps"),
     ("budget", Spendthrift, "returned an Outcome with stop max_steps"),
     ("budget", Beggar, "1 further model calls"),
     ("no state", Shared, "at the same time as others"),
