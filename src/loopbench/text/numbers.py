@@ -49,7 +49,7 @@ def verdict(pair: Pair) -> str:
 def interval(value: Interval | None, digits: int) -> str:
     """Return `0.908 [0.843, 0.948]`, or – if unknown. Data that never vary have no interval: `5.00 (in all 120)`.
 
-    Where an interval lies wholly on one side of 0 and an end would round to 0, that end has one digit more, or is told as `>0` or `<0`.
+    Where an interval lies on one side of 0 and an end would round to 0, that end has one digit more, or is told as `>0` or `<0`.
     """
     if value is None:
         return "–"
