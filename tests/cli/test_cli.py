@@ -83,6 +83,8 @@ def test_version(loopbench):
         (["resume", "nope"], "no run 'nope'"),
         (["resume", "latest"], "no run 'latest'"),
         (["report", "nope"], "no run 'nope'; in runs: none yet"),
+        (["report"], "no run 'latest'; in runs: none yet"),
+        (["show"], "no run 'latest'; in runs: none yet"),
         (["report", "."], "not a run directory (it has no manifest.json)"),
         (["report", ".", "--json", "--csv"], "exclude each other"),
         (["show", "nope", "x"], "no run 'nope'"),
@@ -115,8 +117,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, argume
         ["compare", "--frob"],
         ["compare", "--tasks", "x"],
         ["list", "nope"],
-        ["show"],
-        ["report"],
+        ["diff"],
         ["compare", "extra"],
     ],
 )

@@ -168,7 +168,7 @@ def test_some_tasks_without_a_plan_are_refused_or_skipped_visibly(loopbench, tmp
     asked = ["compare", "--suite", "gsm8k", "--data", "g.jsonl", "--loop", "bare", "--no-mlflow", "--quiet", "--json"]
     refused = loopbench(*asked)
     assert refused.code == 2
-    assert "1 of 2 tasks have no plan" in refused.err
+    assert "1 of 2 tasks has no plan" in refused.err
     assert "no annotation" in refused.err
     assert "--skip-unplanned leaves them out" in refused.err
     (arm,) = loopbench(*asked, "--skip-unplanned").json["arms"]

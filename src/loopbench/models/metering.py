@@ -99,7 +99,7 @@ class Meter:
         """
         meter: Meter | None = self
         while meter is not None:
-            if not meter.budget.is_unlimited and (reason := meter.exhausted):
+            if reason := meter.exhausted:
                 self.refused = reason
                 raise BudgetExceeded(reason)
             meter = meter.parent

@@ -317,7 +317,7 @@ def test_a_program_begins_where_it_was_left(spec: str, bench: Bench) -> None:
 def test_a_proposal_that_came_to_nothing_is_told(bench: Bench) -> None:
     own = bench.student.program
     assert unread_proposals_warning(0, [own]) == ""
-    assert "made 3 requests of its own" in unread_proposals_warning(3, [own, own])
+    assert "made requests of its own (3)" in unread_proposals_warning(3, [own, own])
     assert unread_proposals_warning(3, [own, bench.compile("COPRO(breadth=2, depth=1)").program]) == ""
 
 
