@@ -380,6 +380,8 @@ def _ended(trial: TracedTrial) -> _Found | None:
         at = f" at {last}" if trial.replies else ""
         return _Found(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
     left, fewer = _left(trial), len(trial.other) - len(trial.course)
+    if left and all(step.call is None for step in trial.course):
+        return _Found("termination", f"answered at {last} and made no call; the other course called {left[0].text}")
     if left:
         return _Found("termination", f"answered at {last} and never called {left[0].text}")
     if fewer > 0 and not trial.other_course:
