@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from loopbench.experiments.gate import read_baseline
+from loopbench.metrics.summary import GAINS, SHARES
 from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
@@ -132,6 +133,31 @@ def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):
         assert first_line(ended.out).startswith("undecided: finish/flaky-format in accuracy ")
     assert "the chance that this gate decides is about" in ended.out
     assert "Another seed than in the baseline, 7, not 0" in ended.out
+
+
+HARMS = {
+    # a seed with which as many faults strike as were meant to
+    ("events", "injected", "bare", 1): ("injection_shown", "injection_attempted", "injection_executed", "answer_changed"),
+    ("errands", "crossed-calls", "finish", 6): ("calls_lost", "calls_doubled", "results_mispaired", "calls_overlapped"),
+}
+"""Suite, profile, loop and seed → harms that a gate of so few tasks leaves undecided."""
+
+
+@pytest.mark.parametrize("run", HARMS)
+def test_each_harm_may_be_undecided(loopbench, here, run):
+    suite, profile, loop, seed = run
+    asked = ("--suite", suite, "--tasks", "15", "--profile", profile, "--loop", loop)
+    assert loopbench("compare", "--no-mlflow", "-q", *asked).code == 0
+    assert loopbench("bless", "latest", "--output", "b.json").code == 0
+    metrics = [word for name in HARMS[run] for word in ("--metric", name)]
+    ended = loopbench("gate", "--baseline", "b.json", "--seed", str(seed), *metrics, "--json")
+    assert ended.code == 3, ended.err
+    lines = {line["metric"]: line for arm in json.loads(ended.out)["arms"] for line in arm["metrics"]}
+    assert {lines[name]["outcome"] for name in HARMS[run]} == {"undecided"}
+
+
+def test_no_harm_is_left_out():
+    assert {name for names in HARMS.values() for name in names} == SHARES - GAINS
 
 
 def test_a_wide_margin_passes_and_more_metrics_are_judged(loopbench, blessed):

@@ -220,6 +220,16 @@ def test_the_unit_variance_is_that_of_the_clustered_error(scores, data):
     assert found.between == pytest.approx(found.units * clustered_error(d, names) ** 2)
 
 
+@given(scores=SCORES, data=st.data())
+def test_either_arm_may_be_the_one_that_names_the_clusters(scores, data):
+    """A baseline names none, and stands first where less is better."""
+    names = data.draw(st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=len(scores), max_size=len(scores)))
+    named, other = values(scores, names), values([task[::-1] for task in scores[::-1]], names)
+    nameless = TaskValues(other.values, {})
+    assert spread(named, nameless) == spread(named, other)
+    assert spread(nameless, named) == spread(other, named)
+
+
 @pytest.mark.parametrize("scores", [[], [[1.0]]])
 def test_fewer_than_two_units_say_nothing(scores):
     assert spread(values(scores), values(scores)) is None

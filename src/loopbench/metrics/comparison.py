@@ -331,7 +331,7 @@ def _mean_dollars(records: Sequence[Record]) -> float | None:
 
 
 def _excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
-    """Tell how many tasks are left out, and say whether a broken tool or plan has excluded any, which nobody asked for."""
+    """Tell how many tasks an arm leaves out whole, and whether a broken tool or plan has excluded any, unasked."""
     excluded = [record for record in alike(records) if record.status == "excluded"]
     broken = [record for record in excluded if record.reason.startswith(UNREPLAYABLE)]
     asked_for = [record for record in excluded if not record.reason.startswith(UNREPLAYABLE)]
@@ -342,9 +342,12 @@ def _excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
         does = "does" if _tasks(broken) == 1 else "do"
         mend = "mend the tools or the plans, or name the tasks in a --quarantine file"
         warnings.append(f"{out} {does} not replay{why}. The run is invalid: {mend}.")
-    if _tasks(asked_for) > MAX_LEFT_OUT * _tasks(records):
-        why = most_frequent(Counter(record.reason for record in asked_for))
-        warnings.append(f"{counted(_tasks(asked_for), f'of {tasks} is', f'of {tasks} are')} left out{why}.")
+    # a task whose other repeats are scored is not left out: arms may have unequal repeats
+    kept = {(record.arm, record.task) for record in alike(records) if record.status == "scored"} if asked_for else set()
+    lost = [record for record in asked_for if (record.arm, record.task) not in kept]
+    if _tasks(lost) > MAX_LEFT_OUT * _tasks(records):
+        why = most_frequent(Counter(record.reason for record in lost))
+        warnings.append(f"{counted(_tasks(lost), f'of {tasks} is', f'of {tasks} are')} left out{why}.")
     return warnings, bool(broken)
 
 
@@ -355,8 +358,10 @@ def _tasks(records: Sequence[Record]) -> int:
 def dead_arm_warning(arm: ArmResult) -> str:
     """Say why the accuracy of an arm is not that of an agent; empty if it is."""
     name, summary = arm.info.arm, arm.summary
-    if summary.dead == "crashed":
-        return f"{name}: every trial crashed ({summary.scored} of {summary.scored}){most_frequent(summary.crashes)}."
+    if summary.dead and sum(summary.crashes.values()) == summary.scored:
+        crashed = f"{name}: every trial crashed ({summary.scored} of {summary.scored}){most_frequent(summary.crashes)}"
+        unasked = "; it never asked its model, and it is compared with no other arm" if summary.dead == "never asked" else ""
+        return f"{crashed}{unasked}."
     if summary.dead == "never asked":
         return (
             f"{name}: it never asked its model in {counted(summary.scored, 'trial')}: its accuracy is not that of an agent, "

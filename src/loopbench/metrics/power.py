@@ -182,11 +182,13 @@ def smallest(power_of: Callable[[float], float], most: float, power: float = POW
 def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | None:
     """How the difference of two arms varies, over the tasks that both have; None for fewer than two units.
 
+    A task's cluster is known if either arm names it: a baseline names none.
     Within a task: K/(K-1) p(1-p), in general the sample variance; between units: what that leaves of theirs (Miller 2024, §4).
     """
     means_a, means_b = a.means, b.means
     tasks = [task for task in means_a if task in means_b]
-    clusters = [a.clusters[task] for task in tasks]
+    named = {**b.clusters, **a.clusters}
+    clusters = [named[task] for task in tasks]
     units = unit_count(clusters) if tasks else 0
     if units < 2:
         return None
