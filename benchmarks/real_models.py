@@ -3,10 +3,11 @@
 python benchmarks/real_models.py RUN --register [--in FOLDER]
 python benchmarks/real_models.py RUN … [--write] [--in FOLDER]
 
---register copies what `loopbench validate RUN --ahead N` predicts beside docs/validity.md, where it can be committed before the
-tasks are run, and prints the name of the file. Otherwise `loopbench validate` comes before: it holds a prediction against the
-run. Markdown to stdout; --write adds the rows to docs/validity.md, in place of those of the same model, copies the prediction
-beside the page, and deletes those there that the page no longer names.
+--register copies what `loopbench validate RUN --ahead N` predicts beside docs/validity.md, gives it a row there, so that both can
+be committed before the tasks are run, and prints the name of the file. Otherwise `loopbench validate` comes before: it holds a
+prediction against the run. Markdown to stdout; --write adds the rows to docs/validity.md and copies the prediction beside the page.
+A registered prediction keeps its file and its row, whatever came of it: only the row of the same prediction is replaced. The other
+tables show the last run of each model.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from loopbench.experiments.validate.prediction import PREDICTION
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol import StopReason
 from loopbench.runs.folders import run_folder
-from loopbench.runs.manifest import Manifest
+from loopbench.runs.manifest import Manifest, read_manifest
 from loopbench.runs.store.files import RunError, read_document
 from loopbench.text.numbers import interval
 
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         folders = [run_folder(run, options.folder) for run in options.runs]
         if options.register:
-            print(_copied(folders[0]))
+            print(_registered(folders[0]))
             return
         text = PAGE.read_text("utf-8")
         for folder in folders:
@@ -86,7 +87,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             PAGE.write_text(text, "utf-8")
             for folder in folders:
                 _copied(folder)
-            _delete_unnamed(text)
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
 
@@ -105,11 +105,16 @@ def _copied(folder: Path) -> Path:
     return copy
 
 
-def _delete_unnamed(page: str) -> None:
-    """Delete the predictions of rows that were replaced."""
-    for file in (PAGE.parent / PREDICTIONS).iterdir():
-        if f"({PREDICTIONS}/{file.name})" not in page:
-            file.unlink()
+def _registered(folder: Path) -> Path:
+    """Copy the prediction of a run beside the page, give it a row if it has none, and return the copy. Raises RunError."""
+    copy = _copied(folder)
+    page = PAGE.read_text("utf-8")
+    if _link(copy.stem) not in page:
+        predicted, manifest = read_document(copy), read_manifest(folder)
+        told = _told(manifest, _model(manifest, folder), copy.stem, len(predicted["fitted"]), len(predicted["held_out"]))
+        row = f"| {' | '.join([*told, 'not held against a run yet', *['–'] * 6])} |"
+        PAGE.write_text(with_rows(page, ([row], [], [], [])), "utf-8")
+    return copy
 
 
 def rows(folder: Path) -> tuple[list[str], ...]:
@@ -148,19 +153,23 @@ def guessing(manifest: Manifest) -> str:
     return "few" if found is None else f"{float(found[2]) / 100:.2f} ({found[1]})"
 
 
-def _short(found: Mapping[str, Any]) -> str:
-    return str(found["prediction"][:DIGEST_CHARS])
+def _link(prediction: str) -> str:
+    return f"[`{prediction}`]({PREDICTIONS}/{prediction}.json)"
+
+
+def _told(manifest: Manifest, model: str, prediction: str, fitted: int, held_out: int) -> list[str]:
+    """Return the cells that are known before the tasks are run. `fitted`, `held_out`: numbers of tasks."""
+    suite = manifest.suite
+    tasks = f"{suite.name} {suite.version}, {fitted} fitted and {held_out} held out"
+    return [model, tasks, guessing(manifest), _link(prediction)]
 
 
 def _validation(run: Results, model: str, found: Mapping[str, Any]) -> str:
     tau = found["tau"]
     gaps = [abs(gap["difference"]["value"]) for gap in found["differences"] if gap["measure"] == "accuracy"]
-    suite = run.manifest.suite
+    prediction = str(found["prediction"][:DIGEST_CHARS])
     cells = (
-        model,
-        f"{suite.name} {suite.version}, {found['fitted_tasks']} fitted and {found['held_out_tasks']} held out",
-        guessing(run.manifest),
-        f"[`{_short(found)}`]({PREDICTIONS}/{_short(found)}.json)",
+        *_told(run.manifest, model, prediction, found["fitted_tasks"], found["held_out_tasks"]),
         found["verdict"].partition(":")[0],
         f"{len(found['pairs'])} of {found['pairs_in_all']}",
         str(sum(pair["misplaced"] for pair in found["pairs"])),
@@ -209,13 +218,14 @@ def _predicted(run: Results, model: str, found: Mapping[str, Any], held_out: Col
 
 
 def with_rows(page: str, new: tuple[list[str], ...]) -> str:
-    """Return the page with the rows in its tables, in place of those of the same model."""
+    """Return the page with the rows in its tables, in place of those of the same prediction in the first, and of the same model."""
 
     def renewed(found: re.Match[str]) -> str:
         tables = []
-        for (head, rule), rows in zip(HEADS, new, strict=True):
-            models = {_first_cell(row) for row in rows}
-            kept = [row for row in _rows_below(found[2], head) if _first_cell(row) not in models]
+        for place, ((head, rule), rows) in enumerate(zip(HEADS, new, strict=True)):
+            same = _first_cell if place else _prediction_cell
+            replaced = set(map(same, rows))
+            kept = [row for row in _rows_below(found[2], head) if same(row) not in replaced]
             tables.append("\n".join([head, rule, *sorted([*kept, *rows], key=_first_cell)]))
         return "\n\n".join([f"{found[1]}\n{tables[0]}", *tables[1:], found[3]])
 
@@ -229,6 +239,10 @@ def _rows_below(text: str, head: str) -> list[str]:
 
 def _first_cell(row: str) -> str:
     return row.split(" | ")[0]
+
+
+def _prediction_cell(row: str) -> str:
+    return row.split(" | ")[3]
 
 
 if __name__ == "__main__":

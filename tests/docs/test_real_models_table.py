@@ -46,7 +46,8 @@ FOUND: dict[str, Any] = {
 }
 PREDICTED: dict[str, Any] = {
     "loops": {},
-    "held_out": [],
+    "fitted": ["a", "b", "c", "d"],
+    "held_out": ["e", "f", "g"],
     "profile": """name = "local"
 [rates]
 # "decision.wrong_type": 0 of 20 points, at most 0.4837
@@ -100,18 +101,27 @@ def test_a_run_gives_a_row_of_its_validation_and_one_for_each_loop(benchmark, fo
     assert fitted == ["| `scripted` | `decision.no_tool` | 0.35 [0.2867, 0.8485], 9 of 15 points |"]
 
 
-def test_a_written_row_has_its_prediction_and_no_other_beside_the_page(benchmark, folder, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, benchmark: Any) -> Path:
+    """A page of its own, with no rows."""
     page = tmp_path / "docs" / "validity.md"
     page.parent.mkdir()
     page.write_text("<!-- real models: how -->\n<!-- /real models -->\n")
     monkeypatch.setattr(benchmark, "PAGE", page)
-    replaced = page.parent / "predictions" / "000000000000.json"
-    replaced.parent.mkdir()
-    replaced.write_text("{}")
+    return page
+
+
+def test_a_written_row_has_its_prediction_beside_the_page_and_earlier_ones_stay(benchmark, folder, page):
+    earlier = page.parent / "predictions" / "000000000000.json"
+    earlier.parent.mkdir()
+    earlier.write_text("{}")
+    row = "| `scripted` | s, 1 fitted and 1 held out | few | [`000000000000`](predictions/000000000000.json) | Poor |"
+    page.write_text(benchmark.with_rows(page.read_text(), ([row], [], [], [])))
     benchmark.main([str(validated(folder))])
-    assert list(replaced.parent.iterdir()) == [replaced]
+    assert list(earlier.parent.iterdir()) == [earlier]
     benchmark.main([str(folder), "--write"])
-    assert not replaced.exists()
+    assert earlier.exists()
+    assert row in page.read_text().splitlines()
     assert (page.parent / "predictions" / "ab12ab12ab12.json").read_bytes() == (
         folder / "validity" / "prediction.json"
     ).read_bytes()
@@ -124,9 +134,10 @@ def test_every_prediction_is_the_one_that_its_digest_names(benchmark):
     )
     assert named
     kept_files = {file.stem: file for file in (ROOT / "docs" / "predictions").iterdir()}
-    assert kept_files.keys() >= set(named)  # one whose tasks have not been run yet has no row
+    assert sorted(kept_files) == sorted(named), "every prediction has a row and every row a file"
     commanded = re.findall(r"--prediction docs/predictions/([0-9a-f]{12})\.json", benchmark.PAGE.read_text("utf-8"))
-    assert commanded == named, "the command that makes the run again names its prediction"
+    assert commanded
+    assert set(commanded) <= set(named), "the command that makes the run again names its prediction"
     for name, file in kept_files.items():
         kept = read_document(file)
         assert kept["digest"].startswith(name)
@@ -140,15 +151,21 @@ def test_a_run_that_is_not_validated_is_refused(benchmark, folder):
         benchmark.main([str(folder)])
 
 
-def test_rows_are_added_and_those_of_the_same_model_replaced(benchmark):
+def test_rows_are_added_and_those_of_the_same_prediction_or_model_replaced(benchmark):
+    def row(model: str, prediction: str, verdict: str) -> list[str]:
+        return [f"| {model} | suite | few | {prediction} | {verdict} |"]
+
     page = "before\n<!-- real models: how -->\n\nNothing yet.\n\n<!-- /real models -->\nafter\n"
-    one = benchmark.with_rows(page, (["| b | 1 |"], ["| b | `bare` |", "| b | `finish` |"], ["| b | 0.5 |"], ["| b | rate |"]))
-    two = benchmark.with_rows(one, (["| a | 2 |"], ["| a | `bare` |"], ["| a | 0.7 |"], []))
-    again = (["| b | 3 |"], ["| b | `bare` | 4 |"], ["| b | 0.6 |"], ["| b | other rate |"])
-    three = benchmark.with_rows(two, again)
+    one = benchmark.with_rows(
+        page, (row("b", "1", "Poor"), ["| b | `bare` |", "| b | `finish` |"], ["| b | 0.5 |"], ["| b | rate |"])
+    )
+    two = benchmark.with_rows(one, (row("a", "2", "Good"), ["| a | `bare` |"], ["| a | 0.7 |"], []))
+    registered = benchmark.with_rows(two, (row("b", "3", "not yet"), [], [], []))
+    again = (row("b", "3", "Weak"), ["| b | `bare` | 4 |"], ["| b | 0.6 |"], ["| b | other rate |"])
+    three = benchmark.with_rows(registered, again)
     assert "Nothing yet" not in one
     assert [line for line in three.splitlines() if line.startswith(("| a", "| b"))] == [
-        *("| a | 2 |", "| b | 3 |"),
+        *(*row("a", "2", "Good"), *row("b", "1", "Poor"), *row("b", "3", "Weak")),
         *("| a | `bare` |", "| b | `bare` | 4 |"),
         *("| a | 0.7 |", "| b | 0.6 |"),
         "| b | other rate |",
@@ -201,16 +218,25 @@ def test_the_suite_of_make_real_is_sound():
         assert max(map(answers.count, answers)) <= 2
 
 
-def test_a_prediction_is_registered_before_its_tasks_are_run(benchmark, folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(benchmark, "PAGE", tmp_path / "validity.md")
+def test_a_prediction_is_registered_before_its_tasks_are_run(benchmark, folder, page, capsys):
     with pytest.raises(SystemExit, match="has no prediction: loopbench validate"):
         benchmark.main([str(folder), "--register"])
     (folder / "validity").mkdir()
     write_document(folder / "validity" / "prediction.json", PREDICTED)
     benchmark.main([str(folder), "--register"])
-    copy = tmp_path / "predictions" / "ab12ab12ab12.json"
+    copy = page.parent / "predictions" / "ab12ab12ab12.json"
     assert capsys.readouterr().out == f"{copy}\n"
     assert copy.read_bytes() == (folder / "validity" / "prediction.json").read_bytes()
+    told = "| `scripted` | arithmetic 2, 4 fitted and 3 held out | few | [`ab12ab12ab12`](predictions/ab12ab12ab12.json) | "
+    assert f"{told}not held against a run yet | – |" in page.read_text()
+    write_document(folder / "validity" / "validity.json", FOUND)
+    benchmark.main([str(folder), "--write"])
+    written = page.read_text()
+    assert f"{told}Weak | 1 of 10 |" in written
+    assert written.count("(predictions/") == 1, "the row of the same prediction is replaced"
+    benchmark.main([str(folder), "--register"])
+    assert page.read_text() == written, "registering it again takes nothing back"
+    capsys.readouterr()
     with pytest.raises(SystemExit):
         benchmark.main([str(folder), "--register", "--write"])
     assert "takes one run, and no --write" in capsys.readouterr().err

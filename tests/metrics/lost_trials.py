@@ -323,7 +323,7 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
     "nothing at all": (
         {"events": [], "answer": None, "stop": None},
         record(),
-        "termination",
-        "the trace does not say how the run ended, which was",
+        "other",
+        "the trace does not say how the run ended",
     ),
 }

@@ -291,6 +291,16 @@ def test_arms_without_common_tasks_are_warned_of_and_not_paired():
     assert others == ["b: no trial was scored.", "a and b: no task was scored in both."]
 
 
+def test_a_task_whose_other_repeats_are_scored_is_not_left_out():
+    """Arms of an import may have unequal repeats: what one lacks takes no task away."""
+    whole = [record(name, task, repeat=repeat) for name in "ab" for task in range(3) for repeat in range(2)]
+    lacking = [record("b", task, repeat=2, status="excluded", reason="not in x.csv") for task in range(3)]
+    assert not [line for line in compare([*whole, *lacking], [arm("a"), arm("b")]).warnings if "left out" in line]
+    gone = [replace(each, status="excluded", reason="not in x.csv") if each.task == whole[0].task else each for each in whole]
+    said = "1 of 3 tasks is left out, all of them because of: not in x.csv."
+    assert said in compare([*gone, *lacking], [arm("a"), arm("b")]).warnings
+
+
 def test_too_few_tasks_are_said_once_for_all_pairs():
     records = [item for name in "abcd" for item in outcomes(name, [1.0] * 4)]
     (warning,) = compare(records, [*map(arm, "abcd")]).warnings

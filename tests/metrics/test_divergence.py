@@ -93,6 +93,11 @@ def test_an_answer_with_work_left():
     assert against(begun().answer(12).ends(12)) == ("termination", "answered at reply 2 and never called add(a=12, b=2)", 2)
 
 
+def test_an_answer_without_any_call():
+    said = "answered at reply 1 and made no call; the other course called mul(a=3, b=4)"
+    assert against(Talk().answer(12).ends(12))[:2] == ("termination", said)
+
+
 def test_a_result_that_the_answer_no_longer_saw():
     talk = begun().call("add", **ADD).ran("the sum is fourteen in all", told=False)
     lost = talk.answer(5).ends(5)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopbench
+from loopbench.cli.main import app
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.prepare import AblationRequest
 from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
@@ -33,6 +35,7 @@ from loopbench.protocol import StopReason, render_value
 from loopbench.reports.dataframes import MAX_WARNINGS
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.folders import MAX_NAMED, run_folder
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
 from tests.cases import cases
@@ -345,6 +348,43 @@ def test_every_trial_gives_its_trace(folder):
         assert same(answer, None if trace["answer"] is None else render_value(trace["answer"]))
     with pytest.raises(RunError, match="matches 2"):
         run.trace("bare/flaky-tools/arithmetic-0001")
+
+
+def test_one_trial_is_shown_as_the_command_shows_it(folder, capsys):
+    run = loopbench.load(folder)
+    missed = run.trials[run.trials["accuracy"] < 1]["trial"].iloc[0]
+    shown = run.show(missed)
+    app(["show", str(folder), missed], standalone_mode=False)
+    assert shown.lines == capsys.readouterr().out.splitlines()[:-1]
+    assert repr(shown) == "\n".join([*shown.lines, f"prompts and replies: .trace({missed!r})"])
+    hostile = replace(shown, record=replace(shown.record, task="<script>alert(1)</script>"))
+    assert "&lt;script&gt;" in hostile._repr_html_()
+    assert "<script" not in hostile._repr_html_()
+    with pytest.raises(RunError, match="matches 2"):
+        run.show("bare/flaky-tools/arithmetic-0001")
+
+
+def test_a_folder_that_is_no_run_does_not_hide_the_run_of_its_name(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("traj").mkdir()
+    with pytest.raises(RunError, match="traj: not a run directory"):
+        loopbench.load("traj")
+    shutil.copytree(folder, "runs/traj")
+    assert run_folder("traj") == Path("runs/traj")
+    assert run_folder("./traj") == Path("runs/traj")
+    Path("part").mkdir()
+    shutil.copytree(folder, "runs/parts-1")
+    assert run_folder("part") == Path("part"), "a part of a name is no name"
+
+
+def test_a_message_that_names_runs_says_where_there_are_more(folder, tmp_path):
+    for number in range(MAX_NAMED):
+        shutil.copytree(folder, tmp_path / f"run{number}")
+    with pytest.raises(RunError, match=r": run0, run1, run2, run3, run4$"):
+        loopbench.load("nope", tmp_path)
+    shutil.copytree(folder, tmp_path / "run5")
+    with pytest.raises(RunError, match=r": …, run1, run2, run3, run4, run5$"):
+        loopbench.load("nope", tmp_path)
 
 
 def test_a_run_says_what_its_records_say(folder):

@@ -91,6 +91,15 @@ def test_an_answer_that_was_judged_again_is_shown_with_the_scores_that_count(one
     assert end.endswith("expected when it ran: 42\naccuracy 0")
 
 
+def test_an_expected_answer_that_another_tool_does_not_tell_is_no_null(one_trial, tiny):
+    done = one_trial(Bare(), tiny())
+    read = Trace.from_json(json.loads(done.trace))
+    trace = replace(read, head=replace(read.head, expected=None))
+    ran, imported = (as_judged(trace, replace(done.record, unknown=unknown)) for unknown in ((), ("seconds",)))
+    assert "\nexpected: null\n" in shown(trace, is_imported=ran.is_imported)[-1].text
+    assert "\nexpected: –\n" in shown(trace, is_imported=imported.is_imported)[-1].text
+
+
 def test_a_prompt_is_shown_once(one_trial, tiny):
     suite = tiny()
     found = shown(Trace.from_json(json.loads(one_trial(Bare(), suite).trace)))

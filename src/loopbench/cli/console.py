@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from loopbench.text.output import UNBROKEN
+from loopbench.text.output import UNBROKEN, OutputLine, Prose
 from loopbench.text.plain_text import plain, plain_line
 
 WIDE = 10_000
@@ -47,6 +47,14 @@ def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: st
     )
     for line in lines:
         print_line(line.replace(UNBROKEN, " "), style)
+
+
+def print_text(line: OutputLine | Prose) -> None:
+    """Print a line or a sentence with its style to stdout."""
+    if isinstance(line, OutputLine):
+        print_line(line.text, line.style)
+    else:
+        print_prose(line.text, line.style, indent=line.indent, hanging=line.hanging)
 
 
 def print_cells(cells: Sequence[str], console: Console) -> None:

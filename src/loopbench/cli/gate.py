@@ -163,7 +163,7 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
 
 
 class BlessOptions(OptionGroup):
-    output: Path
+    output: Annotated[Path, typer.Option("--output", "--out", "-o")]
     """File to write; an older baseline there is replaced."""
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from loopbench.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
+from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
 TemplateRole = Literal["strata", "clusters"]
@@ -146,6 +147,10 @@ class Suite:
             if task.id in seen:
                 raise ValueError(f"suite {self.name!r}: task id {task.id!r} is a duplicate")
             seen.add(task.id)
+
+    def __repr__(self) -> str:
+        """Return a line that names the suite and counts its tasks."""
+        return f"<Suite {self.name}, version {self.version}: {counted(len(self.tasks), 'task')}>"
 
     def cluster_of(self, task: Task) -> str:
         """Name a task's unit of inference: its label `cluster`, else its template where templates are clusters."""

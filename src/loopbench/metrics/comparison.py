@@ -331,7 +331,7 @@ def _mean_dollars(records: Sequence[Record]) -> float | None:
 
 
 def _excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
-    """Tell how many tasks are left out, and say whether a broken tool or plan has excluded any, which nobody asked for."""
+    """Tell how many tasks an arm leaves out whole, and whether a broken tool or plan has excluded any, unasked."""
     excluded = [record for record in alike(records) if record.status == "excluded"]
     broken = [record for record in excluded if record.reason.startswith(UNREPLAYABLE)]
     asked_for = [record for record in excluded if not record.reason.startswith(UNREPLAYABLE)]
@@ -342,9 +342,12 @@ def _excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
         does = "does" if _tasks(broken) == 1 else "do"
         mend = "mend the tools or the plans, or name the tasks in a --quarantine file"
         warnings.append(f"{out} {does} not replay{why}. The run is invalid: {mend}.")
-    if _tasks(asked_for) > MAX_LEFT_OUT * _tasks(records):
-        why = most_frequent(Counter(record.reason for record in asked_for))
-        warnings.append(f"{counted(_tasks(asked_for), f'of {tasks} is', f'of {tasks} are')} left out{why}.")
+    # a task whose other repeats are scored is not left out: arms may have unequal repeats
+    kept = {(record.arm, record.task) for record in alike(records) if record.status == "scored"} if asked_for else set()
+    lost = [record for record in asked_for if (record.arm, record.task) not in kept]
+    if _tasks(lost) > MAX_LEFT_OUT * _tasks(records):
+        why = most_frequent(Counter(record.reason for record in lost))
+        warnings.append(f"{counted(_tasks(lost), f'of {tasks} is', f'of {tasks} are')} left out{why}.")
     return warnings, bool(broken)
 
 

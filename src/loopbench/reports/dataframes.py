@@ -39,6 +39,7 @@ from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain_line
 
 from .notebook import block
+from .trial_shown import ShownTrial, shown_trial
 from .why_shown import ShownWhy, shown_why
 
 if TYPE_CHECKING:
@@ -165,6 +166,13 @@ class Loaded:
         Raises RunError if no trial or several match, or the trial has no trace.
         """
         return read_trace(self.results.folder, find_record(self.results, trial)).to_json()
+
+    def show(self, trial: str) -> ShownTrial:
+        """Return one trial's faults, its steps, its end and why it was lost; it prints as `loopbench show` does.
+
+        `trial`: as `trace` takes it. Raises RunError as `trace` does.
+        """
+        return shown_trial(self.results, trial)
 
     def __repr__(self) -> str:
         """Return a line that names the run, then its verdicts and the accuracy of each arm, a line each."""

@@ -40,7 +40,7 @@ def sums(found: Results, reasons: Why) -> Iterator[Shown]:
     width = max((len(arm.arm) for arm in lost), default=0)
     for arm in lost:
         causes = ", ".join(f"{cause} {many}".replace(" ", UNBROKEN) for cause, many in arm.causes.items())
-        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}: {causes}", hanging="  ")
+        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{f': {causes}' if causes else ''}", hanging="  ")
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)

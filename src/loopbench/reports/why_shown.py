@@ -31,13 +31,13 @@ class ShownWhy(Why):
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook; every text is escaped."""
-        lines = [line for each in self._shown() if not isinstance(each, Table) for line in _lines(each) if line]
+        lines = [line for each in self._shown() if not isinstance(each, Table) for line in text_lines(each) if line]
         return block(lines[0], lines[1:], [each for each in self._shown() if isinstance(each, Table)])
 
     @property
     def lines(self) -> list[str]:
         """The lines that the command prints into a file."""
-        return [line for each in self._shown() for line in _lines(each)]
+        return [line for each in self._shown() for line in text_lines(each)]
 
     def _shown(self) -> Iterator[why_lines.Shown]:
         if self.is_sum:
@@ -45,7 +45,7 @@ class ShownWhy(Why):
         return why_lines.why(self.run, self, show_all=False, with_tasks=bool(self.untraced))
 
 
-def _lines(shown: why_lines.Shown) -> list[str]:
+def text_lines(shown: why_lines.Shown) -> list[str]:
     """Return the lines of one thing that is shown; cells of a table stand between tabs."""
     if isinstance(shown, Table):
         return ["\t".join(map(plain_line, row)) for row in (shown.columns, *shown.rows)]

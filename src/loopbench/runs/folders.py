@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -24,25 +26,30 @@ def run_name(folder: Path) -> str:
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     """Return a run's directory: `run` is that, its name under `runs`, or `latest`, the run that was begun, or imported, last.
 
+    A directory that is no run does not hide the run of its name.
     A part of a directory's name that no other run has will do, and so will the name that the run was given (`--name`), and a path
     below a run: `latest/test` is the last optimization's test.
     Raises RunError if there is none, or several.
     """
     root = runs or RUNS
     try:
-        for folder in (Path(run), root / run):
-            if folder.is_dir():
+        typed = [folder for folder in (Path(run), root / run) if folder.is_dir()]
+        for folder in typed:
+            if os.path.isfile(folder / MANIFEST):
                 return folder
         found = [path.parent for path in root.glob(f"*/{MANIFEST}") if not path.parent.name.startswith(".")]  # a dot: not whole yet
         runs_there = {folder.name: _run_there(folder) for folder in found}
         _check_no_file(root)
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
+    named = [name for name in runs_there if runs_there[name].given_name == str(run)]
+    if typed and len(named) != 1:
+        return typed[0]  # which says, once it is opened, that it is no run
     known = sorted(runs_there, key=lambda name: (runs_there[name].began, runs_there[name].written, name))
     first, *below = Path(run).parts or ("",)
     meaning = known[-1:] if first == "latest" else meant(first, known) if first else []
-    if len(meaning) != 1 and (given := [name for name in known if runs_there[name].given_name == str(run)]):
-        meaning, below = given, []
+    if named and (typed or len(meaning) != 1):
+        meaning, below = [name for name in known if name in named], []
     if len(meaning) > 1:
         raise RunError(f"{str(run)!r} matches {len(meaning)} runs in {root}: {several(meaning)}")
     if meaning:
@@ -50,7 +57,16 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
         if folder.is_dir():
             return folder
         raise RunError(f"no run {str(run)!r}: {root / meaning[0]} has no folder {'/'.join(below)!r}")
-    raise RunError(f"no run {str(run)!r}; in {root}: {', '.join(known[-5:]) or 'none yet'}")
+    raise RunError(f"no run {str(run)!r}; in {root}: {_last(known) or 'none yet'}")
+
+
+def _last(known: Sequence[str]) -> str:
+    """Return the names of the runs that were begun last, and whether there are others."""
+    return ("…, " if len(known) > MAX_NAMED else "") + ", ".join(known[-MAX_NAMED:])
+
+
+MAX_NAMED = 5
+"""Runs that a message names."""
 
 
 class _RunThere(NamedTuple):

@@ -47,8 +47,25 @@ def verdict(pair: Pair) -> str:
 
 
 def interval(value: Interval | None, digits: int) -> str:
-    """Return `0.908 [0.843, 0.948]`, or – if unknown. Data that never vary have no interval: `5.00 (in all 120)`."""
-    return "–" if value is None else interval_of(value, lambda number: f"{number:z.{digits}f}")
+    """Return `0.908 [0.843, 0.948]`, or – if unknown. Data that never vary have no interval: `5.00 (in all 120)`.
+
+    Where an interval lies on one side of 0 and an end would round to 0, that end has one digit more, or is told as `>0` or `<0`.
+    """
+    if value is None:
+        return "–"
+    is_beside_zero = value.low > 0 or value.high < 0
+
+    def written(number: float) -> str:
+        rounded = f"{number:z.{digits}f}"
+        return _beside_zero(number, digits + 1) if is_beside_zero and float(rounded) == 0 else rounded
+
+    return interval_of(value, written)
+
+
+def _beside_zero(number: float, digits: int) -> str:
+    """Return a number other than 0 with so many digits, rounded toward 0; `>0` or `<0` where all of them are 0."""
+    cut = math.floor(abs(number) * 10**digits) / 10**digits
+    return f"{math.copysign(cut, number):.{digits}f}" if cut else ">0" if number > 0 else "<0"
 
 
 def interval_of(value: Interval, written: Callable[[float], str]) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 UNBROKEN = "\u00a0"
 """A space between words that stay on one line."""
 
-Style = Literal["", "bold", "dim", "yellow"]
+Style = Literal["", "bold", "dim", "yellow", "bold magenta"]
 
 
 @dataclass(frozen=True, slots=True)

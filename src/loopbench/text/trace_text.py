@@ -32,6 +32,8 @@ class JudgedTrace:
     trace: Trace
     judged_again: bool
     """Whether the answer was judged again after the trial ran."""
+    is_imported: bool = False
+    """Whether another tool ran the trial, whose log may not say what was expected."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -41,12 +43,12 @@ class JudgedTrace:
 def as_judged(trace: Trace, record: Record) -> JudgedTrace:
     """Return a trial's trace with the scores of its record: the answer may have been judged again since the trial ran."""
     if trace.head.scores == record.scores:
-        return JudgedTrace(trace, judged_again=False)
+        return JudgedTrace(trace, judged_again=False, is_imported=bool(record.unknown))
     head = replace(trace.head, scores=dict(record.scores), status=record.status, reason=record.reason)
-    return JudgedTrace(replace(trace, head=head), judged_again=True)
+    return JudgedTrace(replace(trace, head=head), judged_again=True, is_imported=bool(record.unknown))
 
 
-def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False) -> Iterator[Block]:
+def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False, is_imported: bool = False) -> Iterator[Block]:
     """Yield all pieces in order; long texts are cut unless `full`."""
     limit = None if full else MAX_CHARS
     head = trace.head
@@ -61,7 +63,7 @@ def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False) -> I
             yield Block("observation", f"{event.call.tool} ({_status(event)})", _cut(event.data, limit))
         else:
             yield Block("note", event.kind, _cut(_json(event.data), limit))
-    yield ending(head, judged_again=judged_again)
+    yield ending(head, judged_again=judged_again, is_imported=is_imported)
 
 
 def _status(run: ToolRun) -> str:
@@ -71,11 +73,15 @@ def _status(run: ToolRun) -> str:
     return run.status if run.error_type is None else f"{run.status}, {run.error_type}"
 
 
-def ending(head: TraceHead, *, judged_again: bool) -> Block:
-    """Return how a trial ended: its stop, its answer, what was expected, and its scores."""
+def ending(head: TraceHead, *, judged_again: bool, is_imported: bool = False) -> Block:
+    """Return how a trial ended: its stop, its answer, what was expected, and its scores.
+
+    Of a trial that was imported, no expected answer is one that its source does not tell; else no answer is the right one.
+    """
+    expected = "–" if is_imported and head.expected is None else _text(head.expected)
     when = " when it ran" if judged_again else ""
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items()) or head.status
-    text = f"answer: {_text(head.answer)}\nexpected{when}: {_text(head.expected)}\n{scores}"
+    text = f"answer: {_text(head.answer)}\nexpected{when}: {expected}\n{scores}"
     if head.end_state is not None and head.scores.get("state", 1.0) < 1:
         text += f"\nend state: {_text(head.end_state.get('found'))}"
         text += f"\nexpected{when}: {_text(head.end_state['expected'])}" if "expected" in head.end_state else ""

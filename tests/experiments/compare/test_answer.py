@@ -131,12 +131,22 @@ def test_where_nothing_is_decided_nothing_is_adopted(compared):
     assert lines[1].startswith("Undecided between b and a")
 
 
-def test_what_both_profiles_tell_together_is_not_called_nothing(compared):
-    close, apart = compared({"a": (0.8, 0.8), "b": (0.7, 0.7)}, n=30), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)}, n=30)
-    lines = said(replace(close, pooled=apart.pooled))
-    assert lines[0].startswith("No loop is told apart from another under any profile; ")
-    assert lines[1].startswith("Over both profiles together a is better than b (0.500 ")
-    assert not any("would decide" in line for line in lines)
+def test_what_no_profile_tells_by_itself_and_all_together_do_is_the_pick(compared):
+    dear = {"a": 300, "b": 100}
+    close, apart = compared({"a": (0.8, 0.8), "b": (0.7, 0.7)}, dear, n=30), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)}, n=30)
+    (first,) = said(replace(close, pooled=apart.pooled))
+    assert re.fullmatch(
+        r"Adopt a: over both profiles together it is better than b by 0\.500 \[0\.\d+, 0\.\d+\]; "
+        r"b is cheaper \(101 tokens a trial against 301\), and no single profile tells the two apart",
+        first,
+    )
+
+
+def test_a_loop_that_a_profile_tells_to_be_worse_is_no_pick(compared):
+    """Over both profiles together it may be the best: what it loses under one of them is not made up for."""
+    apart = compared({"a": (0.9, 0.9), "b": (0.3, 0.3)}, n=60)
+    lines = said(replace(compared({"a": (0.9, 0.5), "b": (0.3, 0.9)}, n=60), pooled=apart.pooled))
+    assert not any(line.startswith("Adopt") for line in lines)
 
 
 def test_of_equals_none_is_called_the_cheapest(compared):

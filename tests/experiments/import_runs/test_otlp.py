@@ -13,6 +13,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.export_runs.export import export_run
 from loopbench.experiments.fit_profile.fit import fit_run
 from loopbench.experiments.import_runs import ImportRequest, import_files
+from loopbench.experiments.learn_plans.learn import learn_run
 from loopbench.experiments.why.why import why
 from loopbench.metrics.trace import ModelExchange, ToolRun
 from loopbench.runs.store.traces import read_trace
@@ -181,6 +182,91 @@ def test_without_recorded_content_nothing_is_read_from_replies(kit):
     (record,) = found.records
     assert (record.lm_calls, record.tool_calls, record.answer, record.stop) == (4, 2, None, None)
     assert "wire" not in record.errors
+
+
+ASKED = "How many rows has a.csv?"
+TRIALS = {
+    "careful": (1.0, [({"name": "a.csv"}, "12 rows")], "12"),
+    "other": (0.0, [({"name": "b.csv"}, "9 rows")], "9"),
+    "wrong": (0.0, [({"name": "a.csv"}, "12 rows")], "13"),
+    "hasty": (0.0, [], "7"),
+    "silent": (0.0, [({"name": "a.csv"}, "12 rows")], ""),
+}
+"""Agent → score, calls with their results, and the last reply; empty: the trace ends behind the last result."""
+
+
+def as_atif(agent, score, calls, last):
+    steps: list[dict[str, Any]] = [{"source": "user", "message": ASKED}]
+    for number, (arguments, result) in enumerate(calls):
+        made = {"tool_call_id": f"c{number}", "function_name": "find", "arguments": arguments}
+        given = {"source_call_id": f"c{number}", "content": result, "extra": {"is_error": False}}
+        steps.append({"source": "agent", "message": "", "tool_calls": [made], "observation": {"results": [given]}})
+    steps += [{"source": "agent", "message": last}] if last else []
+    told = {"agent": {"name": agent, "version": "1", "model_name": "small-1"}, "extra": {"task": "rows", "reward": score}}
+    return {"schema_version": "ATIF-v1.7", "session_id": agent, "steps": steps, **told}
+
+
+def as_gen_ai(messages):
+    return [asks(*one["asks"]) if "asks" in one else gave(*one["gave"]) if "gave" in one else text(**one) for one in messages]
+
+
+def chat_gen_ai(prompt, reply):
+    kind = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "small-1"}
+    told = {"gen_ai.input.messages": as_gen_ai(prompt), "gen_ai.output.messages": as_gen_ai([reply])}
+    return kind | {name: json.dumps(messages) for name, messages in told.items()}
+
+
+def flat(prefix, messages):
+    for place, one in enumerate(messages):
+        before = f"{prefix}{place}.message."
+        if "asks" in one:
+            number, name = one["asks"]
+            call = {"id": f"c{number}", "function.name": "find", "function.arguments": json.dumps({"name": name})}
+            yield before + "role", "assistant"
+            yield from ((f"{before}tool_calls.0.tool_call.{key}", item) for key, item in call.items())
+        elif "gave" in one:
+            yield from zip((before + "role", before + "tool_call_id"), ("tool", f"c{one['gave'][0]}"), strict=True)
+            yield before + "content", one["gave"][1]
+        else:
+            yield from ((before + key, item) for key, item in one.items())
+
+
+def chat_open_inference(prompt, reply):
+    kind = {"openinference.span.kind": "LLM", "llm.model_name": "small-1"}
+    return kind | dict(flat("llm.input_messages.", prompt)) | dict(flat("llm.output_messages.", [reply]))
+
+
+def as_spans(place, agent, score, calls, last, chat):
+    """The trial with a root that has no messages: content stands on the requests and the tools' runs."""
+    trace = f"{place:02x}"
+    prompt: list[dict[str, Any]] = [{"role": "user", "content": ASKED}]
+    made = [span(1, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent, "task": "rows", "grade": score}, trace)]
+    made[0] |= {"parentSpanId": "", "spanId": "01" * 8}
+    for number, (arguments, result) in enumerate(calls):
+        asked = {"asks": (number, arguments["name"])}
+        made.append(span(2 + 2 * number, chat(prompt, asked), trace))
+        ran = {"gen_ai.tool.name": "find", "gen_ai.tool.call.id": f"c{number}", "gen_ai.tool.call.result": result}
+        ran |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.arguments": json.dumps(arguments)}
+        made.append(span(3 + 2 * number, ran, trace))
+        prompt = [*prompt, asked, {"gave": (number, result)}]
+    said = {"role": "assistant", "content": last}
+    return request(*made, *([span(40, chat(prompt, said), trace)] if last else []))
+
+
+@pytest.mark.parametrize("chat", [chat_gen_ai, chat_open_inference])
+def test_a_root_without_messages_takes_question_and_answer_from_the_requests_as_atif_does(kit, chat):
+    lines = "\n".join(json.dumps(as_spans(place, agent, *told, chat)) for place, (agent, told) in enumerate(TRIALS.items(), 0xA0))
+    found = kit.imported(kit.put(lines, ".jsonl"), columns={"task": "task", "score": "grade"})
+    files = [kit.put(as_atif(agent, *told)) for agent, told in TRIALS.items()]
+    same = kit.imported(*files, columns={"task": "extra.task", "score": "extra.reward"})
+    for run in (found, same):
+        ends = {record.arm.partition("/")[0]: (record.answer, record.stop) for record in run.records}
+        assert ends == {agent: (last or None, "finished" if last else None) for agent, (*_, last) in TRIALS.items()}
+        assert {read_trace(run.folder, record).head.query for record in run.records} == {ASKED}
+    there, here = ({arm.arm: arm.causes for arm in why(run, pairs=[]).arms} for run in (found, same))
+    assert there == here
+    assert here["silent/small-1"] == {"other": 1}, "a stop that is not told is no cause"
+    assert learn_run(found.folder).tasks
 
 
 def test_a_run_of_ours_comes_back_by_otlp(tmp_path, own_run):

@@ -151,3 +151,9 @@ def test_a_file_of_tau2(kit):
 def test_a_wrong_message_is_named(kit, message, said):
     with pytest.raises(ValueError, match=said):
         kit.imported(kit.put([run(1, 0, 1.0, message)]))
+
+
+def test_a_reply_without_a_call_is_the_answer_if_it_is_the_last(kit):
+    talks = [run(0, 0, 1.0, says("It is 7.")), run(1, 0, 1.0, says("bye"), {"role": "user", "content": "###STOP###"})]
+    records = kit.imported(kit.put(talks)).records
+    assert [(record.answer, record.stop) for record in records] == [("It is 7.", "finished"), (None, None)]

@@ -1,7 +1,8 @@
 """What a comparison answers: loops × profiles, the best loop first, and which loop to adopt, what is undecided, what is worse.
 
 A loop is worth adopting if no loop is shown to be better under any profile. Of those, a loop is named unless another is at least as
-accurate and as cheap, by the means; and a dearer loop is not named beside one that is shown to be equivalent to it.
+accurate and as cheap, by the means; and a dearer loop is not named beside one that is shown to be equivalent to it. Where no
+profile by itself tells them apart and all profiles together show one to be better than the rest of them, that one is adopted.
 """
 
 from __future__ import annotations
@@ -190,6 +191,11 @@ class _Sentences:
             yield from self._together()
         else:
             named = self._worth_naming(candidates)
+            picked = self._picked_together(candidates, compared)
+            if picked is not None:
+                yield picked
+                yield from self._worse(compared)
+                return
             yield self._adopt(named, candidates, compared)
             yield from self._together()
             yield from self._open(named, candidates)
@@ -207,6 +213,41 @@ class _Sentences:
             if all(row.accuracy > before.accuracy and not self._equivalent(row, before) for before in front):
                 front.append(row)
         return front
+
+    def _picked_together(self, candidates: Sequence[AnswerRow], compared: Sequence[int]) -> AnswerSentence | None:
+        """Return which of several candidates to adopt where all profiles together show it to be better than each other one.
+
+        None where they do not, or where a profile tells it from each of them by itself.
+        """
+        best = self.found.rows[0]
+        rivals = [row for row in candidates if row is not best]
+        own = sorted(self._over_all(best.loop), key=lambda pair: pair.difference.value)
+        won = {pair.b for pair in own if pair.verdict.word == "better"}
+        if best not in candidates or not rivals or len(compared) < 2 or not all(row.loop in won for row in rivals):
+            return None
+        over_all = len(own) == len(won) == len(self.found.rows) - 1 > 1
+        nearest = own[0] if over_all else next(pair for pair in own if pair.b in {row.loop for row in rivals})
+        gap = interval(nearest.difference, 3)
+        if over_all:
+            better, by = "better than every other loop", f", the next being {nearest.b} by {gap}"
+        else:
+            better, by = f"better than {listed([row.loop for row in rivals])}", f" by {gap}" if len(rivals) == 1 else ""
+        said = f"Adopt {best.loop}: over {self._every_profile()} together it is {better}"
+        return AnswerSentence(f"{said}{by}{self._bought(best, rivals)}", said)
+
+    def _bought(self, best: AnswerRow, rivals: Sequence[AnswerRow]) -> str:
+        """Return which rival is cheaper than the loop that is adopted, and whether any single profile tells the two apart."""
+        known = [(row.cost.value, row) for row in rivals if row.cost is not None]
+        cost, cheapest = min(known, key=lambda each: each[0], default=(math.inf, best))
+        if best.cost is None or cost >= best.cost.value:
+            return ""
+        price = f"{self._with_cost(cheapest, 0).removesuffix(')')} against {self._price(best)})"
+        told = any(pair.verdict.word in ("better", "worse") for pair in self._pairs(best, cheapest))
+        return f"; {price.replace(' (', ' is cheaper (', 1)}" + ("" if told else ", and no single profile tells the two apart")
+
+    def _every_profile(self) -> str:
+        profiles = len({column.profile for column in self.found.columns})
+        return f"{'both' if profiles == 2 else f'all {profiles}'} profiles"
 
     def _equivalent(self, one: AnswerRow, other: AnswerRow) -> bool:
         pairs = list(self._pairs(one, other))
@@ -271,9 +312,14 @@ class _Sentences:
     def _with_cost(self, row: AnswerRow, number: int) -> str:
         if row.cost is None:
             return row.loop
-        sign, unit = ("$", "") if self.found.unit == "cost_usd" else ("", " tokens")
+        unit = "" if self.found.unit == "cost_usd" else " tokens"
         words = f"{unit} a trial" if number == 0 else ""
-        return f"{row.loop} ({sign}{amount(row.cost.value, self.found.unit)}{words})"
+        return f"{row.loop} ({self._price(row)}{words})"
+
+    def _price(self, row: AnswerRow) -> str:
+        """Return what a trial costs, without its unit."""
+        sign = "$" if self.found.unit == "cost_usd" else ""
+        return "" if row.cost is None else f"{sign}{amount(row.cost.value, self.found.unit)}"
 
     def _one_per_column(self, compared: Sequence[int]) -> AnswerSentence:
         leaders: dict[str, list[str]] = {}
@@ -289,8 +335,7 @@ class _Sentences:
         own = sorted(self._over_all(top), key=lambda pair: pair.difference.value)
         if not own:
             return
-        profiles = len({column.profile for column in self.found.columns})
-        over = f"Over {'both' if profiles == 2 else f'all {profiles}'} profiles together {top} is"
+        over = f"Over {self._every_profile()} together {top} is"
         nearest = f"{own[0].b} ({interval(own[0].difference, 3)})"
         words = list(dict.fromkeys(pair.verdict.word for pair in own))
         if words == ["better"] and 1 < len(own) == len(self.found.rows) - 1:

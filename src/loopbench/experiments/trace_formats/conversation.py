@@ -101,6 +101,12 @@ def _following(items: Sequence[ConversationItem]) -> list[ConversationItem | Non
     return found[::-1]
 
 
+def answer_in(items: Sequence[ConversationItem]) -> str:
+    """Return the last reply, if nothing came after it and it calls nothing; else an empty text."""
+    last = items[-1] if items else None
+    return last.text if isinstance(last, ModelTurn) and not last.calls else ""
+
+
 def untold_of(events: Sequence[TraceEvent]) -> frozenset[str]:
     """Return `tool` if the outcome of any run before the last reply is not told: rates of failures would be too low.
 

@@ -17,7 +17,7 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 from loopbench.protocol.wire import from_json
 
-from .conversation import events_of, untold_of
+from .conversation import ConversationItem, ModelTurn, answer_in, events_of, untold_of
 from .gen_ai import CONVENTIONS, as_text, read_messages
 from .otlp_in import TRIAL, ReadSpan, children_content, has_raw_arguments, items_of
 from .own_trials import OwnTrial, own_trial
@@ -58,10 +58,10 @@ class SpanTrials:
         items = items_of(spans)
         events = events_of(items)
         untold = untold_of(events) | (frozenset() if has_raw_arguments(spans) else {"wire"})
-        query = _query(values)
+        query = _query(values) or _first_asked(items)
         value = self._score(values, scores)
         suite = mapped(values, "suite", reading)
-        answer = _answer(root.attributes)
+        answer = _answer(root.attributes) or ("" if root.error else answer_in(items))
         trial = ForeignTrial(
             arm.name,
             task,
@@ -124,6 +124,12 @@ def _query(values: Mapping[str, Any]) -> str:
     if told is not None:
         return next((message.content for message in read_messages(told) if message.role == "user"), "")
     return as_text(values.get("input.value"))
+
+
+def _first_asked(items: Sequence[ConversationItem]) -> str:
+    """Return what a user said in the first request; empty if its prompt is not told."""
+    first = next((item for item in items if isinstance(item, ModelTurn)), None)
+    return next((message.content for message in (first.prompt or ()) if message.role == "user"), "") if first else ""
 
 
 def _answer(values: Mapping[str, Any]) -> str:

@@ -35,6 +35,6 @@ MEANINGS: Mapping[Cause, str] = {
     "added call": "the loop made a call that the model did not write, or made one again that had given a result",
     "altered result": "the loop showed the model something else than the tool gave",
     "altered answer": "the loop answered something else than the model stated",
-    "other": "none of these: the same calls, and another answer",
+    "other": "none of these: the same calls, and another answer, or an end of which the trace says nothing",
 }
 """Cause → what happened."""

@@ -19,7 +19,7 @@ rules are asked in this order, and the first that has something to say is believ
 12. (what blocked it)  what went wrong anywhere and was never put right
 13. lost observation   the last prompt lacked the question, or results that both had
 14. termination        the loop did not finish, or answered with calls of the other course left
-15. other
+15. other              also where the trace does not say how the run ended
 
 What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
 (tool argument); tools and providers that fail (fault not recovered); calls made again that had given a result (lost observation);
@@ -371,12 +371,17 @@ _ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role
 
 def _ended(trial: TracedTrial) -> _Found | None:
     last = reply(trial.replies)
+    stop = trial.head.stop
+    if not stop:
+        after = f" after {last}" if trial.replies else ""
+        return _Found("other", f"the trace does not say how the run ended{after}{_used_up(trial)}")
     if not trial.is_finished:
-        stop = trial.head.stop or ""
-        how = _STOPS.get(stop, f"the run ended with stop {stop}" if stop else "the trace does not say how the run ended, which was")
+        how = _STOPS.get(stop, f"the run ended with stop {stop}")
         at = f" at {last}" if trial.replies else ""
         return _Found(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
     left, fewer = _left(trial), len(trial.other) - len(trial.course)
+    if left and all(step.call is None for step in trial.course):
+        return _Found("termination", f"answered at {last} and made no call; the other course called {left[0].text}")
     if left:
         return _Found("termination", f"answered at {last} and never called {left[0].text}")
     if fewer > 0 and not trial.other_course:

@@ -115,8 +115,14 @@ def reliability_section(found: Sequence[Reliability], infos: Sequence[ArmInfo]) 
         at = [interval(arm.pass_at[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks]
         hat = [interval(arm.pass_hat[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks if k > 1]
         rows.append((arm.arm, str(arm.tasks), str(arm.repeats), *at, *hat, interval(arm.consistency, 3)))
-    caption = "pass@k: one of k tries solves the task; pass^k: all of k do; consistency: 1 where a task is always solved or never"
+    caption = f"pass@k: one of k tries solves the task; pass^k: all of k do; consistency: {CONSISTENCY}"
     return PageSection("reliability", "Repeated tries", (Grid(caption, columns, tuple(rows)),))
+
+
+CONSISTENCY = (
+    "the mean over tasks of (2p-1)², p being the chance that a try solves the task: 1 where each task is always solved or never, "
+    "0 where every try is the toss of a coin; it is no share of tasks, and its unbiased estimate may fall below 0 by chance"
+)
 
 
 def confidence_section(found: Sequence[Calibration], infos: Sequence[ArmInfo]) -> PageSection | None:

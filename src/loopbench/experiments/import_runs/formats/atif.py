@@ -15,7 +15,7 @@ from typing import Any
 from loopbench.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, is_atif, read_trajectory, steps_of
 from loopbench.experiments.trace_formats.atif_own import own_of, without_own
 from loopbench.experiments.trace_formats.continued import later_parts, whole_trajectory
-from loopbench.experiments.trace_formats.conversation import ModelTurn, events_of, untold_of
+from loopbench.experiments.trace_formats.conversation import answer_in, events_of, untold_of
 from loopbench.experiments.trace_formats.differences import difference
 from loopbench.experiments.trace_formats.own_trials import OwnTrial
 from loopbench.protocol import StopReason
@@ -117,11 +117,10 @@ def _arm(read: AtifTrajectory, typed: Any) -> ForeignArm:
 def measured(read: AtifTrajectory) -> dict[str, Any]:
     """Return what a trajectory says of a trial's measurements and answer, by the fields of a ForeignTrial."""
     tokens = read.totals.tokens or (None, None)
-    last = read.items[-1] if read.items else None
-    answer = last.text if isinstance(last, ModelTurn) and not last.calls and last.text else None
+    answer = answer_in(read.items)
     return {
-        "answer": answer_of(answer),
-        "stop": None if answer is None else StopReason.FINISHED.value,
+        "answer": answer_of(answer or None),
+        "stop": StopReason.FINISHED.value if answer else None,
         "input_tokens": tokens[0],
         "output_tokens": tokens[1],
         "cached_tokens": read.totals.cached_tokens,

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.experiments.trace_formats.chat_messages import items_of, raw_arguments, untold_result
-from loopbench.experiments.trace_formats.conversation import CallResult, ConversationItem, ModelTurn, SaidToModel, events_of
+from loopbench.experiments.trace_formats.conversation import (
+    CallResult,
+    ConversationItem,
+    ModelTurn,
+    SaidToModel,
+    answer_in,
+    events_of,
+)
 from loopbench.protocol import StopReason
 from loopbench.protocol.chat import NativeCall
 from loopbench.protocol.digest import digest
@@ -19,7 +26,7 @@ from loopbench.protocol.wire import from_json
 
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
-from ..values import count, list_at, located, mapping, name_of, object_at, one_line, score, without_floats
+from ..values import answer_of, count, list_at, located, mapping, name_of, object_at, one_line, score, without_floats
 
 SUITE = "tau-bench"
 ACTION, OUTPUT = "Action:", "API output: "
@@ -60,6 +67,7 @@ def _trial(run: Mapping[str, Any], arm: str, task: str, repeat: int, reading: Re
     items = tuple(_with_actions(list(items_of(messages, read_result))))
     query = next((item.text for item in items if isinstance(item, SaidToModel) and item.role == "user"), "")
     outputs = object_at(info, "task").get("outputs")
+    answer = answer_in(items)
     return ForeignTrial(
         arm,
         task,
@@ -67,6 +75,8 @@ def _trial(run: Mapping[str, Any], arm: str, task: str, repeat: int, reading: Re
         status="errored" if reward is None else "scored",
         reason="no reward" if reward is None else "",
         score=reward,
+        stop=StopReason.FINISHED if answer else None,
+        answer=answer_of(answer or None),
         trace=ForeignTrace(events_of(items), query, expected=outputs, untold=("provider",)),
     )
 

@@ -1,0 +1,49 @@
+"""What `loopbench show` prints of one trial, and `run.show()` shows in Python: its faults, steps, end and loss, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.trace import Note, ToolRun, TraceEvent
+from loopbench.metrics.trajectory.divergence import explain, read_trial
+from loopbench.metrics.trajectory.failure_text import without_bytes
+from loopbench.metrics.trajectory.trajectory import course, shortened
+from loopbench.protocol.data_marks import instructions_in
+from loopbench.text.output import OutputLine, Prose
+from loopbench.text.trace_text import JudgedTrace, ending
+
+
+def steps(found: JudgedTrace, record: Record) -> Iterator[OutputLine | Prose]:
+    """Yield one trial in short: its faults and what became of them, the question, a line per step, and why it was lost."""
+    yield from fates(record.faults)
+    yield OutputLine(f"── {record.name} ", "bold")
+    yield Prose(" ".join(found.trace.head.query.split()), indent="   ")
+    for number, step in enumerate(course(found.trace), start=1):
+        event = None if step.event is None else found.trace.events[step.event]
+        fault = "" if event is None or isinstance(event, Note) else event.fault
+        struck = f" ({fault})" if fault else ""
+        yield Prose(without_bytes(f"{number:2}. {step.text} → {shortened(step.observed)}{struck}"), hanging="    ")
+        for instruction in _instructions(event):
+            yield Prose(f"it carried: {without_bytes(instruction)}", "bold magenta", indent="    ")
+    end = ending(found.trace.head, judged_again=found.judged_again, is_imported=found.is_imported)
+    yield OutputLine(f"── {end.label} ", "bold")
+    for line in end.text.split("\n"):
+        yield Prose(line, indent="   ")
+    if record.status == "scored" and record.accuracy < 1:
+        loss = explain(read_trial(found.trace, record))
+        yield Prose(f"{loss.cause}, step {loss.step}: {loss.detail}")
+
+
+def fates(faults: Sequence[FaultRecord]) -> Iterator[OutputLine]:
+    """Yield a line for each fault, which says whether it landed and whether the loop recovered."""
+    for fault in faults:
+        became = "absorbed" if fault.absorbed else "recovered" if fault.recovered else "not recovered"
+        became = f"believed, {became}" if fault.believed else became
+        fate = f"landed, {became}" if fault.landed else "did not land"
+        yield OutputLine(f"fault {fault.kind} at {fault.point}: {fate}", "bold magenta")
+
+
+def _instructions(event: TraceEvent | None) -> list[str]:
+    """Return the instructions that a tool's result carried as a fault, whole."""
+    return instructions_in(event.result) if isinstance(event, ToolRun) and event.fault.startswith("inject.") else []
