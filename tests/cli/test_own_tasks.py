@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
+import runpy
 import shlex
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import loopbench as package
 from loopbench.experiments.serve.pages import SuiteTrials
 from loopbench.models.profiles import load_profile
 from loopbench.models.server import Server
@@ -242,6 +245,21 @@ def good_model(folder: Path) -> Iterator[str]:
         thread.join()
         loop.close()
         trials.close()
+
+
+def test_the_suite_in_python_is_solved_as_the_page_says(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = runpy.run_path(str(_written(here / "in_python.py", block("python", "StatelessEnvironment"))))
+    suite = made["suite"]
+    assert repr(suite) == "<Suite shop, version 1: 2 tasks>"
+    run = package.compare(["bare", "finish"], suite, mlflow=False, progress=False)
+    assert run.arms["accuracy"].tolist() == [1.0, 1.0]
+    monkeypatch.setattr(package, "compare", functools.partial(package.compare, mlflow=False, progress=False))
+    runpy.run_path(str(here / "in_python.py"), run_name="__main__")
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
 
 
 @pytest.mark.thorough

@@ -18,7 +18,23 @@ from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Loop, ProviderError, Query, StopReason, Toolbox, ToolCall, run_sync
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Loop,
+    Observer,
+    PlanTask,
+    ProviderError,
+    Query,
+    RunEvent,
+    StopReason,
+    StopRun,
+    Tasks,
+    Toolbox,
+    ToolCall,
+    Understanding,
+    run_sync,
+)
 
 LOOPS: dict[str, Callable[[], Any]] = {
     "bare": Bare,
@@ -54,6 +70,52 @@ def test_an_argument_of_another_type_is_told_with_what_makes_the_right_one(name:
     with pytest.raises(TypeError, match=told):
         LOOPS[name]().run_sync(**given)
     assert model.requests == []
+
+
+def test_an_observer_whose_events_nobody_would_await_is_refused() -> None:
+    class Waits(Observer):
+        async def on_event(self, event: RunEvent) -> None:  # type: ignore[override]
+            raise AssertionError(event)
+
+    model = FakeModel()
+    with pytest.raises(TypeError, match=r"^observer: Waits\.on_event is async, and its events would be lost"):
+        Finish().run_sync(Query("How much?"), Toolbox(), model, Waits())
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("wrong", ["finish", Finish, None])
+def test_what_is_no_loop_cannot_be_wrapped(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"^loop: give a loop, such as Finish\(\), not "):
+        ProviderRetry(wrong)
+
+
+class Denied(StopRun):
+    """A product's own reason to end a run."""
+
+
+def denied(item: str) -> float:
+    """What an item costs."""
+    raise Denied(item)
+
+
+PLANS = (Understanding("the price of tea", ("tea",)), Tasks((PlanTask("t1", "Look tea up."),)))
+CALLING: list[tuple[Loop, tuple[Any, ...]]] = [
+    (Bare(), ()),
+    (Finish(max_steps=3), ()),
+    (ReactExtract(), ()),
+    (Stateless(), ()),
+    (ProviderRetry(Guarded(Bare())), ()),
+    (Phased(), PLANS),
+    (Phased(tool_layout="agent"), PLANS),
+]
+
+
+@pytest.mark.parametrize(("loop", "before"), CALLING)
+def test_a_tool_ends_the_run_with_the_products_own_exception(loop: Loop, before: tuple[Any, ...]) -> None:
+    model = FakeModel(*before, Act("", (ToolCall("denied", {"item": "tea"}),)))
+    with pytest.raises(Denied, match=r"^tea$"):
+        run_sync(loop.run(Query("How much?"), Toolbox([denied]), model))
+    assert len(model.requests) == len(before) + 1
 
 
 @pytest.mark.parametrize("loop", [Bare(), Finish(max_steps=3), ReactExtract(), Stateless(), Phased()], ids=lambda loop: loop.name)

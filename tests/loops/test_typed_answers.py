@@ -132,6 +132,46 @@ def test_what_the_type_refuses_is_no_answer(loop: Loop, total: object) -> None:
     assert ended.details["error"].startswith("the answer is no Positive: total: ")
 
 
+FINISHING: list[tuple[Loop, list[FakeItem]]] = [
+    (Finish(), []),
+    (Finish(max_steps=0), []),
+    (ProviderRetry(Finish(max_steps=4)), []),
+    (ReactExtract(parse_retries=1), [react("finish")]),
+]
+
+
+def saying(loop: Loop, total: int) -> FakeItem:
+    """An answer as the design's format has it, also one that its codec would not write."""
+    if isinstance(loop, ReactExtract):
+        return Answer("", {"total": total})
+    return Reply("", (NativeCall("c1", "__finish__", json.dumps({"total": total})),))
+
+
+@pytest.mark.parametrize(("loop", "before"), FINISHING)
+def test_a_design_with_retries_tells_the_model_what_the_type_refuses(loop: Loop, before: list[FakeItem]) -> None:
+    model = FakeModel(*before, saying(loop, -1), saying(loop, 5))
+    ended = run_sync(loop.run(Query("What is the bill?", schema=Positive), Toolbox(), model))
+    assert (ended.answer, ended.ok, ended.error) == (Positive(total=5), True, None)
+    assert "nothing is owed" in "".join(message.content for message in model.requests[-1].messages)
+
+
+@pytest.mark.parametrize(("loop", "before"), FINISHING)
+def test_a_json_schema_lets_through_what_only_the_type_refuses(loop: Loop, before: list[FakeItem]) -> None:
+    model = FakeModel(*before, saying(loop, -1))
+    ended = run_sync(loop.run(Query("What is the bill?", schema=Positive.model_json_schema()), Toolbox(), model))
+    assert (ended.answer, ended.ok) == ({"total": -1}, True)
+
+
+@pytest.mark.parametrize("loop", [Finish(parse_retries=1), ReactExtract(parse_retries=1)], ids=lambda loop: loop.name)
+def test_what_the_type_refuses_again_and_again_ends_the_run_and_the_outcome_says_why(loop: Loop) -> None:
+    before = [react("finish")] if isinstance(loop, ReactExtract) else []
+    ended = typed(Positive, loop, *before, saying(loop, -1), saying(loop, -2))
+    assert (ended.answer, ended.stop) == (None, StopReason.PARSE_FAILED)
+    assert ended.error is not None
+    assert "nothing is owed" in ended.error
+    assert f"error={ended.error!r}" in repr(ended)
+
+
 @pytest.mark.parametrize("answer", ["\ud800", {1: object}, [[]], float("nan"), {"total": object()}, True])
 def test_any_answer_is_read_or_refused(answer: Any) -> None:
     with pytest.raises(ValueError, match=r"^the answer is no Bill: \S"):

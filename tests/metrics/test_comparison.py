@@ -381,8 +381,12 @@ def test_one_call_in_one_trial_is_an_agent_and_so_is_what_nobody_counted_or_a_bu
 def test_an_arm_whose_trials_all_crashed_is_told_with_the_reason():
     crashed = outcomes("b", [0.0] * 10, stop="crashed", reason="KeyError: 'x'", calls={})
     found = compare([*outcomes("a", [1.0] * 10), *crashed], [arm("a"), arm("b")])
-    assert found.warnings[0] == "b: every trial crashed (10 of 10), all of them because of: KeyError: 'x'."
-    assert not found.invalid
+    why = "b: every trial crashed (10 of 10), all of them because of: KeyError: 'x'"
+    assert found.warnings[0] == f"{why}; it never asked its model, and it is compared with no other arm."
+    assert (found.pairs, found.invalid) == ((), False)
+    asked = outcomes("b", [0.0] * 10, stop="crashed", reason="KeyError: 'x'")
+    found = compare([*outcomes("a", [1.0] * 10), *asked], [arm("a"), arm("b")])
+    assert (found.warnings[0], bool(found.pairs)) == (f"{why}.", True)
     assert compare(crashed, [arm("b")]).invalid
     but_one = [*crashed[:-1], record("b", 9)]
     assert not compare(but_one, [arm("b")]).invalid

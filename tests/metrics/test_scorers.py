@@ -411,3 +411,15 @@ def test_a_scorer_of_the_users_own(tmp_path, monkeypatch):
         scorer_named("own_scorers:fixed()")
     with pytest.raises(ValueError, match="not a function"):
         scorer_named("own_scorers:half(judgement=1)")
+
+
+def test_a_scorer_that_cannot_be_called_with_a_judgement_is_refused_by_name(tmp_path, monkeypatch):
+    (tmp_path / "own_arity.py").write_text(
+        "def two(a, b):\n    return 1.0\n\n\ndef more(a, b=1, *c):\n    return 1.0\n\n\ndef made():\n    return lambda: 1.0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert score("own_arity:more", "x", "y") == 1.0
+    with pytest.raises(ValueError, match=r"^scorer 'own_arity:two' takes \(a, b\); a scorer takes one argument, a Judgement"):
+        scorer_named("own_arity:two")
+    with pytest.raises(ValueError, match=r"takes \(\); a scorer takes one argument"):
+        scorer_named("own_arity:made()")

@@ -34,7 +34,8 @@ def loop_name(given: str | Loop | type[Loop], setting: str = "loops") -> str:
     if isinstance(given, str):
         return given
     if not (hasattr(given, "run") and hasattr(given, "with_step_limit") if isinstance(given, type) else isinstance(given, Loop)):
-        raise ValueError(f"{setting}: {shown_short(given)} is not a loop: it needs name, stops, run and with_step_limit")
+        own = "" if not inspect.isroutine(given) else "; decorate a function that solves a task with @loopbench.tunnel.loop"
+        raise ValueError(f"{setting}: {shown_short(given)} is not a loop: it needs name, stops, run and with_step_limit{own}")
     if isinstance(given, type):
         return _importable("loop", given) or _keep_class(given)
     design = type(given)

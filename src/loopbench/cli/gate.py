@@ -31,7 +31,7 @@ from loopbench.experiments.gate import (
 )
 from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.baseline import changes, contents
-from loopbench.experiments.gate.outputs import PASSES
+from loopbench.experiments.gate.outcome import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, SHARES

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from rich.text import Text
 
 from loopbench.experiments.gate import GateResult, brief
-from loopbench.experiments.gate.outputs import PASSES, headline, literal, paragraphs, table, task_lines
+from loopbench.experiments.gate.outcome import PASSES
+from loopbench.experiments.gate.outputs import headline, literal, paragraphs, table, task_lines
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, print_lines
@@ -41,7 +42,7 @@ def _brief(judged: GateResult, width: int) -> Iterator[Text]:
         yield from folded(([_cells(row) for row in brief.rows(judged, short=short)] for short in (False, True)), width)
         yield from _wrapped(brief.margins(judged), width, "dim")
     for sentence in brief.sentences(judged):
-        yield from _wrapped(sentence, width)
+        yield from [Text(f"    {sentence}")] if sentence.startswith("loopbench ") else _wrapped(sentence, width)
     for line in brief.examples(judged):
         yield from [Text(line)] if line.startswith(" ") else _wrapped(line, width)  # a command is copied whole
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -100,11 +100,18 @@ class HasUser(Protocol):
         """Return the environment with its user played by a model, in place of the script."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class StatelessEnvironment:
     """Tools without any state behind them."""
 
     tools: tuple[Tool, ...]
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:
+        """`tools`: tools, or functions, which become tools. Raises TypeError for anything else, or an argument without a type."""
+        if not isinstance(tools, Iterable):
+            raise TypeError(f"StatelessEnvironment: tools: give a list of functions or tools, got a {type(tools).__name__}")
+        made = tuple(tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools)
+        object.__setattr__(self, "tools", made)
 
     def state(self) -> Any:
         return None
@@ -114,16 +121,27 @@ class StatelessEnvironment:
 
 
 def described_tools(environment: Environment) -> list[list[Any]]:
-    """Return what a loop is told of an environment's tools, and close the environment."""
+    """Return what a loop is told of an environment's tools, and close the environment.
+
+    Raises ValueError for what is no environment of tools.
+    """
+    if not isinstance(environment, Environment):
+        raise ValueError(f"Suite: open gave a {type(environment).__name__}, which is no environment; {_OPENS}")
     try:
+        if other := [tool for tool in environment.tools if not isinstance(tool, Tool)]:
+            raise ValueError(f"Suite: open gave an environment whose tools hold a {type(other[0]).__name__}; {_MAKES}")
         return [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
     finally:
         environment.close()
 
 
+_OPENS = "it has to give one for each task, such as lambda task: StatelessEnvironment([price, add])"
+_MAKES = "Tool.from_function(f) makes a tool of a function"
+
+
 @dataclass(frozen=True)
 class Suite:
-    """A named, versioned list of tasks. Raises ValueError for a repeated task id or an empty list."""
+    """A named, versioned list of tasks. Raises ValueError for a repeated task id, an empty list, or no function as `open`."""
 
     name: str
     version: str
@@ -140,6 +158,8 @@ class Suite:
     templates: TemplateRole = "strata"
 
     def __post_init__(self) -> None:
+        if not callable(self.open):
+            raise ValueError(f"Suite: open is a {type(self.open).__name__}, not a function of a task; {_OPENS}")
         if not len(self.tasks):
             raise ValueError(f"suite {self.name!r} holds no task")
         seen: set[str] = set()

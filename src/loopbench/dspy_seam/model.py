@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import dspy
@@ -23,6 +24,45 @@ from .errors import missing_module, model_error
 from .gemini import malformed_calls
 from .wire import Streamed, lm15_request, reply_of, uncached
 
+_SETTINGS = frozenset(
+    [
+        "api_base",
+        "api_key",
+        "api_version",
+        "base_url",
+        "cache",
+        "extra_body",
+        "extra_headers",
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "min_p",
+        "model_type",
+        "n",
+        "num_retries",
+        "organization",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "reasoning_effort",
+        "response_format",
+        "retry_delay",
+        "rollout_id",
+        "seed",
+        "stop",
+        "temperature",
+        "thinking",
+        "timeout",
+        "tool_choice",
+        "tools",
+        "top_k",
+        "top_logprobs",
+        "top_p",
+        "user",
+    ]
+)
+"""What `dspy.LM` and the providers behind it take by these names; they take more."""
 Extensions = Callable[[Request], Mapping[str, Any]]
 """Returns further top-level fields of a request's body."""
 
@@ -182,5 +222,12 @@ def local_client(url: str, extensions: Extensions | None = None, model: str = "s
 
 
 def model_named(name: str, settings: Mapping[str, Any]) -> DspyModel:
-    """Return the model that DSPy knows by a name. `settings`: of `dspy.LM`; without them nothing is cached or tried again."""
+    """Return the model that DSPy knows by a name. `settings`: of `dspy.LM`; without them nothing is cached or tried again.
+
+    Raises ValueError for a setting that is all but the name of a known one; any other may be its provider's own.
+    """
+    for setting in settings:
+        meant = [] if setting in _SETTINGS else get_close_matches(setting, _SETTINGS, n=1, cutoff=0.85)
+        if meant:
+            raise ValueError(f"model: unknown setting {setting!r}; did you mean {meant[0]!r}?")
     return DspyModel(dspy.LM(name, **{"cache": False, "num_retries": 0} | dict(settings)))

@@ -58,6 +58,7 @@ _HOMES = {
         "Query",
         "Recovery",
         "StopReason",
+        "StopRun",
         "Tasks",
         "Text",
         "Tool",

@@ -46,6 +46,7 @@ from loopbench.protocol import Query as Query
 from loopbench.protocol import Recovery as Recovery
 from loopbench.protocol import RunEvent as RunEvent
 from loopbench.protocol import StopReason as StopReason
+from loopbench.protocol import StopRun as StopRun
 from loopbench.protocol import Tasks as Tasks
 from loopbench.protocol import Text as Text
 from loopbench.protocol import Tool as Tool

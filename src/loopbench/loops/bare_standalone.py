@@ -24,7 +24,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from loopbench.protocol import (
-    BudgetExceeded,
     Capabilities,
     Chunk,
     ModelError,
@@ -32,6 +31,7 @@ from loopbench.protocol import (
     Query,
     Reply,
     Request,
+    StopRun,
     Tool,
     Toolbox,
 )
@@ -136,7 +136,7 @@ class FunctionModel:
         self.step = 0
 
     async def complete(self, request: Request) -> Reply:
-        """Raises ProviderError for whatever the function raises, except BudgetExceeded and a Model's own errors."""
+        """Raises ProviderError for whatever the function raises, except StopRun and a Model's own errors."""
         step, self.step = self.step, self.step + 1
         try:
             reply = self.llm_func([{"role": message.role, "content": message.content} for message in request.messages], step)
@@ -144,7 +144,7 @@ class FunctionModel:
             if not isinstance(reply, str):
                 raise TypeError(f"llm_func gave {type(reply).__name__}, not text")
             return Reply(reply)
-        except (BudgetExceeded, ModelError):
+        except (StopRun, ModelError):
             raise
         except Exception as error:  # llm_func is the provider here: whatever it raises is a provider's failure
             logger.warning("llm_func raised %s: %s", type(error).__name__, error)

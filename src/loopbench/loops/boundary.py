@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
@@ -37,8 +38,16 @@ def bounded(run: RunT) -> RunT:
 
 
 def takes_events(observer: Observer) -> bool:
-    """Whether an observer is to be told of events; one that is told already by a loop around this one is not."""
-    return not isinstance(observer, Watching) and type(observer).on_event is not Observer.on_event
+    """Whether an observer is to be told of events; one that is told already by a loop around this one is not.
+
+    Raises TypeError for one whose `on_event` is a coroutine function: nobody would await it.
+    """
+    if isinstance(observer, Watching) or type(observer).on_event is Observer.on_event:
+        return False
+    if inspect.iscoroutinefunction(observer.on_event):
+        name = type(observer).__name__
+        raise TypeError(f"observer: {name}.on_event is async, and its events would be lost; write def, and put them on a queue")
+    return True
 
 
 async def carried_out(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:

@@ -13,6 +13,7 @@ from loopbench.protocol import (
     SILENT,
     AnswerT,
     Chunk,
+    Loop,
     Model,
     Observer,
     Outcome,
@@ -45,6 +46,8 @@ class ProviderRetry(WrappedLoop):
     """Seconds before the second attempt, doubled before each further one; a wait that the provider asks for comes first."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.loop, Loop) or isinstance(self.loop, type):
+            raise TypeError(f"loop: give a loop, such as Finish(), not {self.loop!r}")
         if self.attempts < 1:
             raise ValueError(f"attempts must be at least 1, not {self.attempts}: no request would be sent")
         if not 0 <= self.delay_s <= MAX_DELAY_S:

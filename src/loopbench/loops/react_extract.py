@@ -198,6 +198,8 @@ class ReactExtract(ToolSettings):
         while True:
             try:
                 move = await agent.answer(query, "\n\n".join([*texts, *notes]), model)
+                if problem := query.problem(move.value):
+                    raise WireError(problem)
             except ContextOverflow as error:
                 if overflows >= self.overflow_attempts or not texts:
                     return _outcome(None, StopReason.CONTEXT_OVERFLOW, calls, trajectory, error=str(error))

@@ -358,8 +358,10 @@ def _tasks(records: Sequence[Record]) -> int:
 def dead_arm_warning(arm: ArmResult) -> str:
     """Say why the accuracy of an arm is not that of an agent; empty if it is."""
     name, summary = arm.info.arm, arm.summary
-    if summary.dead == "crashed":
-        return f"{name}: every trial crashed ({summary.scored} of {summary.scored}){most_frequent(summary.crashes)}."
+    if summary.dead and sum(summary.crashes.values()) == summary.scored:
+        crashed = f"{name}: every trial crashed ({summary.scored} of {summary.scored}){most_frequent(summary.crashes)}"
+        unasked = "; it never asked its model, and it is compared with no other arm" if summary.dead == "never asked" else ""
+        return f"{crashed}{unasked}."
     if summary.dead == "never asked":
         return (
             f"{name}: it never asked its model in {counted(summary.scored, 'trial')}: its accuracy is not that of an agent, "

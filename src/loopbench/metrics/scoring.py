@@ -32,7 +32,7 @@ def scorer_named(spec: str) -> Scorer:
     if ":" not in parsed.name:
         return _with_options(spec, None)
     own = _imported(parsed.name)
-    return _with_options(spec, own) if spec.rstrip().endswith(")") else own
+    return _with_options(spec, own) if spec.rstrip().endswith(")") else _of_one_argument(parsed.name, own)
 
 
 @functools.lru_cache(maxsize=256)  # a run scores thousands of trials with a handful of specs
@@ -87,8 +87,22 @@ def _made(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) ->
         raise ValueError(f"scorer {name!r}: {error}") from error
     if not callable(scorer):
         raise ValueError(f"scorer {name!r} gives a {type(scorer).__name__}, not a function of a Judgement")
-    made: Scorer = scorer
-    return made
+    return _of_one_argument(name, scorer)
+
+
+def _of_one_argument(name: str, scorer: Callable[..., Any]) -> Scorer:
+    """Return a scorer. Raises ValueError, before anything is run, if it cannot be called with one argument."""
+    try:
+        signature = inspect.signature(scorer)
+    except (TypeError, ValueError):  # some functions in C do not tell
+        return scorer
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise ValueError(
+            f"scorer {name!r} takes {signature}; a scorer takes one argument, a Judgement, and gives a number"
+        ) from None
+    return scorer
 
 
 def _imported(name: str) -> Callable[..., Any]:

@@ -245,9 +245,9 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
 
 def death_cause(scored: Sequence[Record]) -> DeathCause:
     """Return why an arm's scored trials say nothing about an agent; a trial whose calls are not known counts as one with calls."""
-    if scored and all(record.stop == StopReason.CRASHED for record in alike(scored)):
-        return "crashed"
-    return "never asked" if scored and not any(map(_asked, alike(scored))) else ""
+    if scored and not any(map(_asked, alike(scored))):
+        return "never asked"
+    return "crashed" if scored and all(record.stop == StopReason.CRASHED for record in alike(scored)) else ""
 
 
 def _is_scored(record: Record) -> bool:

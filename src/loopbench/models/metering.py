@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ from .receipts import call_digest
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -44,9 +47,16 @@ class Budget:
     tokens: int | None = None
     """Input and output tokens."""
     dollars: float | None = None
-    """US dollars, as far as prices are known."""
+    """US dollars, as far as prices are known: a reply without `usage.cost_usd` counts nothing, of which a warning tells."""
     seconds: float | None = None
-    """Wall time since the meter was made; a trial's simulated time included."""
+    """Wall time since the meter was made; a trial's simulated time included. It is looked at before each call, so that a call
+    under way is not interrupted: `asyncio.timeout` does that."""
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "tokens", "dollars", "seconds"):
+            limit = getattr(self, name)
+            if limit is not None and not limit >= 0:
+                raise ValueError(f"Budget: {name} must be 0 or more, or None for no limit, not {limit!r}")
 
     @property
     def is_unlimited(self) -> bool:
@@ -54,6 +64,9 @@ class Budget:
 
 
 _UNLIMITED = Budget()
+_UNPRICED = (
+    "the model does not say what a reply costs, so that the budget of %g dollars does not count it: limit tokens or calls, too"
+)
 
 
 class Meter:
@@ -65,6 +78,9 @@ class Meter:
         self.calls = 0
         self.tokens = 0
         self.dollars = 0.0
+        """What the replies cost whose price is known; `cost_usd` says whether that is all."""
+        self.unpriced = 0
+        """Replies of this sitting whose price is not known."""
         self.simulated_s = 0.0
         self.earlier_s = 0.0
         """Seconds that earlier sittings of the run took."""
@@ -108,13 +124,22 @@ class Meter:
                 return f"budget of {limit:.12g} {what} used up"
         return ""
 
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars that all replies cost; None if the price of one is not known, for that is not 0."""
+        return None if self.unpriced else self.dollars
+
     def add(self, usage: Usage) -> None:
-        """Count what one reply took."""
-        tokens, dollars = usage.total_tokens, usage.cost_usd or 0.0
+        """Count what one reply took. A budget of dollars warns, once, that it cannot count a reply whose price is not known."""
+        tokens, dollars, unpriced = usage.total_tokens, usage.cost_usd or 0.0, usage.cost_usd is None
         meter: Meter | None = self
         while meter is not None:
             meter.tokens += tokens
             meter.dollars += dollars
+            if unpriced:
+                if not meter.unpriced and meter.budget.dollars is not None:
+                    logger.warning(_UNPRICED, meter.budget.dollars)
+                meter.unpriced += 1
             meter = meter.parent
 
 
@@ -169,6 +194,8 @@ class MeteredModel(WrappedModel):
         tunnel: Tunnel | None = None,
         admit: Admit | None = None,
     ) -> None:
+        if not isinstance(meter, Meter):
+            raise TypeError(f"meter: give a Meter, not {type(meter).__name__}; Meter(Budget(tokens=50_000)) makes one of a budget")
         super().__init__(model)
         self.admit = admit
         self.meter = meter

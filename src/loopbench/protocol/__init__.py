@@ -59,7 +59,7 @@ from .program import (
     with_program,
 )
 from .query import AnswerT, Query
-from .tools import BudgetExceeded, Observation, Tool, Toolbox, ToolCall, ToolSpec, TransientError
+from .tools import BudgetExceeded, Observation, StopRun, Tool, Toolbox, ToolCall, ToolSpec, TransientError
 from .values import ToolArgumentError, render_value
 
 __all__ = [
@@ -116,6 +116,7 @@ __all__ = [
     "SavedProgram",
     "SchemaCodec",
     "StopReason",
+    "StopRun",
     "Tasks",
     "Text",
     "TextLine",

@@ -181,7 +181,7 @@ class RunEnded(RunEvent):
             return {"error": raised, "seconds": self.seconds}
         ended = self.outcome
         told = {"answer": plain_value(ended.answer), "stop": ended.stop.value, "ok": ended.ok, "steps": ended.steps}
-        return told | {"seconds": self.seconds}
+        return told | ({} if ended.error is None else {"error": ended.error}) | {"seconds": self.seconds}
 
 
 def _called(call: ToolCall) -> dict[str, Any]:

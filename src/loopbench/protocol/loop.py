@@ -26,8 +26,8 @@ class Loop(Protocol):
     """A design: frozen configuration plus `run`.
 
     `run` returns an Outcome whatever a tool does, and whatever a model does that answers or raises ModelError; cancellation and
-    BudgetExceeded pass through, and so does any other exception of a model's, which is a bug. The built-in loops also have
-    `run_sync(query, tools, model)`, and raise TypeError for arguments of other types.
+    StopRun, of which BudgetExceeded is one, pass through, and so does any other exception of a model's, which is a bug. The
+    built-in loops also have `run_sync(query, tools, model)`, and raise TypeError for arguments of other types.
     """
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -66,6 +66,19 @@ class Outcome(Parametrized[AnswerT]):
     """What the design adds: history, trajectory, errors. Not printed with the rest, because it may be long."""
     gave_up: bool = False
     """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
+
+    def __repr__(self) -> str:
+        """Print why the run failed, too, which stands in the details."""
+        shown = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr]
+        if self.error is not None:
+            shown.append(f"error={self.error!r}")
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+    @property
+    def error(self) -> str | None:
+        """What ended the run without an answer, or spoiled it, as `details["error"]` has it; None if nothing did."""
+        said = self.details.get("error")
+        return None if said is None else str(said)
 
     @property
     def ok(self) -> bool:

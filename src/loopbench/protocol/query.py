@@ -44,6 +44,8 @@ class Query(Parametrized[AnswerT]):
     """JSON schema of the answer; None if it is text."""
     answer_type: AnswerType | None = field(default=None, init=False, compare=False, repr=False)
     """The type that was given for a schema; the answer is an instance of it. None: a text, or a JSON value."""
+    held_to: AnswerType | None = field(default=None, init=False, compare=False, repr=False)
+    """The type that `problem` holds an answer to; unlike `answer_type`, an untyped query keeps it."""
 
     @overload
     def __init__(self: Query[Any], text: str, context: str = "", schema: Mapping[str, Any] | None = None) -> None: ...
@@ -65,7 +67,13 @@ class Query(Parametrized[AnswerT]):
 
             answer_type = AnswerType(schema)
             schema = answer_type.json_schema
-        for name, value in (("text", text), ("context", context), ("schema", schema), ("answer_type", answer_type)):
+        for name, value in (
+            ("text", text),
+            ("context", context),
+            ("schema", schema),
+            ("answer_type", answer_type),
+            ("held_to", answer_type),
+        ):
             object.__setattr__(self, name, value)
 
     @property
@@ -76,4 +84,18 @@ class Query(Parametrized[AnswerT]):
     @property
     def untyped(self) -> Query[Any]:
         """The same query, whose answer is a JSON value."""
-        return self if self.answer_type is None else Query(self.text, self.context, self.schema)
+        if self.answer_type is None:
+            return self
+        made: Query[Any] = Query(self.text, self.context, self.schema)
+        object.__setattr__(made, "held_to", self.held_to)
+        return made
+
+    def problem(self, answer: Any) -> str:
+        """Return why the query's type refuses an answer, in words for a model; empty if it takes it, or if there is no type."""
+        if self.held_to is None:
+            return ""
+        try:
+            self.held_to.read(answer)
+        except ValueError as error:
+            return str(error)
+        return ""

@@ -33,7 +33,11 @@ DEFAULT_MAX_CHARS = 20_000
 """Characters of one result that a model reads in a comparison."""
 
 
-class BudgetExceeded(Exception):
+class StopRun(Exception):
+    """A tool raises this, or a subclass of a product's own, to end the run: every loop lets it pass to who called `run`."""
+
+
+class BudgetExceeded(StopRun):
     """A budget is used up, and the run ends here. Every loop lets it pass, and so does a tool that asks a model itself."""
 
 
@@ -244,7 +248,7 @@ class Toolbox:
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         """Run one call. `validate=False` passes the arguments to the function unchanged.
 
-        Cancellation, KeyboardInterrupt and BudgetExceeded pass through; anything else that the tool does is an Observation.
+        Cancellation, KeyboardInterrupt and StopRun, such as BudgetExceeded, pass through; anything else becomes an Observation.
         """
         started = time.perf_counter()
         limits = self.in_force
@@ -259,7 +263,7 @@ class Toolbox:
         before = _LIMITS.set(None)  # a tool may call tools itself
         try:
             value = await limits._execute(tool, args, kwargs)
-        except (asyncio.CancelledError, KeyboardInterrupt, BudgetExceeded):
+        except (asyncio.CancelledError, KeyboardInterrupt, StopRun):
             raise
         except BaseException as error:  # the boundary to foreign code: SystemExit in a tool must not end the run
             raised = _raised(error)

@@ -31,6 +31,13 @@ MAX_TASKS = 6
 """Number of tasks that a line names."""
 
 
+BESIDE = (
+    "A pair counts only trials that the other arm solved, and explains them by where the two part; the sums explain every lost "
+    "trial by itself, so that the same trial may have another cause there."
+)
+"""Why the counts of a pair and the sums may differ."""
+
+
 def sums(found: Results, reasons: Why) -> Iterator[Shown]:
     """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause."""
     yield OutputLine(found.title, "bold")
@@ -66,6 +73,9 @@ def why(found: Results, reasons: Why, *, show_all: bool, with_tasks: bool) -> It
     in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
     for pair in reasons.pairs:
         yield from _pair(found, pair, in_short=in_short, show_all=show_all)
+    if any(pair.divergences for pair in reasons.pairs):
+        yield OutputLine("")
+        yield Prose(BESIDE, "dim")
     alone = reasons.is_unparted and any(arm.causes for arm in reasons.arms)
     if alone:
         yield OutputLine("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")

@@ -171,6 +171,9 @@ def _imported(kind: str, name: str) -> Callable[..., Any]:
     return found
 
 
+_AS_PROGRAM = "a function that solves a task is given as --program {}, or decorated with @loopbench.tunnel.loop"
+
+
 def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
     """Return the loop that a spec names, under a limit of `tool_steps`; an option that the user typed overrides the limit.
 
@@ -180,7 +183,8 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
     design = find("loop", spec.name)
     options = checked_options(design, spec.options, f"loop {spec.name}")
     if missing := _missing(design, options):
-        raise ValueError(f"loop {spec.name} needs {missing}: give {spec.name}({missing}=…)")
+        cure = f"; {_AS_PROGRAM.format(spec.name)}" if inspect.isroutine(design) and ":" in spec.name else ""
+        raise ValueError(f"loop {spec.name} needs {missing}: give {spec.name}({missing}=…){cure}")
     try:
         loop = design(**options)
         if not isinstance(loop, Loop):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -208,7 +211,8 @@ def test_a_single_loop_under_the_same_conditions_is_the_counterpart(fresh):
 
 def test_an_arm_that_the_run_lacks_is_refused_with_what_the_run_has(baseline, fresh):
     lacking = fresh(loops=("bare", "react_extract"), repeats=2)
-    refused(lacking, baseline, "the run has no arm for finish/clean of the baseline; it has bare/clean, ")
+    refused(lacking, baseline, "the run has no arm for finish/clean and finish/flaky-tools of the baseline; it has bare/clean, ")
+    refused(lacking, baseline, "run every loop of the baseline, as gate does without --loop, or bless a run of the one loop alone")
     other = fresh(profiles=("clean", "flaky-format"), repeats=2)
     refused(other, baseline, "another profile than in the baseline: clean, flaky-format, not flaky-tools")
 
@@ -217,6 +221,34 @@ def test_an_arm_that_the_baseline_lacks_is_no_matter(wind, fresh):
     judged = judge(wind, bless(fresh(loops=("bare",), repeats=2)))
     assert judged.outcome == "identical"
     assert "Not in the baseline, and not judged: finish/clean, finish/flaky-tools." in judged.notes
+
+
+def test_a_changed_loop_that_passes_is_told_with_the_faults_that_it_never_met(fresh):
+    was = bless(fresh(loops=("finish",), profiles=("flaky-tools",)))
+    judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-tools",)), was)
+    assert judged.outcome == "identical"
+    assert "finish differs from the blessed one in parse_retries (0 now, its default in the baseline)." in judged.notes
+    (unseen,) = [note for note in judged.notes if note.startswith("In this run ")]
+    assert "no reply was made unreadable and no provider failed, so the gate says nothing" in unseen
+    assert "--profile flaky-format and --profile provider-trouble, too" in unseen
+
+
+def test_faults_that_a_changed_loop_met_are_not_missed(fresh):
+    was = bless(fresh(loops=("finish",), profiles=("flaky-format", "flaky-tools")))
+    now = fresh(loops=("finish(list_tools_in_error=true)",), profiles=("flaky-format", "flaky-tools"))
+    notes = [note for note in judge(now, was).notes if note.startswith("In this run ")]
+    assert [note.partition(",")[0] for note in notes] == ["In this run no provider failed"]
+
+
+def test_what_is_undecided_names_the_commands_of_a_larger_baseline(baseline, altered):
+    judged = judge(altered(failing(task(1))), baseline, path=Path("b.json"))
+    assert judged.outcome == "undecided"
+    place = next(place for place, note in enumerate(judged.notes) if note.startswith("More tasks help: a baseline of "))
+    compare, bless_it = map(shlex.split, judged.notes[place + 1 : place + 3])
+    assert compare[:6] == ["loopbench", "compare", "--loop", "bare", "--loop", "finish"]
+    assert re.fullmatch(r"arithmetic\(size=\d+\)", compare[compare.index("--suite") + 1])
+    assert compare[compare.index("--repeats") + 1] == "2"
+    assert bless_it == ["loopbench", "bless", "latest", "--output", "b.json"]
 
 
 # --- refusals ---

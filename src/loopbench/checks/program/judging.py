@@ -74,6 +74,8 @@ def _outcome(fault: AgentFault, log: AgentLog, ended: AgentEnd, expected: int, c
     if stop is not StopReason.FINISHED:
         why = ended.outcome.details.get("error", "")
         return "error", f"stop {stop.value}{f': {why}' if why else ''}"
+    if ended.outcome.answer is None:
+        return "error", "it gave no answer: None"
     return "silent", f"answer {said!r}" if said.strip() else "an empty answer"
 
 

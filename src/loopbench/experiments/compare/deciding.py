@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig, flag_of
@@ -19,9 +20,8 @@ UNTOLD = ("user", "base_url", "provider", "cassette", "split", "trial_budget")
 
 def deciding_command(manifest: Manifest, decides: DecidingRun) -> Sequence[str]:
     """Return the words of the command; none where the run's suite cannot have so many tasks, or a command would not say it all."""
-    config, defaults = manifest.config, CompareConfig().model_dump(mode="json")
     entries = [manifest.arm(arm) for arm in decides.arms]
-    if manifest.imported is not None or any(config.get(name, defaults[name]) != defaults[name] for name in UNTOLD):
+    if manifest.imported is not None or not can_be_told(manifest.config):
         return ()
     loops = [None if entry is None else _typed(entry, manifest.settings.loops) for entry in entries]
     tasks = list(_tasks(manifest, decides.tasks))
@@ -33,11 +33,27 @@ def deciding_command(manifest: Manifest, decides: DecidingRun) -> Sequence[str]:
         words += ["--loop", str(loop)]
     words += ["--profile", first.profile] if first.model == "scripted" else ["--model", first.model]
     words += [*tasks, "--seed", str(manifest.seed + 1)]  # other faults: what was seen would else decide again
+    return [*words, *kept_words(manifest.config)]
+
+
+def can_be_told(config: Mapping[str, Any]) -> bool:
+    """Whether a command says all that a run's configuration does. What is None may be left out of it, as a baseline does."""
+    defaults = CompareConfig().model_dump(mode="json")
+    return all(_known(config.get(name, defaults[name])) == _known(defaults[name]) for name in UNTOLD)
+
+
+def _known(value: Any) -> Any:
+    """Return a setting without the parts that are None."""
+    return {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
+
+
+def kept_words(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the flags of those settings of a run that a new one keeps, where they are not the defaults."""
+    defaults = CompareConfig().model_dump(mode="json")
     for name in KEPT:
         value = config.get(name, defaults[name])
         if value != defaults[name]:
-            words += [flag_of([name])] if value is True else [flag_of([name]), str(value)]
-    return words
+            yield from [flag_of([name])] if value is True else [flag_of([name]), str(value)]
 
 
 def _typed(entry: ArmEntry, loops: Sequence[str]) -> str | None:

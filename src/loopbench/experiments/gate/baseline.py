@@ -103,7 +103,7 @@ class BaselineArm(_Part):
     model: str
     profile: str
     code: str = ""
-    """The sha256 of the loop's code, for readers only: the gate exists for code that changes."""
+    """The sha256 of the loop's code. It decides nothing, since the gate exists for code that changes; notes tell that it did."""
     version: str = ""
     """Version of a foreign loop."""
     digest: str

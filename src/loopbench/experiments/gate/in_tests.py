@@ -27,8 +27,8 @@ from loopbench.runs.silent_end import told_of_exit
 from .baseline import bless, read_baseline, write_baseline
 from .brief import text
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
-from .outcome import GateResult
-from .outputs import PASSES, headline
+from .outcome import PASSES, GateResult
+from .outputs import headline
 
 OnUndecided = Literal["fail", "skip", "pass"]
 

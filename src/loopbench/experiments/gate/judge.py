@@ -14,12 +14,15 @@ from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
 from loopbench.protocol.counts import counted
 from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
+from loopbench.text.counts import listed
 
 from .baseline import Baseline, has_all, troubles
 from .changed_tasks import changes
+from .larger import larger
 from .other_changes import differences, unjudged_amounts
-from .outcome import GateArm, GateResult
+from .outcome import PASSES, GateArm, GateResult, Outcome
 from .sides import Sides
+from .unseen import unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 SCRIPTED = "scripted"
@@ -55,15 +58,21 @@ def judge(
     if not reasons:
         _refuse_unknown(sides, margins)
     arms = () if reasons else _judged_arms(sides, margins, alpha, _Pairing(paired, paired and _is_fixed(run, baseline, sides)))
+    outcome: Outcome = "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     other = [pair for side in sides for pair in side.pairs if pair.same_result and not pair.same] if paired else []
     return GateResult(
-        outcome="invalid" if reasons else overall([line for arm in arms for line in arm.lines]),
+        outcome=outcome,
         reasons=reasons,
         arms=arms,
         tasks=changes(run.folder, sides, paired=paired),
         same_result=len(other),
         differs_in=differences(run.folder, other),
-        notes=(*_notes(run, baseline, matched), *(() if reasons else unjudged_amounts(sides, margins))),
+        notes=(
+            *_notes(run, baseline, matched),
+            *(() if reasons else unjudged_amounts(sides, margins)),
+            *larger([line for arm in arms for line in arm.lines], baseline, path),
+            *(unseen(sides, baseline.arms, run.manifest.arms) if outcome in PASSES else ()),
+        ),
         run=run.folder,
         baseline=path,
         alpha=alpha,
@@ -133,9 +142,12 @@ def found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str
                     f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}; {_HINT}"
                 )
     if len(found) < len(matched):
-        lacking = next(old for old in matched if old not in found)
+        lacking = [old for old in matched if old not in found]
         has = ", ".join(arm.arm for arm in manifest.arms)
-        raise Incomparable(f"{folder}: the run has no arm for {lacking} of the baseline; it has {has}; {_HINT}")
+        raise Incomparable(
+            f"{folder}: the run has no arm for {listed(lacking)} of the baseline; it has {has}; run every loop of the baseline, "
+            "as gate does without --loop, or bless a run of the one loop alone"
+        )
     return found
 
 

@@ -11,6 +11,8 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.trajectory.causes import Cause
 
 Outcome = Literal["identical", "pass", "unchanged", "regression", "undecided", "invalid"]
+PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged")
+"""Outcomes of a run that nothing is held against."""
 Became = Literal["worse", "better", "other"]
 
 

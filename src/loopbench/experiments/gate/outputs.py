@@ -22,19 +22,15 @@ from loopbench.text.numbers import hundredths
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
-from .outcome import GateArm, GateResult, Side, TaskChange
+from .outcome import PASSES, GateArm, GateResult, Side, TaskChange
 
 OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
 """Maximum number of changed tasks in the text outputs; `--json` has all."""
 MAX_ANNOTATED = 9
 """Maximum number of annotated causes: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
-PASSES = ("identical", "pass", "unchanged")
-"""Outcomes of a run that nothing is held against."""
 MAX_NAMED = 4
 """Maximum number of arms and metrics in a headline."""
-LEAST_MARGIN = 0.001
-"""Smallest margin that is proposed."""
 MAX_CHARS = 300
 """Maximum length of a detail."""
 TYPICAL = "typical task"
@@ -194,15 +190,18 @@ def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
 
 
 def _passed(result: GateResult, named: int) -> Iterator[str]:
-    """Yield what holds of the lines that pass: what is better, what stayed, what the margins bear."""
+    """Yield what holds of the lines that pass: what stayed, where the outcome is that, what is better, what the margins bear."""
     stayed = [line for line in result.lines if line.outcome == "unchanged"]
     passed = [line for line in result.lines if line.outcome == "pass"]
-    if better := [f"{line.arm} in {line.metric} {effect_in_words(line)}" for line in passed if line.better]:
-        yield f"better: {_first(better, ', ', named)}"
-    if stayed:
-        names = _first([f"{line.arm} in {line.metric}" for line in stayed], ", ", named)
-        where = f" ({names})" * (len(stayed) < len(result.lines))
-        yield f"every trial has the score and stop of the baseline{where}, which says nothing of other tasks"
+    better = [f"{line.arm} in {line.metric} {effect_in_words(line)}" for line in passed if line.better]
+    names = _first([f"{line.arm} in {line.metric}" for line in stayed], ", ", named)
+    where = f" ({names})" * (len(stayed) < len(result.lines))
+    parts = {
+        "unchanged": f"every trial has the score and stop of the baseline{where}, which says nothing of other tasks" * bool(stayed),
+        "pass": f"better: {_first(better, ', ', named)}" * bool(better),
+    }
+    order = sorted(parts, key=lambda outcome: outcome != result.outcome)  # what the headline's word says stands first
+    yield from (parts[outcome] for outcome in order if parts[outcome])
     if any(not (line.better or line.worse) for line in passed):
         yield f"{'all else ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}"
     if worse := [f"{line.arm} in {line.metric}" for line in passed if line.worse]:
@@ -268,32 +267,17 @@ def margin_in_words(line: GateLine) -> str:
 
 
 def remedies(result: GateResult) -> Iterator[str]:
-    """Yield what helps where it is undecided: margins that these tasks can show, more tasks, or to let it through."""
+    """Yield how many tasks pass where all agree, and what lets an undecided change through; the notes tell of larger baselines."""
     open_lines = [line for line in result.lines if line.outcome == "undecided"]
     if not open_lines:
         return
     for margin in dict.fromkeys(line.margin for line in open_lines if not line.is_ratio and line.margin and not line.effect.value):
         agreeing = agreeing_tasks(margin, result.alpha)
         yield f"At a margin of {margin:g}, {agreeing} tasks pass if all of them agree, and more are needed if some do not."
-    needed: dict[str, float] = {}
-    for line in open_lines:
-        needed[line.metric] = max(needed.get(line.metric, 0.0), margin_needed(line))
-    margins = [f"{name}={value:g}" for name, value in needed.items() if math.isfinite(value)]
-    wider = [f"a wider margin (this run keeps {', '.join(margins)})"] * bool(margins)
-    let = '--on-undecided pass, in a test on_undecided="pass", which lets it through unshown'
-    yield f"What helps: {', or '.join(['more tasks', *wider, let])}."
-
-
-def margin_needed(line: GateLine) -> float:
-    """Return the smallest margin of two digits that the bound toward worse keeps; infinite if there is none."""
-    effect = line.effect
-    needed = effect.high - 1 if line.is_ratio else effect.high if line.may_rise else -effect.low
-    if not math.isfinite(needed):
-        return math.inf
-    needed = max(needed, LEAST_MARGIN)
-    place = 10.0 ** (math.floor(math.log10(needed)) - 1)
-    margin = float(f"{(math.floor(needed / place) + 1) * place:.3g}")
-    return margin if line.is_ratio or margin < 1 else math.inf
+    yield (
+        "This run shows neither harm nor that there is none. "
+        '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.'
+    )
 
 
 def change_counts(result: GateResult) -> Iterator[str]:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from loopbench.protocol import BudgetExceeded, ModelError
+from loopbench.protocol import ModelError, StopRun
 from loopbench.protocol.threads import in_thread
 from loopbench.protocol.values import error_text
 
@@ -29,7 +29,7 @@ async def call_hook(hook: Callable[[Any], Any], argument: Any) -> Any:
         if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
             return await hook(argument)
         return await in_thread(hook, argument)
-    except (BudgetExceeded, ParseError, ModelError):
+    except (StopRun, ParseError, ModelError):
         raise
     except Exception as error:
         raise HookFailed(error) from error

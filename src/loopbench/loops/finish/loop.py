@@ -160,7 +160,7 @@ class Finish(ToolSettings):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop on a query. Raises TypeError for arguments of other types, ValueError for a tool named `__finish__`."""
-        output = JsonOutput.of(query.schema if self.typed_output else None)
+        output = JsonOutput.of(query.schema, query.problem) if self.typed_output else JsonOutput.of(None)
         run = self.begin(output, tools, model, [entry("user", input_xml({"question": query.full_text}))], observer)
         error: Exception | None = None
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
@@ -65,15 +65,17 @@ class JsonOutput:
     schema: Mapping[str, Any] | None
     """Schema of the answer; None for text."""
     is_wrapped: bool
+    refusal: Callable[[Any], str] | None = None
+    """Says what is wrong with an answer that the schema allows, empty if nothing is; None: all that it allows is right."""
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any] | None) -> JsonOutput:
+    def of(cls, schema: Mapping[str, Any] | None, refusal: Callable[[Any], str] | None = None) -> JsonOutput:
         if schema is not None and schema.get("type") == "object":
-            return cls(schema, schema, False)
+            return cls(schema, schema, False, refusal)
         shown: dict[str, Any] = {"type": "string"} if schema is None else dict(schema)
         definitions = {"$defs": shown.pop("$defs")} if "$defs" in shown else {}  # "#/$defs/…" means the root
         wrapped = {"type": "object", "properties": {WRAPPED: shown}, "required": [WRAPPED], "additionalProperties": False}
-        return cls(wrapped | definitions, schema, True)
+        return cls(wrapped | definitions, schema, True, refusal)
 
     def validate(self, arguments: Mapping[str, Any]) -> Any:
         if not self.is_wrapped:
@@ -85,6 +87,8 @@ class JsonOutput:
         problems = _problems(value, self.schema, WRAPPED if self.is_wrapped else "")
         if problems:
             raise InvalidOutput("; ".join(problems))
+        if self.refusal is not None and (problem := self.refusal(value)):
+            raise InvalidOutput(problem)
         return value
 
     def built(self, arguments: Mapping[str, Any]) -> Any:

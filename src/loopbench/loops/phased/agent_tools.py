@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
-from loopbench.protocol import BudgetExceeded, ModelError, Toolbox, ToolCall, render_value
+from loopbench.protocol import ModelError, StopRun, Toolbox, ToolCall, render_value
 from loopbench.protocol.values import cap
 
 from .callbacks import ToolExecutorCallbacks
@@ -83,7 +83,7 @@ class AgentTools(ToolSelector):
         before = _MAX_CHARS.set(seen.max_chars)
         try:
             summary = await self.summarize_tool_result(shown, tool_name, tool_args, seen.whole)
-        except (asyncio.CancelledError, BudgetExceeded, ModelError):  # the run ends, but the tool did run (row B1-6)
+        except (asyncio.CancelledError, StopRun, ModelError):  # the run ends, but the tool did run (row B1-6)
             scratchpad.add_tool_result(tool_name, tool_args, seen.whole, "", max_chars=seen.max_chars)
             raise
         finally:
@@ -100,7 +100,7 @@ class AgentTools(ToolSelector):
             yield {"type": "tool_start", "tool": requested.name, "id": requested.id}
             try:
                 await self.execute_tool_call(requested.name, requested.args, query, scratchpad)
-            except (BudgetExceeded, ModelError):
+            except (StopRun, ModelError):
                 raise
             except Exception as error:  # a tool's failure, or that of a subclass's own method: row S1-37
                 scratchpad.add_tool_error(requested.name, requested.args, str(error))

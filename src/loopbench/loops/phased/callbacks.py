@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from loopbench.protocol import BudgetExceeded, Understanding
+from loopbench.protocol import StopRun, Understanding
 
 from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
 
@@ -54,10 +54,10 @@ class AgentCallbacks(ToolExecutorCallbacks):
 
 
 def notify(callback: Callable[..., None], *args: Any) -> None:
-    """Call a callback and log its exceptions, except for cancellation and BudgetExceeded, which are raised."""
+    """Call a callback and log its exceptions, except for cancellation and StopRun, which are raised."""
     try:
         callback(*args)
-    except BudgetExceeded:
+    except StopRun:
         raise
     except Exception as error:  # the boundary to a user's code: row B1-3
         logger.warning("callback %s raised %s: %s", getattr(callback, "__name__", callback), type(error).__name__, error)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import dspy
 
-from loopbench.protocol import SILENT, BudgetExceeded, ContextOverflow, Model, ModelError, Observer, WireError, run_sync
+from loopbench.protocol import SILENT, ContextOverflow, Model, ModelError, Observer, StopRun, WireError, run_sync
 
 from .formatter import ResponseFormatter
 from .history import final_response, render_results
@@ -110,7 +110,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     async def aget_next_action(self, state: ConversationState) -> ActionDecision:
         """Return the next action for a state, which holds all context and is not changed.
 
-        An exception is a decision too (row S0-28). Only cancellation and BudgetExceeded are raised.
+        An exception is a decision too (row S0-28). Only cancellation and StopRun are raised.
         """
         started = time.perf_counter()
         caller = Caller(self.model)
@@ -119,7 +119,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
                 decision = await self._handle_tool_errors(state, caller)
             else:
                 decision = await self._decide(state, caller)
-        except BudgetExceeded:
+        except StopRun:
             raise
         except Exception as error:
             decision = self._error_decision(state, error)

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
-from loopbench.protocol import BudgetExceeded, Tool, Toolbox, run_sync
+from loopbench.protocol import StopRun, Tool, Toolbox, run_sync
 from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.values import error_text
 
@@ -101,7 +101,7 @@ class ToolExecution:
                 await settled(self._log_validation_failure(call))
                 return _failure(call, "the call was refused by validation", "ValidationError")
             result: ToolResult = await settled(self._execute_single_tool(call))
-        except BudgetExceeded:
+        except StopRun:
             raise
         except Exception as error:
             return _failure(call, error_text(error), "ExecutionError")

@@ -1,0 +1,54 @@
+"""The commands of a larger baseline, which is likely to decide what a gate leaves undecided."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.compare.deciding import can_be_told, kept_words
+from loopbench.metrics.gate import GateLine
+from loopbench.protocol.counts import counted
+from loopbench.runs.config import flag_of
+from loopbench.runs.registry import with_size
+from loopbench.text.numbers import chance_in_words
+
+from .baseline import Baseline
+
+SCRIPTED = "scripted"
+"""The model that needs no flag."""
+TYPED = ("loops", "models", "profiles")
+"""Settings of a comparison that are lists, each item of which is typed behind a flag of its own."""
+
+
+def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None) -> Iterator[str]:
+    """Yield what to do about undecided lines: the commands of a larger baseline, or that no feasible one is likely to decide."""
+    undecided = [line for line in lines if line.outcome == "undecided"]
+    if not undecided:
+        return
+    plans = [line.outlook.more for line in undecided if line.outlook is not None]
+    if len(plans) < len(undecided):
+        yield "No feasible number of tasks is likely to decide all of it."
+    if not plans:
+        return
+    most = max(plans, key=lambda plan: plan.tasks)
+    chance = f"a baseline of {counted(most.tasks, 'task')} decides with a chance of about {chance_in_words(most.chance)}"
+    command = compare_command(baseline, most.tasks)
+    if not command:
+        yield f"More tasks help: {chance}. Bless a run of the loop as it was over them, and gate again."
+        return
+    yield f"More tasks help: {chance}. Bless it with the loop as it was, then gate the changed one again:"
+    yield shlex.join(command)
+    yield shlex.join(["loopbench", "bless", "latest", "--output", str(path or "FILE")])
+
+
+def compare_command(baseline: Baseline, tasks: int) -> list[str]:
+    """Return the words that run the baseline's configuration over so many tasks; none where no command would say it all."""
+    config: dict[str, Any] = baseline.config
+    suite = with_size(str(config.get("suite", "")), tasks) if "loops" in config else ""
+    if not suite or not can_be_told(config):
+        return []
+    lists = [(flag_of([name]), str(each)) for name in TYPED for each in config.get(name, ()) if each != SCRIPTED]
+    words = [word for pair in lists for word in pair]
+    return ["loopbench", "compare", *words, "--suite", suite, "--seed", str(baseline.seed), *kept_words(config)]

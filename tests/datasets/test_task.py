@@ -1,0 +1,61 @@
+"""Suites that are made in code: functions become tools, and what cannot be opened is told in one line that names the argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loopbench import Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
+
+
+def price(item: str) -> float:
+    """Price of one item."""
+    return 39.9
+
+
+TASK = Task("lamp", Query("What does a lamp cost?"), 39.9)
+
+
+def test_functions_and_tools_are_tools_of_an_environment_alike():
+    made, given = StatelessEnvironment([price]).tools, StatelessEnvironment((Tool.from_function(price),)).tools
+    assert [tool.spec for tool in made] == [tool.spec for tool in given]
+    plain = Suite("s", "1", [TASK], lambda task: StatelessEnvironment([price]))
+    assert plain.digest == Suite("s", "1", [TASK], lambda task: StatelessEnvironment(given)).digest
+
+
+class Bare:
+    """An environment whose tools are functions."""
+
+    tools = (price,)
+
+    def state(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (Toolbox([price]), "Suite: open gave a Toolbox, which is no environment; it has to give one for each task, such as"),
+        ([price], "Suite: open gave a list, which is no environment"),
+        (None, "Suite: open gave a NoneType, which is no environment"),
+        (Bare(), r"Suite: open gave an environment whose tools hold a function; Tool\.from_function\(f\) makes a tool"),
+    ],
+)
+def test_what_is_no_environment_is_told_before_anything_runs(made: Any, said: str) -> None:
+    suite = Suite("s", "1", [TASK], lambda task: made)
+    with pytest.raises(ValueError, match=f"^{said}"):
+        assert suite.digest
+
+
+def test_an_open_that_is_no_function_is_told_when_the_suite_is_made():
+    with pytest.raises(ValueError, match=r"^Suite: open is a Toolbox, not a function of a task"):
+        Suite("s", "1", [TASK], Toolbox([price]))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^StatelessEnvironment: tools: give a list of functions or tools, got a function"):
+        StatelessEnvironment(price)  # type: ignore[arg-type]
+
+
+def test_a_suite_prints_as_a_line():
+    many = [Task(f"t{number}", Query("What?"), 1) for number in range(1_000)]
+    assert repr(Suite("s", "1", many, lambda task: StatelessEnvironment([price]))) == "<Suite s, version 1: 1,000 tasks>"
