@@ -1,8 +1,9 @@
 """How often published models show each kind of fault, and what that makes of the built-in profiles.
 
-python benchmarks/sources.py --questions FOLDER PATH… [--write]
+python benchmarks/sources.py [--questions FOLDER] PATH… [--write]
 
-A PATH is a file of tau-bench's trajectories, or one model's folder of BFCL's results. To get what docs/sources.md shows, clone
+A PATH is a file of tau-bench's trajectories, or one model's folder of BFCL's results, which takes --questions. To get what
+docs/sources.md shows, clone
 github.com/HuanzhiMao/BFCL-Result (commit b4adfc9) and github.com/sierra-research/tau-bench (59a200c), and check out
 github.com/ShishirPatil/gorilla at de8307b for the questions, in `berkeley-function-call-leaderboard/data`:
 
@@ -50,11 +51,14 @@ NOTHING = "stress; no published rate"
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
-    parser.add_argument("--questions", type=Path, required=True, help="folder of BFCL's questions, with possible_answer in it")
+    parser.add_argument("--questions", type=Path, help="folder of BFCL's questions, with possible_answer in it")
     parser.add_argument("--write", action="store_true", help="renew docs/sources.md and the built-in profiles")
     options = parser.parse_args(arguments)
+    folder = next((path for path in options.paths if path.is_dir()), None)
+    if folder is not None and options.questions is None:
+        parser.error(f"{folder} is a folder of BFCL's results, which takes the questions: --questions FOLDER")
     try:
-        questions = read_questions(options.questions)
+        questions = {} if options.questions is None else read_questions(options.questions)
         sets = [read_bfcl(path, questions) if path.is_dir() else read_tau_bench(path) for path in options.paths]
     except (OSError, ValueError) as error:
         sys.exit(f"sources.py: {error}")

@@ -15,7 +15,7 @@ import pytest
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
-from loopbench.protocol.digest import digest
+from loopbench.experiments.validate.prediction import digest_of
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import read_manifest
@@ -141,7 +141,7 @@ def test_every_prediction_is_the_one_that_its_digest_names(benchmark):
     for name, file in kept_files.items():
         kept = read_document(file)
         assert kept["digest"].startswith(name)
-        assert kept["digest"] == digest({key: value for key, value in kept.items() if key != "digest"})
+        assert kept["digest"] == digest_of(kept)
 
 
 def test_a_run_that_is_not_validated_is_refused(benchmark, folder):

@@ -137,6 +137,14 @@ def test_a_file_of_another_format_is_refused_in_one_line(benchmark: Benchmark, t
     questions, _ = write_bfcl(tmp_path, [])
     with pytest.raises(SystemExit, match=r"^sources.py: .*x.json: no trajectories of tau-bench"):
         benchmark.sources.main(["--questions", str(questions), str(path)])
+    with pytest.raises(SystemExit, match=r"^sources.py: .*x.json: no trajectories of tau-bench"):
+        benchmark.sources.main([str(path)])
+
+
+def test_a_folder_of_bfcls_results_takes_the_questions(benchmark: Benchmark, tmp_path: Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        benchmark.sources.main([str(tmp_path)])
+    assert "is a folder of BFCL's results, which takes the questions: --questions FOLDER" in capsys.readouterr().err
 
 
 def test_the_page_and_the_profiles_agree(benchmark: Benchmark) -> None:

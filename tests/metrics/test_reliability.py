@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.record import Record
-from loopbench.metrics.reliability import consistency, consistency_interval, pass_at_k, pass_hat_k, reliability, variance_split
+from loopbench.metrics.reliability import (
+    chances_up_to,
+    consistency,
+    consistency_interval,
+    pass_at_k,
+    pass_hat_k,
+    reliability,
+    variance_split,
+)
 from loopbench.metrics.statistics import accuracy_interval
 
 BIT = st.sampled_from([0.0, 1.0])
@@ -126,6 +134,16 @@ def test_pass_k_is_the_mean_over_all_choices_of_k(n, data):
     hits = [[x for x, taken in zip(draws, chosen, strict=True) if taken] for chosen in subsets]
     assert pass_at_k(n, c, k) == pytest.approx(np.mean([any(hit) for hit in hits]))
     assert pass_hat_k(n, c, k) == pytest.approx(np.mean([all(hit) for hit in hits]))
+
+
+@given(st.lists(st.integers(2, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), min_size=1, max_size=5))
+def test_chances_of_all_k_are_the_formulae_of_each(counts):
+    fewest = min(n for n, _ in counts)
+    found = list(chances_up_to(fewest, counts))
+    assert len(found) == fewest
+    for k, (at_least_one, all_of_them) in enumerate(found, start=1):
+        assert at_least_one == pytest.approx([pass_at_k(n, c, k) for n, c in counts], abs=1e-12)
+        assert all_of_them == pytest.approx([pass_hat_k(n, c, k) for n, c in counts], abs=1e-12)
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4), (0, 0, 1)])

@@ -7,7 +7,7 @@ to K is known of every task.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -69,12 +69,13 @@ def reliability(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Re
     counts = [(len(values), round(sum(values))) for values in outcomes]
     fewest = min(n for n, _ in counts)
     single = accuracy_interval(outcomes, clusters, alpha)
+    _, *more = chances_up_to(fewest, counts)
     return Reliability(
         arm,
         len(outcomes),
         fewest,
-        (single, *(_mean([pass_at_k(n, c, k) for n, c in counts], clusters, alpha) for k in range(2, fewest + 1))),
-        (single, *(_mean([pass_hat_k(n, c, k) for n, c in counts], clusters, alpha) for k in range(2, fewest + 1))),
+        (single, *(_mean(at_least_one, clusters, alpha) for at_least_one, _ in more)),
+        (single, *(_mean(all_of_them, clusters, alpha) for _, all_of_them in more)),
         consistency_interval(counts, clusters, alpha),
         variance_split(outcomes),
     )
@@ -117,6 +118,19 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
     """Chance that all of k trials succeed, unbiased, from c successes in n (Yao et al. 2024, arXiv:2406.12045)."""
     _check_k(n, c, k)
     return math.comb(c, k) / math.comb(n, k)
+
+
+def chances_up_to(most: int, counts: Sequence[tuple[int, int]]) -> Iterator[tuple[list[float], list[float]]]:
+    """Yield `pass_at_k` and `pass_hat_k` of each (n, c) for k = 1..most, each in the time that one division takes.
+
+    Drawn without replacement, the k-th try is one of n - k + 1. `most` is at most the fewest n.
+    """
+    tries, solved = (np.array(column, dtype=np.float64) for column in zip(*counts, strict=True))
+    none_solved, all_solved = np.ones(len(tries)), np.ones(len(tries))
+    for drawn in range(most):
+        none_solved *= np.maximum(tries - solved - drawn, 0) / (tries - drawn)
+        all_solved *= np.maximum(solved - drawn, 0) / (tries - drawn)
+        yield (1 - none_solved).tolist(), all_solved.tolist()
 
 
 def variance_split(scores: Sequence[Sequence[float]]) -> VarianceSplit | None:

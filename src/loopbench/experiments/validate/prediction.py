@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ PREDICTION = "prediction.json"
 MIN_LOOPS = 3
 TRIALS = 200
 """Of each loop in the tunnel, or fewer: so many that its mean is steadier than that of the run's half."""
+VERSION = 2
+"""Of the file. Version 1, which names none, has a digest of the profile's text, with the random name of the fitted run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,12 @@ class RunPrediction:
     """Ids of tasks."""
     loops: Mapping[str, LoopPrediction]
     """Arm of the run → prediction."""
+    version: int = VERSION
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {
+            **({"version": self.version} if self.version > 1 else {}),
             "profile": self.profile,
             "fitted": list(self.fitted),
             "held_out": list(self.held_out),
@@ -63,7 +68,22 @@ class RunPrediction:
     @property
     def digest(self) -> str:
         """sha256 of all that is predicted."""
-        return digest(self.as_dict())
+        return digest_of(self.as_dict())
+
+
+def digest_of(prediction: Mapping[str, Any]) -> str:
+    """Return the digest of a prediction's JSON: since version 2 of the profile's values, and not of its remarks and description.
+
+    Raises ValueError for a version that is not known, or a profile that is no TOML; KeyError.
+    """
+    told = {key: value for key, value in prediction.items() if key != "digest"}
+    version = told.get("version", 1)
+    if version not in (1, VERSION):
+        raise ValueError(f"version {version!r}, and this tool knows 1 and {VERSION}")
+    if version == 1:
+        return digest(told)
+    values = {key: value for key, value in tomllib.loads(told["profile"]).items() if key != "description"}
+    return digest(told | {"profile": values})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +154,19 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
         written = read_document(file)
         profile, fitted = str(written["profile"]), tuple(map(str, written["fitted"]))
         held_out, arms = tuple(map(str, written["held_out"])), tuple(written["loops"])
+        version, known = written.get("version", 1), digest_of(written)
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file}: no prediction of this tool ({error}); loopbench validate RUN --ahead N writes one") from None
     had = clusters_of(each_record(folder))
     if lost := [task for task in held_out if task not in had]:
         raise RunError(f"{folder}: the run has not had {lost[0]}, which {file} predicts; run loopbench compare with more --tasks")
+    if written.get("digest") != known:
+        raise RunError(f"{file}: the digest is not that of the prediction, which was edited")
     predicted = _in_the_tunnel(folder, profile, arms, fitted, _named(held_out), allow)
-    if predicted.prediction.as_dict() | {"digest": predicted.prediction.digest} != written:
+    again = replace(predicted.prediction, version=version)
+    if again.as_dict() | {"digest": again.digest} != written:
         raise RunError(f"{file}: the tunnel does other things by now: the prediction is of other loops, tasks or code")
-    return predicted
+    return replace(predicted, prediction=again)
 
 
 def _check_ours(folder: Path) -> None:
