@@ -20,6 +20,7 @@ from loopbench.experiments.fit_profile.fit import fit_run
 from loopbench.experiments.gate.baseline import bless
 from loopbench.experiments.gate.judge import judge
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from loopbench.experiments.import_runs.documents import unscored
 from loopbench.experiments.import_runs.foreign_file import open_file
 from loopbench.experiments.import_runs.formats.atif import NO_SCORE
 from loopbench.experiments.learn_plans.learn import learn_run, write_suite
@@ -85,7 +86,7 @@ def test_why_says_where_arms_part_and_what_lost(scored):
     assert sum(lost.values()) == 2
     details = {item.task: item.detail for item in pair.divergences}
     assert "nots.txt" in details["count-lines"]
-    assert "never called bash(command='wc -l a.csv')" in details["more-rows"]
+    assert "made no call; the other course called bash(command='wc -l a.csv')" in details["more-rows"]
 
 
 def test_a_profile_has_no_rate_that_the_format_cannot_tell(scored):
@@ -99,7 +100,8 @@ def test_a_profile_has_no_rate_that_the_format_cannot_tell(scored):
 def test_without_a_word_on_scores_trials_are_left_out(kit):
     found = kit.imported(FILES)
     assert {record.status for record in found.records} == {"excluded"}
-    assert {record.reason for record in found.records if record.trace_at is not None} == {NO_SCORE}
+    assert {record.reason for record in found.records if record.trace_at is not None} == {unscored(NO_SCORE, None)}
+    assert unscored(NO_SCORE, "t") == NO_SCORE
     tasks = {f"{arm}/{task}" for arm in ("careful", "hasty") for task in ("count-lines", "more-rows")}
     assert {record.task for record in found.records} == tasks
     assert fit_run(found.folder).trials == 4

@@ -60,3 +60,8 @@ def task_of(name: str) -> str:
     path = PurePosixPath(name)
     text = path.parent.as_posix() if path.stem == STANDARD and path.parent.name else path.with_suffix("").as_posix()
     return name_of(text, "the file's name")
+
+
+def unscored(reason: str, task: Any) -> str:
+    """Return why a trial has no score. `task`: what was named as its task; None: its file's name stands for it."""
+    return reason if task is not None else f"{reason}; and each file is a task of its own without --map task=PLACE"

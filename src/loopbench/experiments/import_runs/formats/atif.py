@@ -21,7 +21,7 @@ from loopbench.experiments.trace_formats.own_trials import OwnTrial
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from ..documents import documents, has, task_of
+from ..documents import documents, has, task_of, unscored
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..log_builder import LogBuilder
@@ -95,7 +95,7 @@ class _Trajectories:
             task_name,
             self.made.next_repeat(arm.name, task_name),
             status="excluded" if value is None else "scored",
-            reason=NO_SCORE if value is None else "",
+            reason=unscored(NO_SCORE, task) if value is None else "",
             score=value,
             cluster=label_of(cluster, "--map cluster"),
             **measured(read),

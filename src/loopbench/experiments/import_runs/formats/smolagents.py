@@ -14,7 +14,7 @@ from loopbench.experiments.trace_formats.smolagents_memory import is_memory, ite
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from ..documents import documents, has, task_of
+from ..documents import documents, has, task_of, unscored
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..log_builder import LogBuilder
@@ -47,7 +47,8 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             arm = ForeignArm(name_of(typed["arm"] or "smolagents", "--map arm"), loop="smolagents", model=model)
             task = task_of(name) if typed["task"] is None else name_of(typed["task"], "--map task")
             key = (arm.name, task, made.next_repeat(arm.name, task))
-            trial = _trial(data, key, score(typed["score"], reading.scale))
+            value = score(typed["score"], reading.scale)
+            trial = _trial(data, key, value, unscored(NO_SCORE, typed["task"]) if value is None else "")
             question = digest(trial.trace.query if trial.trace else "")
             made.add(arm, trial, question, name_of(typed["suite"] or "smolagents", "--map suite"))
     return made.log(by="smolagents")
@@ -56,7 +57,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
 FORMAT = Format("smolagents", recognizes, read, mapped=True)
 
 
-def _trial(data: Any, key: tuple[str, str, int], value: float | None) -> ForeignTrial:
+def _trial(data: Any, key: tuple[str, str, int], value: float | None, reason: str) -> ForeignTrial:
     steps = data["steps"] if isinstance(data, Mapping) else data
     state = data.get("state") if isinstance(data, Mapping) else None
     items = items_of_steps(steps)
@@ -71,7 +72,7 @@ def _trial(data: Any, key: tuple[str, str, int], value: float | None) -> Foreign
     return ForeignTrial(
         *key,
         status="excluded" if value is None else "scored",
-        reason=NO_SCORE if value is None else "",
+        reason=reason,
         score=value,
         stop=stop,
         answer=answer_of(answer),
