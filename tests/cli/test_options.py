@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 import typer
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from loopbench.cli.catalogue import entries, outlines
+from loopbench.cli.catalogue.entry import values_of
 from loopbench.cli.help import COMMANDS as HEADINGS
 from loopbench.cli.help import OPTIONS, REST, heading_of
 from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app
@@ -315,3 +316,22 @@ def test_an_unknown_command_is_answered_with_the_nearest_one() -> None:
     done = subprocess.run([sys.executable, "-m", "loopbench", "compere"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "Did you mean 'compare'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (Literal["run", "skip"], ("run", "skip")),
+        (Literal["run", "skip"] | None, ("run", "skip", "none")),
+        (Literal[True, "auto"], ("true", "auto")),
+        (int | None, ()),
+        (str, ()),
+    ],
+)
+def test_the_values_of_an_option_are_listed_where_there_are_only_so_many(kind: Any, values: tuple[str, ...]) -> None:
+    assert values_of(kind) == values
+
+
+def test_the_list_of_a_loop_says_which_values_an_option_takes() -> None:
+    (phased,) = [entry for entry in entries("loops") if entry.name == "phased"]
+    assert {option.name: option.values for option in phased.options}["failed_dependency"] == ("run", "skip", "fail")

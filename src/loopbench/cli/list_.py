@@ -110,7 +110,8 @@ def _print_entry(entry: CatalogueEntry, facts: str) -> None:
     if facts:
         console.print(Text(f"    {facts}"), soft_wrap=True)
     for option in entry.options:
-        console.print(Text(f"    {option.name} = {option.default}  {plain(option.doc)}", style="dim"), soft_wrap=True)
+        values = f" (of {', '.join(option.values)})" if option.values else ""
+        console.print(Text(f"    {option.name} = {option.default}{values}  {plain(option.doc)}", style="dim"), soft_wrap=True)
 
 
 def _facts(suite: CatalogueSuite) -> str:

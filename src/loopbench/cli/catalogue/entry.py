@@ -6,7 +6,8 @@ import inspect
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from loopbench._extras import MissingExtra
 from loopbench.protocol.installed import plugins_of
@@ -24,6 +25,8 @@ class OptionLine:
     name: str
     default: str
     doc: str
+    values: tuple[str, ...] = ()
+    """The values that it takes, where there are only so many; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +74,25 @@ def built_in(kind: str, name: str) -> CatalogueEntry:
     except MissingExtra as error:
         return CatalogueEntry(name, str(error).removeprefix(f"{kind} {name} "))
     text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
-    options = tuple(OptionLine(option.name, shown(option.default), option.doc) for option in options_of(target).values())
+    options = tuple(
+        OptionLine(option.name, shown(option.default), option.doc, values_of(option.type)) for option in options_of(target).values()
+    )
     return CatalogueEntry(name, text.splitlines()[0] if text else "", options)
 
 
 def plugins(kind: str) -> list[CatalogueEntry]:
     """Return what other packages declare; their code is not imported."""
     return [CatalogueEntry(name, "(plug-in)") for name in sorted(point.name for point in plugins_of(f"loopbench.{kind}s"))]
+
+
+def values_of(kind: Any) -> tuple[str, ...]:
+    """Return the values of a type that lists them, `Literal["run", "skip"]` or that or None; of others none."""
+    if get_origin(kind) is Literal:
+        return tuple(map(shown, get_args(kind)))
+    parts = [part for part in get_args(kind) if part is not type(None)]
+    if len(parts) == 1 and get_origin(kind) in (Union, UnionType) and get_origin(parts[0]) is Literal:
+        return (*map(shown, get_args(parts[0])), shown(None))
+    return ()
 
 
 def shown(default: Any) -> str:
