@@ -79,6 +79,11 @@ class Searched:
         return sum(least <= len(one.faults) <= most for _, one in self.found)
 
     @property
+    def several(self) -> list[MinimalFaults]:
+        """Those on which two or more faults landed: of one that landed alone, no other set could be found."""
+        return [one for _, one in self.found if len(one.landed) > 1]
+
+    @property
     def kinds(self) -> Counter[str]:
         """The kinds of fault that lose a trial alone, with the number of trials."""
         return Counter(one.faults[0].partition("@")[0] for _, one in self.found if len(one.faults) == 1)
@@ -170,7 +175,8 @@ def smallest_table(searches: Mapping[str, Searched]) -> Table:
             "with one alone",
             "with two",
         ),
-        *("with three or more", "smallest is proven", "solved when run again", "share with one alone", "kinds that suffice alone"),
+        *("with three or more", "smallest is proven", "solved when run again", "two or more landed", "of these with one alone"),
+        *("share with one alone", "kinds that suffice alone"),
     )
     rows = []
     for loop, one in searches.items():
@@ -179,6 +185,7 @@ def smallest_table(searches: Mapping[str, Searched]) -> Table:
         sizes = (one.sizes(0, 0), one.sizes(1, 1), one.sizes(2, 2), one.sizes(3, float("inf")))
         rest = (sum(found.is_smallest for found in sets), one.not_again)
         kinds = ", ".join(f"`{kind}` {count}" for kind, count in one.kinds.most_common()) or "–"
-        cells = (one.lost, len(sets) + one.not_again, *counts, *sizes, *rest)
+        several = (len(one.several), sum(len(found.faults) == 1 for found in one.several))
+        cells = (one.lost, len(sets) + one.not_again, *counts, *sizes, *rest, *several)
         rows.append((f"`{loop}`", *map(str, cells), interval(one.alone, 3), kinds))
     return Table("", columns, tuple(rows))

@@ -6,7 +6,7 @@ tables can make them again. One that names a range names the loops at both ends,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from measures_faults import card_table, disclosed, searched, smallest_table
 
@@ -43,14 +43,14 @@ def sentences(
     `harness`: the sentence on loops and fault profiles. `recovered`: loop → faults, one at a time, from which it recovers, and
     those that can happen to it. `alone`: the share of its lost trials that one fault alone loses.
     """
-    calls = _told(means[CROSSED, "calls_overlapped"], "run too early")
+    calls = _told(means[CROSSED, "calls_overlapped"], "run too early") + _unknown(means[CROSSED, "calls_overlapped"], recovered)
     executed = _told(means[INJECTED, "injection_executed"], "end in its execution")
     kept = _told(means[CLEAN, "retention"], "are shown")
     repeated = _told(means[CLEAN, "prefix_stability"], "repeat the beginning of an earlier one")
     lost = _told(alone, "are lost with one of their faults alone")
     return (
         harness,
-        f"Of the faults that can happen to it, one at a time, {_recovering(recovered)}; of the lost trials, {lost}",
+        f"Of the faults that can happen to it, one at a time, {_recovering(recovered)}; of the lost trials searched, {lost}",
         f"Of the trials with an instruction in a result, {executed}",
         f"Of the calls that are made beside what they need done, {calls}",
         f"Of the results that prompts need, {kept}; of the bytes of a trial's later prompts, {repeated}",
@@ -66,7 +66,7 @@ def _recovering(recovered: Mapping[str, tuple[int, int]]) -> str:
         loops = [loop for loop in shares if shares[loop] == share]
         counts = dict.fromkeys(f"{recovered[loop][0]} of {recovered[loop][1]}" for loop in loops)
         ends.append(f"{' or '.join(counts)} ({_listed(loops)})")
-    return f"a loop recovers from {ends[0]} to {ends[1]}"
+    return f"a loop recovers, by share, from {ends[0]} to {ends[1]}"
 
 
 def installed() -> tuple[str, ...]:
@@ -141,10 +141,18 @@ def _told(means: Means, do: str) -> str:
     return f"{ends} {do}, and the intervals {apart}"
 
 
+def _unknown(means: Means, loops: Collection[str]) -> str:
+    """Name the loops of which nothing is known."""
+    unknown = [loop for loop in loops if loop not in means]
+    return f"; of {_listed(unknown)} nothing is known (–)" if unknown else ""
+
+
 def _extreme(means: Means, choose: Callable[..., Interval]) -> tuple[Interval, list[str]]:
-    """The highest or lowest mean, and the loops that have it."""
-    chosen = choose(means.values(), key=lambda mean: mean.value)
-    return chosen, [loop for loop, mean in means.items() if mean.value == chosen.value]
+    """The highest or lowest mean with the loops that have it, and the widest of their intervals."""
+    value = choose(means.values(), key=lambda mean: mean.value).value
+    ends = {loop: mean for loop, mean in means.items() if mean.value == value}
+    low, high = min(mean.low for mean in ends.values()), max(mean.high for mean in ends.values())
+    return Interval(value, low, high, min(mean.n for mean in ends.values())), list(ends)
 
 
 def _percent(share: Interval) -> str:

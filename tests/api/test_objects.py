@@ -115,6 +115,7 @@ def test_a_function_that_makes_a_suite_is_named() -> None:
     [
         (lambda: loop_name(3), "loops: 3 is not a loop"),  # type: ignore[arg-type]
         (lambda: suite_name(3), "suite: 3 is not a Suite"),  # type: ignore[arg-type]
+        (lambda: loop_name(scorer_name), "function that solves a task with @loopbench.tunnel.loop$"),  # type: ignore[arg-type]
         (lambda: loop_name(int), "loops: <class 'int'> is not a loop"),  # type: ignore[arg-type]
         (lambda: suite_name("arithmetic", 3), "scorer: 3 is not a function of a Judgement"),  # type: ignore[arg-type]
         (lambda: scorer_name(3), "scorer: 3 is not a function of a Judgement"),  # type: ignore[arg-type]

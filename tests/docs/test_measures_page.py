@@ -86,6 +86,12 @@ def test_the_five_sentences_say_what_the_tables_of_the_run_hold(made_by: Callabl
     assert len(said) == 5
 
 
+def test_a_range_is_told_with_the_widest_interval_of_the_loops_at_its_end(made_by: Callable[[str], ModuleType]) -> None:
+    overview = made_by("measures_overview")
+    means = {"a": Interval(1, 0.8, 1, 20), "b": Interval(1, 0.77, 1, 20), "c": Interval(0.5, 0.3, 0.7, 20)}
+    assert "to 100 % [77, 100] (`a` and `b`)" in overview._told(means, "are shown")
+
+
 def test_each_loop_of_the_run_has_a_card_and_a_search() -> None:
     means, cards, smallest, _ = tables("overview")
     assert set(DESIGNS) <= means.keys() == cards.keys() == smallest.keys()
@@ -104,7 +110,12 @@ def test_what_the_page_says_of_the_smallest_sets(made_by: Callable[[str], Module
     rows = tables("overview")[2].values()
     names = ("searched", "with one alone", "lost without any", "with two", "with three or more")
     searched, alone, without, two, more = (sum(int(row[name]) for row in rows) for name in names)
-    assert f"of the {searched} trials, {alone} are lost with one fault alone, {without} without any, and {two} needs two" in WORDS
+    lost, several, of_these = (
+        sum(int(row[name]) for row in rows) for name in ("lost trials", "two or more landed", "of these with one alone")
+    )
+    assert f"of the {searched} trials, out of {lost} that were lost, {alone} are lost with one fault alone" in WORDS
+    assert f"with one fault alone, {without} without any, and {two} needs two" in WORDS
+    assert f"Of the {several} on which two or more landed, {of_these} ({of_these / several:.0%}".replace("%", " %") in WORDS
     assert more == 0
     assert f"Such a search took {sum(int(row['runs']) for row in rows) / searched:.1f} runs on average" in WORDS
     most = f"the first {faults.MAX_SEARCHED} lost trials of each loop under each profile, in at most {faults.MAX_RUNS} runs each"
@@ -183,13 +194,15 @@ def test_what_the_page_says_of_all_pairs_of_the_leaderboard() -> None:
     assert len(rows) == 21
 
 
-def test_what_the_page_says_of_native_calls_and_calls_in_text() -> None:
+def test_what_the_page_says_of_native_calls_and_calls_in_text(made_by: Callable[[str], ModuleType]) -> None:
     strict, pardoned, models = tables("native_or_text")
     deviation = "standard deviation of accuracy, or share of pairs"
     verdicts = [row["native minus text; p (Holm), verdict"].rpartition(", ")[2] for row in models.values()]
     counts = {word: verdicts.count(word) for word in ("better", "worse")}
     apart = f"{counts['better']} of the {len(models)} models solve more than in text, {counts['worse']} solve less, and"
-    assert f"{apart} {len(models) - sum(counts.values())} are not told apart" in WORDS
+    equivalent = f"{verdicts.count('equivalent')} of which are equivalent"
+    assert f"{apart} {len(models) - sum(counts.values())} are not told apart, {equivalent}" in WORDS
+    assert f"shown to differ by less than {made_by('native_or_text').MARGIN:g}." in WORDS
     assert "depends on the model far more than harnesses differ on average" in WORDS
     assert numbers(strict["harness × model"][deviation])[1] > 5 * numbers(strict["harness"][deviation])[2]
     assert "Two models change places under the other harness in half of all cases" in WORDS

@@ -65,7 +65,10 @@ def test_the_page_says_how_rarely_the_bootstraps_of_variances_hold_the_truth() -
     """Their promise leaves room for the noise of few runs; the sentence does not."""
     rows = {cells[0]: cells[1:] for cells in shown("coverage of crossed loops and models")[1:]}
     few = [float(cell) for name, cells in rows.items() if name.startswith(("task", "loop × task")) for cell in cells[:2]]
-    assert f"in as little as {min(few):.2f} of runs" in " ".join(COVERAGE.PAGE.read_text(encoding="utf-8").split())
+    said = " ".join(COVERAGE.PAGE.read_text(encoding="utf-8").split())
+    assert f"in as little as {min(few):.2f} of runs" in said
+    place = [scene.name for scene in COVERAGE.SCENES].index("100 × 5, 0.7")
+    assert f"of a hundred with five repeats loop × task in {rows['loop × task, 0.03'][place]}." in said
 
 
 def test_what_loops_and_models_move_is_held_as_often_as_the_page_says() -> None:

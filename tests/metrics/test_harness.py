@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from loopbench.experiments.compare.harness_tables import harness_tables
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.harness import Crossed, harness
+from loopbench.metrics.harness import Crossed, Harness, harness
 from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import Interval
 
 SHAPES = st.tuples(st.integers(2, 4), st.integers(2, 4), st.integers(3, 8))
 MEANS = SHAPES.flatmap(lambda shape: arrays.arrays(np.float64, shape, elements=st.sampled_from([0.0, 0.25, 0.5, 1.0])))
@@ -56,6 +58,28 @@ def test_intervals_hold_their_value_and_stay_in_bounds(means):
         assert 0 <= part.deviation.low <= part.deviation.value <= part.deviation.high
         assert 0 <= part.share <= 1
     assert 0 <= found.reversals() <= 1
+
+
+@given(st.integers(0, 500))
+def test_no_interval_is_printed_without_a_width(seed):
+    """Chance alone, that repeats tell: what depends on the task is estimated as 0 in part of the runs."""
+    random = np.random.default_rng(seed)
+    drawn = random.binomial(1, random.beta(2, 2, 60), (3, 3, 3, 60))
+    parts = Crossed(drawn.mean(0), (drawn.var(0, ddof=1) / 3).mean((0, 1))).parts()
+    (table,) = harness_tables([Harness("s", ("a", "b", "c"), ("x", "y", "z"), "model", 60, parts, Interval(0, 0, 0, 60), 0.5, 0.5)])
+    for part, (_, cell, _) in zip(parts, table.rows, strict=False):
+        ends = part.to_json()["deviation"]
+        assert "[0.000, 0.000]" not in cell
+        assert "(in all" not in cell
+        assert (ends["low"] is None) == (ends["high"] is None) == cell.endswith("no interval") == (part.deviation.high < 0.0005)
+
+
+def test_a_part_that_is_estimated_as_0_in_all_draws_has_no_interval():
+    random = np.random.default_rng(1)
+    drawn = random.binomial(1, np.broadcast_to(random.beta(2, 2, 60), (3, 3, 3, 60)))
+    parts = Crossed(drawn.mean(0), (drawn.var(0, ddof=1) / 3).mean((0, 1))).parts()
+    (part,) = (part for part in parts if part.source == "loop × task")
+    assert part.to_json()["deviation"] == {"value": 0.0, "low": None, "high": None, "n": 60}
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.02, 0.1])

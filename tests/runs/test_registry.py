@@ -389,7 +389,10 @@ def test_what_is_installed_wins_over_the_current_directory(here, tmp_path_factor
 
 def test_an_option_that_a_loop_cannot_do_without_is_asked_for(own):
     own("own_needy_loop", LOOP.replace("limit: int = 1", "limit: int"))
-    with pytest.raises(ValueError, match=r"needs limit: give own_needy_loop:Mine\(limit=…\)"):
+    as_program = r"json:dumps\(obj=…\); a function that solves a task is given as --program json:dumps, or decorated with @"
+    with pytest.raises(ValueError, match=as_program):
+        make_loop(parse_spec("json:dumps"))
+    with pytest.raises(ValueError, match=r"needs limit: give own_needy_loop:Mine\(limit=…\)$"):
         make_loop(parse_spec("own_needy_loop:Mine"))
 
 

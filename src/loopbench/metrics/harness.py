@@ -12,7 +12,7 @@ is in the interval if a move as large, in the direction that was found and with 
 out as large as what was found in neither too few nor too many draws. (Where the noise is the same in all directions, that is the
 interval of the noncentral F: Steiger 2004, "Beyond the F Test", Psychological Methods 9.) The interval of a difference of two
 deviations is made of theirs (MOVER: Zou & Donner 2008, Statistics in Medicine 27); those of parts that vary from task to task are
-BCa bootstraps.
+BCa bootstraps. Where such a part is estimated as 0 in nearly all draws, its interval would have no width, and none is given.
 
 A ranking reverses where, of two loops, one is more accurate under one model and the other under another: a share of all pairs of
 loops and pairs of models. Loops that are alike reverse half of the time, by chance. The share has no interval: it jumps where two
@@ -48,6 +48,8 @@ SOURCES = ("loop", "model", "task", "loop × model", "loop × task", "model × t
 """What accuracy varies by; `chance` is that of repeats, and without any stands within `loop × model × task`."""
 FIXED = frozenset({"loop", "model", "loop × model"})
 """Those that do not vary from task to task."""
+NO_WIDTH = 0.0005
+"""An interval from 0 to less than this would be printed as `[0.000, 0.000]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,15 @@ class SourcePart:
     share: float
     """Of the variance of all sources."""
 
+    @property
+    def has_interval(self) -> bool:
+        """False where a negative estimate counts as 0 and so do those of nearly all draws: no width would be claimed too much."""
+        return self.deviation.high >= NO_WIDTH
+
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {"source": self.source, "deviation": self.deviation.as_dict(), "share": self.share}
+        """Return plain JSON; the ends are None where there is no interval."""
+        ends = {} if self.has_interval else {"low": None, "high": None}
+        return {"source": self.source, "deviation": self.deviation.as_dict() | ends, "share": self.share}
 
 
 @dataclass(frozen=True, slots=True)

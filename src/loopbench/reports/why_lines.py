@@ -60,6 +60,8 @@ def sums(found: Results, reasons: Why) -> Iterator[Shown]:
         info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
         if remedy := ablation_of(info, cause, found.manifest.settings):
             yield OutputLine("  whether an option helps: " + remedy, "dim")
+    if len(total) > MAX_CAUSES:
+        yield OutputLine(f"\nand {counted(len(total) - MAX_CAUSES, 'more cause')}: -v", "dim")
     if reasons.untraced:
         yield OutputLine(_untraced(reasons.untraced), "yellow")
     folder = shlex.quote(str(found.folder))
@@ -146,12 +148,18 @@ def _causes(
     last: Cause | None = None
     for example in examples[:1] if in_short else examples:
         if example.cause != last and not in_short:
-            yield OutputLine(f"  {example.cause}")
+            yield OutputLine(f"  {example.cause}{_first_of(example.cause, causes, examples)}")
         last = example.cause
         yield Prose(
             f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    "
         )
         yield OutputLine(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
+
+
+def _first_of(cause: Cause, causes: Mapping[Cause, int], examples: Sequence[_Example]) -> str:
+    """Say how many of the trials that a cause lost are shown, where it is not all of them."""
+    shown = sum(example.cause == cause for example in examples)
+    return f" (first {shown} of {causes[cause]}; all: -v)" if shown < causes[cause] else ""
 
 
 def _telling(arm: ArmLosses) -> Iterator[LostTrial]:

@@ -24,7 +24,7 @@ class Habits:
     """asked again, asked blindly, taken for the answer, or raised: what becomes of a reply without a call before any result."""
     most: int | None = 10
     at_limit: str = "raises"
-    """raises, or answers with what came last."""
+    """raises, answers with what came last, or returns None."""
     failure: str = "That did not work."
     """What a hidden error is worded as."""
     reminder: str = ""
@@ -70,7 +70,7 @@ def agent(habits):
                 messages.append({"role": "user", "content": habits.reminder.format(number=number)})
         if habits.at_limit == "raises":
             raise GaveUp("the limit is reached")
-        return results[-1]
+        return results[-1] if habits.at_limit == "answers" else None
 
     solve.__name__ = "habits"
     return FunctionLoop(solve)

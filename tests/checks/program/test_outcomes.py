@@ -76,7 +76,12 @@ def test_a_reply_without_a_call(answerless, outcome):
 
 @pytest.mark.parametrize(
     ("habits", "outcome"),
-    [(Habits(), "error"), (Habits(most=None), "unlimited"), (Habits(at_limit="answers"), "silent")],
+    [
+        (Habits(), "error"),
+        (Habits(most=None), "unlimited"),
+        (Habits(at_limit="answers"), "silent"),
+        (Habits(at_limit="returns None"), "error"),
+    ],
 )
 def test_a_model_that_never_ends(habits, outcome):
     assert set(outcomes(habits, "never_finishes", "repeats").values()) == {outcome}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopbench.metrics.harness import Harness
+from loopbench.metrics.harness import Harness, SourcePart
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import interval
 from loopbench.text.table import Table
@@ -21,9 +21,7 @@ def harness_tables(found: Sequence[Harness]) -> list[Table]:
 
 
 def _table(found: Harness) -> Table:
-    rows = [
-        (part.source.replace("model", found.kind), interval(part.deviation, 3), f"{100 * part.share:.1f} %") for part in found.parts
-    ]
+    rows = [(part.source.replace("model", found.kind), _deviation(part), f"{100 * part.share:.1f} %") for part in found.parts]
     rows += [
         (f"two loops change places under another {found.kind}", f"{found.loops_reverse:.2f}", ""),
         (f"two {found.kind}s change places under another loop", f"{found.conditions_reverse:.2f}", ""),
@@ -34,3 +32,7 @@ def _table(found: Harness) -> Table:
         ("source", "standard deviation of accuracy, or share of pairs", "share of variance"),
         tuple(rows),
     )
+
+
+def _deviation(part: SourcePart) -> str:
+    return interval(part.deviation, 3) if part.has_interval else f"{part.deviation.value:.3f}, no interval"

@@ -23,9 +23,9 @@ FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
         "termination": ("forced_finish=both,off",),
     },
     "phased": {
-        "fault not recovered": ("max_rounds=5,8", "failed_dependency=run,skip"),
+        "fault not recovered": ("max_rounds=5,8", "failed_dependency=run,skip,fail"),
         "tool argument": ("max_rounds=5,8",),
-        "termination": ("max_rounds=5,8", "failed_dependency=run,skip"),
+        "termination": ("max_rounds=5,8", "failed_dependency=run,skip,fail"),
     },
     "react_extract": {
         "parse": ("on_parse_error=finish,observe", "parse_retries=0,2"),

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from loopbench.metrics.trace import GARBAGE, ToolRun, TracedCall
 from loopbench.protocol import StopReason, render_value
 
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, was_asked_again, was_cut_out, was_told
-from .trajectory import NOT_RUN, shortened
+from .trajectory import NOT_RUN, call_text, shortened
 
 SPENT = {
     StopReason.BUDGET.value: "its budget was used up",
@@ -71,7 +72,22 @@ def _failed_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
 
 
 def _not_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    return f"the call {same[-1].what} could not be run {times(len(same))}{_because(same[-1])}{_what_the_loop_did(trial, same)}"
+    source = _damaged_source(trial, same[-1].event)
+    believed = f"believed the damaged result of {call_text(source)} ({GARBAGE}), and passed it on: " if source else ""
+    said = f"the call {same[-1].what} could not be run {times(len(same))}{_because(same[-1])}{_what_the_loop_did(trial, same)}"
+    return f"{believed}{said}"
+
+
+def _damaged_source(trial: TracedTrial, place: int) -> TracedCall | None:
+    """Return the call whose result was noise, of what this run was given as an argument; None where it was given none."""
+    failed = trial.events[place]
+    if not isinstance(failed, ToolRun) or not isinstance(failed.call.arguments, dict):
+        return None
+    given = {value for value in failed.call.arguments.values() if isinstance(value, str)}
+    for event in trial.events[:place]:
+        if isinstance(event, ToolRun) and event.fault == GARBAGE and event.result.strip() in given:
+            return event.call
+    return None
 
 
 def _because(setback: Setback) -> str:
