@@ -43,8 +43,8 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
     named = [name for name in runs_there if runs_there[name].given_name == str(run)]
-    if typed and len(named) != 1:
-        return typed[0]  # which says, once it is opened, that it is no run
+    if root / run in typed or (typed and len(named) != 1):
+        return typed[-1]  # which says, once it is opened, that it is no run
     known = sorted(runs_there, key=lambda name: (runs_there[name].began, runs_there[name].written, name))
     first, *below = Path(run).parts or ("",)
     meaning = known[-1:] if first == "latest" else meant(first, known) if first else []
