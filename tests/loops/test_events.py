@@ -43,7 +43,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.events import (
-    CallRefused,
+    CallInvalid,
     LoopNote,
     ReplyChunk,
     ReplyReceived,
@@ -146,7 +146,7 @@ def test_events_are_those_of_the_trace_and_change_no_digest(
     for recorder in Told.made:
         events = recorder.told
         assert told(events) == traced(recorder)
-        refused = [event.error_type for event in events if isinstance(event, CallRefused)]
+        refused = [event.error_type for event in events if isinstance(event, CallInvalid)]
         assert refused.count("UnknownTool") == recorder.errors["call.unknown_tool"]
         assert refused.count("InvalidArguments") == recorder.errors["call.invalid_arguments"]
         assert [isinstance(event, RunEnded) for event in events] == [False] * (len(events) - 1) + [True]
@@ -156,7 +156,7 @@ def test_events_are_those_of_the_trace_and_change_no_digest(
         for event in events:
             assert json.loads(json.dumps(event.as_dict()))["event"] == event.name
             kinds.add(event.name)
-    assert kinds >= {"reply_unreadable", "request_failed", "call_refused", "tool_finished", "loop_note"}
+    assert kinds >= {"reply_unreadable", "request_failed", "call_invalid", "tool_finished", "loop_note"}
 
 
 def in_order(events: list[RunEvent], start: type[Any], ends: tuple[type[Any], ...]) -> None:
@@ -232,15 +232,15 @@ def test_a_product_is_told_of_calls_results_errors_and_the_end() -> None:
     assert shown == [
         *asked(0),
         {"event": "tool_started", "call": 0, "arguments": {"item": "tea"}, **call},
-        {"event": "tool_finished", "call": 0, "tool": "price", "status": "success", "result": "1.5"},
+        {"event": "tool_finished", "call": 0, "tool": "price", "ran": True, "status": "success", "result": "1.5"},
         *asked(1),
         {"event": "tool_started", "call": 1, "arguments": {"item": "gold"}, **call},
-        {"event": "tool_finished", "call": 1, "tool": "price", "status": "error", "error": "KeyError: 'gold'"},
+        {"event": "tool_finished", "call": 1, "tool": "price", "ran": True, "status": "error", "error": "KeyError: 'gold'"},
         *asked(2),
         {"event": "reply_unreadable", "request": 2, "role": "decide", "error": UNREADABLE},
         *asked(3),
         {
-            "event": "call_refused",
+            "event": "call_invalid",
             "request": 3,
             "tool": "cost",
             "arguments": {"item": "tea"},
@@ -373,3 +373,37 @@ def test_each_attempt_at_a_request_is_told() -> None:
     ]
     assert isinstance(events[1], RequestFailed)
     assert str(events[1].error) == "busy"
+
+
+@pytest.mark.parametrize(("loop", "refused"), [(Bare(), False), (Bare(check_types=True), True), (Finish(max_steps=3), True)])
+def test_a_call_that_does_not_fit_says_whether_it_ran(loop: Loop, refused: bool) -> None:
+    ran: list[Any] = []
+
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        ran.append(amount)
+        return "paid"
+
+    observer = Listening()
+    model = FakeModel(Act("Pay.", (ToolCall("pay", {"amount": "all of it"}),)), *[Answer("", "done")] * 2)
+    run_sync(loop.run(Query("Pay."), Toolbox([pay]), model, observer))
+    (invalid,) = [event for event in observer.events if isinstance(event, CallInvalid)]
+    (finished,) = [event for event in observer.events if isinstance(event, ToolFinished)]
+    assert invalid.error_type == "InvalidArguments"
+    assert (finished.ran, finished.as_dict()["ran"], ran) == (not refused, not refused, [] if refused else ["all of it"])
+
+
+def test_a_run_that_failed_always_says_why() -> None:
+    def broken(item: str) -> float:
+        """Fails."""
+        raise RuntimeError("no database")
+
+    model = FakeModel(*[Act("Look.", (ToolCall("broken", {"item": "tea"}),))] * 3)
+    outcome = run_sync(Bare().run(Query("How much?"), Toolbox([broken]), model))
+    assert (outcome.stop, outcome.error) == (StopReason.ERROR_VALVE, "too many errors in a row")
+    assert "error='too many errors in a row'" in repr(outcome)
+    answered = {StopReason.FINISHED, StopReason.FORCED}
+    said_by_the_run = {StopReason.TERMINATED, StopReason.PROVIDER_ERROR}
+    by_the_harness = {StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED}
+    silent = {stop for stop in StopReason if Outcome(None, stop, 0).error is None}
+    assert silent == answered | said_by_the_run | by_the_harness

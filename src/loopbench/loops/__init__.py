@@ -68,7 +68,7 @@ _HOMES = {
         "run_sync",
     ),
     "loopbench.protocol.events": (
-        "CallRefused",
+        "CallInvalid",
         "LoopNote",
         "ReplyChunk",
         "ReplyReceived",

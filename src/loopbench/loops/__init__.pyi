@@ -54,7 +54,7 @@ from loopbench.protocol import Toolbox as Toolbox
 from loopbench.protocol import ToolCall as ToolCall
 from loopbench.protocol import Understanding as Understanding
 from loopbench.protocol import run_sync as run_sync
-from loopbench.protocol.events import CallRefused as CallRefused
+from loopbench.protocol.events import CallInvalid as CallInvalid
 from loopbench.protocol.events import LoopNote as LoopNote
 from loopbench.protocol.events import ReplyChunk as ReplyChunk
 from loopbench.protocol.events import ReplyReceived as ReplyReceived

@@ -25,7 +25,7 @@ from loopbench.protocol import (
     WrappedModel,
 )
 from loopbench.protocol.events import (
-    CallRefused,
+    CallInvalid,
     LoopNote,
     ReplyChunk,
     ReplyReceived,
@@ -126,7 +126,7 @@ class WatchedModel(WrappedModel):
             return
         for call in move.calls if isinstance(move, Act) else ():
             if problem := self._problem(call):
-                tell(CallRefused(number, call, *problem))
+                tell(CallInvalid(number, call, *problem))
 
     def _problem(self, call: ToolCall) -> tuple[str, str] | None:
         """Return why a call cannot be made, the error's type and its text; None if it can."""

@@ -111,8 +111,11 @@ class RequestFailed(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class CallRefused(RunEvent):
-    """The model asked for a call that cannot be made as it stands: no such tool, or arguments that it does not take."""
+class CallInvalid(RunEvent):
+    """The model asked for a tool that there is not, or with arguments that it does not take.
+
+    What follows is the design's: it tells the model, or calls the tool all the same, as `bare` does without `check_types`.
+    """
 
     request: int
     """Number of the request whose reply holds the call."""
@@ -127,7 +130,7 @@ class CallRefused(RunEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(RunEvent):
-    """A tool is called."""
+    """A design makes a call. Whether the tool ran is known when it is finished."""
 
     number: int
     """0-based, in the order of the calls of a run."""
@@ -146,9 +149,14 @@ class ToolFinished(RunEvent):
     observation: Observation
     """As the tool gave it; a wrapper such as `guarded` may show its loop something else."""
 
+    @property
+    def ran(self) -> bool:
+        """False for a call that was refused instead: an unknown tool, or arguments that did not pass the check."""
+        return self.observation.error_type not in ("UnknownTool", "InvalidArguments")
+
     def _shown(self) -> dict[str, Any]:
         seen = self.observation
-        made = {"call": self.number, "tool": self.call.name, "status": seen.status, "seconds": seen.seconds}
+        made = {"call": self.number, "tool": self.call.name, "ran": self.ran, "status": seen.status, "seconds": seen.seconds}
         if seen.ok:
             return made | {"result": seen.data}
         return made | {"error": f"{seen.error_type}: {seen.data}"}

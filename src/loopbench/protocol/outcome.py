@@ -43,6 +43,17 @@ class StopReason(StrEnum):
     """The loop itself raised."""
 
 
+_MEANT: Mapping[StopReason, str] = {
+    StopReason.MAX_STEPS: "the step limit was reached before the model answered",
+    StopReason.UNFINISHED: "the single turn ended in calls of tools: set max_steps for more",
+    StopReason.ERROR_VALVE: "too many errors in a row",
+    StopReason.PARSE_FAILED: "no reply could be read as what was asked for",
+    StopReason.RECOVERY_FAILED: "the recovery from errors was given up",
+    StopReason.CANCELLED: "the run was cancelled",
+    StopReason.CONTEXT_OVERFLOW: "the conversation no longer fits the model's context",
+}
+"""Why a run failed, for a design that says no more."""
+
 HARNESS_STOPS = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED, StopReason.CANCELLED})
 """Every loop can reach these, because the harness sets them."""
 
@@ -76,8 +87,8 @@ class Outcome(Parametrized[AnswerT]):
 
     @property
     def error(self) -> str | None:
-        """What ended the run without an answer, or spoiled it, as `details["error"]` has it; None if nothing did."""
-        said = self.details.get("error")
+        """What ended the run without an answer, or spoiled it: `details["error"]`, or what `stop` means; None if nothing did."""
+        said = self.details.get("error", _MEANT.get(self.stop))
         return None if said is None else str(said)
 
     @property

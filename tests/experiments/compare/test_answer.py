@@ -134,7 +134,9 @@ def test_where_nothing_is_decided_nothing_is_adopted(compared):
 def test_what_no_profile_tells_by_itself_and_all_together_do_is_the_pick(compared):
     dear = {"a": 300, "b": 100}
     close, apart = compared({"a": (0.8, 0.8), "b": (0.7, 0.7)}, dear, n=30), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)}, n=30)
-    (first,) = said(replace(close, pooled=apart.pooled))
+    first, *confirming = said(replace(close, pooled=apart.pooled))
+    assert len(confirming) == 1
+    assert re.match(r"To confirm it: [\d,]+ tasks under (calm|rough) would tell a from b \(chance about \d\d %\)$", confirming[0])
     assert re.fullmatch(
         r"Adopt a: over both profiles together it is better than b by 0\.500 \[0\.\d+, 0\.\d+\]; "
         r"b is cheaper \(101 tokens a trial against 301\), and no single profile tells the two apart",

@@ -88,6 +88,18 @@ class DecidingRun:
 
 
 @dataclass(frozen=True, slots=True)
+class _Plan:
+    """A run that is likely to tell a loop from another one, in words."""
+
+    row: AnswerRow
+    """The other one."""
+    tasks: str
+    """How many, and under which profile."""
+    chance: str
+    decides: DecidingRun
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonAnswer:
     """The matrix of loops × columns, the most accurate loop first, and the sentences that say what follows."""
 
@@ -194,6 +206,7 @@ class _Sentences:
             picked = self._picked_together(candidates, compared)
             if picked is not None:
                 yield picked
+                yield from self._confirming(self.found.rows[0], candidates)
                 yield from self._worse(compared)
                 return
             yield self._adopt(named, candidates, compared)
@@ -232,8 +245,9 @@ class _Sentences:
             better, by = "better than every other loop", f", the next being {nearest.b} by {gap}"
         else:
             better, by = f"better than {listed([row.loop for row in rivals])}", f" by {gap}" if len(rivals) == 1 else ""
-        said = f"Adopt {best.loop}: over {self._every_profile()} together it is {better}"
-        return AnswerSentence(f"{said}{by}{self._bought(best, rivals)}", said)
+        together = f"over {self._every_profile()} together"
+        said = f"Adopt {best.loop}: {together} it is {better}{by}{self._bought(best, rivals)}"
+        return AnswerSentence(said, f"Adopt {best.loop}: {better} {together}")
 
     def _bought(self, best: AnswerRow, rivals: Sequence[AnswerRow]) -> str:
         """Return which rival is cheaper than the loop that is adopted, and whether any single profile tells the two apart."""
@@ -247,7 +261,7 @@ class _Sentences:
 
     def _every_profile(self) -> str:
         profiles = len({column.profile for column in self.found.columns})
-        return f"{'both' if profiles == 2 else f'all {profiles}'} profiles"
+        return f"{'both' if profiles == 2 else f'all {profiles}'} {self._air()}s"
 
     def _equivalent(self, one: AnswerRow, other: AnswerRow) -> bool:
         pairs = list(self._pairs(one, other))
@@ -370,19 +384,30 @@ class _Sentences:
         if not rows:
             return
         between = f"Undecided between {first.loop} and {listed(rows)}"
-        plans = [(pair.outlook.more, pair, row) for pair, row in undecided if pair.outlook is not None]
-        if not plans:
+        if (plan := self._soonest(undecided)) is None:
             yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
             return
+        about = f" about {plan.row.loop}" if len(rows) > 1 else ""
+        told_apart = f"{plan.tasks} would tell {first.loop} from {plan.row.loop} ({plan.chance})"
+        yield AnswerSentence(f"{between}: {plan.tasks} would decide{about} ({plan.chance})", told_apart, decides=plan.decides)
+
+    def _confirming(self, best: AnswerRow, candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
+        """Yield which run would confirm, with other faults, what all profiles together show of the best loop."""
+        rivals = [row for row in candidates if row is not best]
+        plan = self._soonest([(pair, row) for row in rivals for pair in self._pairs(best, row) if pair.verdict.word == "undecided"])
+        if plan is not None:
+            said = f"To confirm it: {plan.tasks} would tell {best.loop} from {plan.row.loop} ({plan.chance})"
+            yield AnswerSentence(said, f"{plan.tasks} would confirm it ({plan.chance})", decides=plan.decides)
+
+    def _soonest(self, undecided: Sequence[tuple[Pair, AnswerRow]]) -> _Plan | None:
+        """Return the run of fewest tasks that is likely to decide one of these pairs; None if no feasible one is."""
+        plans = [(pair.outlook.more, pair, row) for pair, row in undecided if pair.outlook is not None]
+        if not plans:
+            return None
         size, pair, row = min(plans, key=lambda plan: (plan[0].tasks, plan[0].chance))
-        about = f" about {row.loop}" if len(rows) > 1 else ""
-        chance = f"chance about {chance_in_words(size.chance)}"
         tasks = f"{counted(size.tasks, 'task')}{self._under(pair)}"
-        yield AnswerSentence(
-            f"{between}: {tasks} would decide{about} ({chance})",
-            f"{tasks} would tell {first.loop} from {row.loop} ({chance})",
-            decides=DecidingRun((pair.a, pair.b), size.tasks, size.chance),
-        )
+        chance = f"chance about {chance_in_words(size.chance)}"
+        return _Plan(row, tasks, chance, DecidingRun((pair.a, pair.b), size.tasks, size.chance))
 
     def _under(self, pair: Pair) -> str:
         """Return the column of a pair's arms; empty where there is only one."""
