@@ -255,9 +255,9 @@ class _Sentences:
         cost, cheapest = min(known, key=lambda each: each[0], default=(math.inf, best))
         if best.cost is None or cost >= best.cost.value:
             return ""
-        price = f"{self._with_cost(cheapest, 0).removesuffix(')')} against {self._price(best)})"
         told = any(pair.verdict.word in ("better", "worse") for pair in self._pairs(best, cheapest))
-        return f"; {price.replace(' (', ' is cheaper (', 1)}" + ("" if told else ", and no single profile tells the two apart")
+        cheaper = f"; {cheapest.loop} is cheaper ({self._per_trial(cheapest)} against {self._price(best)})"
+        return cheaper if told else f"{cheaper}, and no single profile tells the two apart"
 
     def _every_profile(self) -> str:
         profiles = len({column.profile for column in self.found.columns})
@@ -326,9 +326,12 @@ class _Sentences:
     def _with_cost(self, row: AnswerRow, number: int) -> str:
         if row.cost is None:
             return row.loop
+        return f"{row.loop} ({self._per_trial(row) if number == 0 else self._price(row)})"
+
+    def _per_trial(self, row: AnswerRow) -> str:
+        """Return what a trial costs, with its unit."""
         unit = "" if self.found.unit == "cost_usd" else " tokens"
-        words = f"{unit} a trial" if number == 0 else ""
-        return f"{row.loop} ({self._price(row)}{words})"
+        return f"{self._price(row)}{unit} a trial"
 
     def _price(self, row: AnswerRow) -> str:
         """Return what a trial costs, without its unit."""
