@@ -22,6 +22,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.model import ProviderTrouble
+from loopbench.protocol.receipts import ReceiptReader
 
 from .at_once import SAME_IDS, TOO_EARLY, digest_of, early_call, with_one_id
 from .draws import unit
@@ -121,6 +122,8 @@ class Scripted:
         weaknesses = [one for one in script.profile.weaknesses if script.words or one.kind != "answer"]
         slips = chosen(slips_of(script.plan, weaknesses, script.key, script.tools), script.profile.faults)
         self._plan = PlanWithSlips(script.plan, slips)
+        self._readers: dict[tuple[Role, str], ReceiptReader] = {}
+        """Role and scope, whose prompts are one conversation → what reads their receipts."""
         self._slips: dict[tuple[str, str], Fault] = {}
         """What has slipped so far, by kind and planned call."""
 
@@ -222,7 +225,9 @@ class Scripted:
 
     def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
-        view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
+        talk = (request.role, request.scope)
+        reader = self._readers.get(talk) or self._readers.setdefault(talk, ReceiptReader())
+        view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered, reader)
         self.tunnel.show(request.scope, view.known.keys(), view.illegible)
         if followed.says is not None or followed.forgotten:
             view = view._replace(says=followed.says, overlooked=followed.forgotten.values())
@@ -297,7 +302,8 @@ class Scripted:
         if rate == 0 or turn.point.role not in _MAY_OVERLOOK or not self.script.profile.may_strike(LAPSE, str(turn.point)):
             return ()
         key = (*self.script.key, "forget", turn.point, attempt)
-        return [name for name, item in turn.view.known.items() if unit(*key, name) < rate * item.distance]
+        length = len(turn.view.text)
+        return [name for name, item in turn.view.known.items() if unit(*key, name) < rate * item.distance(length)]
 
     def _forget(self, turn: ReplyTurn, forgotten: Collection[str]) -> None:
         """Decide again without the results that were overlooked; it is a fault if the decision is another one."""

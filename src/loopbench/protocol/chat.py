@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .quick_frozen import quick_frozen
+
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
 
@@ -17,6 +19,7 @@ class NativeCall:
     arguments: str
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation."""
@@ -41,6 +44,7 @@ class Message:
         return made
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens and money of one reply, or of many added up."""
@@ -78,6 +82,7 @@ def _added(one: float | None, other: float | None) -> float | None:
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A model's whole answer to one request."""
