@@ -282,12 +282,21 @@ def test_options_become_numbers_where_all_are():
 
 def test_what_an_imported_record_does_not_tell_is_not_known():
     told = Record("a", "s", "d", "t1", 0, 0, "scored", steps=3)
-    silent = Record("a", "s", "d", "t2", 0, 0, "scored", unknown=("steps", "tool_calls", "false_success"))
+    silent = Record("a", "s", "d", "t2", 0, 0, "scored", unknown=("steps", "tool_calls", "false_success", "faults"))
     trials = loaded(["a"], [told, silent]).trials
-    for name, value in (("steps", 3), ("tool_calls", 0), ("false_success", False)):
+    for name, value in (("steps", 3), ("tool_calls", 0), ("false_success", False), ("faults.landed", 0)):
         assert trials[name][0] == value
         assert pd.isna(trials[name][1])
     assert str(trials["steps"].dtype) == "Int64"
+
+
+def test_faults_of_an_arm_are_known_if_a_trial_tells_them():
+    told = Record("a", "s", "d", "t1", 0, 0, "scored", stop="finished")
+    silent = Record("b", "s", "d", "t1", 0, 0, "scored", stop="finished", unknown=("false_success", "answer_unseen", "faults"))
+    arms = loaded(["a", "b"], [told, silent]).arms
+    for name in ("faults.landed", "faults.recovered", "false_success.count", "right_unseen"):
+        assert arms[name][0] == 0
+        assert pd.isna(arms[name][1])
 
 
 def test_effects_are_those_of_an_ablation(tmp_path):

@@ -29,7 +29,7 @@ from .record import RECORDING, UNREPLAYABLE, Record
 from .record_table import alike, records_by_arm
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
-from .summary import COSTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
+from .summary import COSTS, FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
 """Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
@@ -80,7 +80,7 @@ class ArmResult:
             "stops": dict(summary.stops),
             "errors": dict(summary.errors),
             "retries": dict(summary.retries),
-            "faults": asdict(summary.faults),
+            "faults": asdict(summary.faults) if summary.tells_faults else dict.fromkeys(FAULT_COUNTS),
             "recovery": _interval(summary.recovery),
             "retention_at": {distance: share.as_dict() for distance, share in summary.retention_at.items()},
             "false_success": {"count": summary.false_success, "rate": _interval(summary.false_success_rate)},
@@ -389,7 +389,7 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
                 warnings.append(
                     f"{name}: {words} is known for {trials}; the mean is over these, in {mean.n} of its {summary.tasks} tasks."
                 )
-        if summary.right_unseen > max(1, MAX_RIGHT_UNSEEN * summary.scored):
+        if (summary.right_unseen or 0) > max(1, MAX_RIGHT_UNSEEN * summary.scored):
             warnings.append(
                 f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
                 "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds."
