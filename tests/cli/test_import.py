@@ -180,7 +180,9 @@ def test_a_notebook_has_gaps_where_nothing_is_known(loopbench, here):
     loopbench("import", "a.csv", "-o", "mine")
     found = library.load("mine").trials
     assert found["steps"].tolist()[0] == 3
-    assert found[["steps", "tokens", "false_success"]].isna().iloc[1].all()
+    assert found[["steps", "tokens", "false_success", "faults.landed", "seed"]].isna().iloc[1].all()
+    arms = library.load("mine").arms
+    assert arms[["faults.landed", "faults.recovered", "false_success.count", "right_unseen"]].isna().all(axis=None)
 
 
 # --- the page ---

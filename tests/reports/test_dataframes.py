@@ -290,15 +290,6 @@ def test_what_an_imported_record_does_not_tell_is_not_known():
     assert str(trials["steps"].dtype) == "Int64"
 
 
-def test_faults_of_an_arm_are_known_if_a_trial_tells_them():
-    told = Record("a", "s", "d", "t1", 0, 0, "scored", stop="finished")
-    silent = Record("b", "s", "d", "t1", 0, 0, "scored", stop="finished", unknown=("false_success", "answer_unseen", "faults"))
-    arms = loaded(["a", "b"], [told, silent]).arms
-    for name in ("faults.landed", "faults.recovered", "false_success.count", "right_unseen"):
-        assert arms[name][0] == 0
-        assert pd.isna(arms[name][1])
-
-
 def test_effects_are_those_of_an_ablation(tmp_path):
     config = CompareConfig(tasks=6, profiles=("flaky-format",), runs=tmp_path, mlflow=False)
     experiment = prepare_ablation(AblationRequest("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)

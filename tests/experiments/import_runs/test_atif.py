@@ -121,9 +121,10 @@ def test_an_export_of_what_was_imported_has_the_same_list_of_tasks(kit, scored, 
 
 
 def test_a_file_that_is_called_like_all_others_is_named_by_its_folder(kit, tmp_path):
+    trajectory = (FILES / "careful" / "count-lines" / "trajectory.json").read_text()
     for task in ("small", "large"):
         (tmp_path / "jobs" / task).mkdir(parents=True)
-        (tmp_path / "jobs" / task / "trajectory.json").write_text((FILES / "careful" / "count-lines" / "trajectory.json").read_text())
+        (tmp_path / "jobs" / task / "trajectory.json").write_text(trajectory)
     whole = kit.imported(tmp_path / "jobs")
     each = kit.imported(*(tmp_path / "jobs" / task / "trajectory.json" for task in ("small", "large")))
     assert {record.task for record in each.records} == {record.task for record in whole.records} == {"small", "large"}
