@@ -350,7 +350,8 @@ def test_every_trial_gives_its_trace(folder):
         run.trace("bare/flaky-tools/arithmetic-0001")
 
 
-def test_one_trial_is_shown_as_the_command_shows_it(folder, capsys):
+def test_one_trial_is_shown_as_the_command_shows_it(folder, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     run = loopbench.load(folder)
     missed = run.trials[run.trials["accuracy"] < 1]["trial"].iloc[0]
     shown = run.show(missed)
