@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopbench.experiments.why.remedies import Ablation
+from loopbench.experiments.why.remedies import ProposedAblation
 
 
 class Door(ABC):
@@ -29,7 +29,7 @@ class Door(ABC):
         """Return what shows where two arms part."""
 
     @abstractmethod
-    def ablate(self, ablation: Ablation) -> str:
+    def ablate(self, ablation: ProposedAblation) -> str:
         """Return what runs an ablation."""
 
 
@@ -55,7 +55,7 @@ class Shell(Door):
     def why(self, a: str, b: str) -> str:
         return f"loopbench why {self._run} {shlex.quote(a)} {shlex.quote(b)}"
 
-    def ablate(self, ablation: Ablation) -> str:
+    def ablate(self, ablation: ProposedAblation) -> str:
         return ablation.command
 
 
@@ -73,5 +73,5 @@ class Python(Door):
     def why(self, a: str, b: str) -> str:
         return f".why({a!r}, {b!r})"
 
-    def ablate(self, ablation: Ablation) -> str:
+    def ablate(self, ablation: ProposedAblation) -> str:
         return ablation.call

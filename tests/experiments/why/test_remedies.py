@@ -13,7 +13,7 @@ import loopbench
 from loopbench.api import questions
 from loopbench.experiments.ablate.prepare import AblationRequest, prepare
 from loopbench.experiments.compare.prepare import prepare as prepare_comparison
-from loopbench.experiments.why.remedies import FACTORS, GUARDS, Ablation, ablation_of
+from loopbench.experiments.why.remedies import FACTORS, GUARDS, ProposedAblation, ablation_of
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.runs.config import CompareConfig
@@ -27,7 +27,7 @@ def arm(loop: str) -> ArmInfo:
     return ArmInfo(f"{loop}/flaky-tools", loop, {}, "scripted", "flaky-tools", "events")
 
 
-def found(info: ArmInfo, cause: Cause) -> Ablation:
+def found(info: ArmInfo, cause: Cause) -> ProposedAblation:
     made = ablation_of(info, cause, SETTINGS)
     assert made is not None
     return made

@@ -46,7 +46,7 @@ GUARDS = ("results=marked,plain", "tools=all,needed", "writes=free,confirmed")
 
 
 @dataclass(frozen=True, slots=True)
-class Ablation:
+class ProposedAblation:
     """An ablation that measures whether another value of an option would have helped."""
 
     loop: str
@@ -75,7 +75,7 @@ def _value(text: str) -> int | bool | str | None:
     return int(text) if text.isdecimal() else known.get(text, text)
 
 
-def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> Ablation | None:
+def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> ProposedAblation | None:
     """Return the ablation that varies the options of an arm's loop that concern a cause; None where none is known to.
 
     Instructions that were obeyed concern no option of a loop, but those of the defences that can be put around any.
@@ -86,4 +86,4 @@ def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> Ablation | No
         subject, factors = f"{GUARD}(loop={arm.loop})", GUARDS
     if not factors or arm.options or arm.model != "scripted" or not is_generated(settings.suite.partition("(")[0]):
         return None
-    return Ablation(subject, factors, settings.suite, arm.profile)
+    return ProposedAblation(subject, factors, settings.suite, arm.profile)
