@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
-from benchmarks.slow_tests import COSTLY, COSTLY_S, ROOT, costly
 
+from benchmarks.slow_tests import COSTLY, COSTLY_S, ROOT, costly
 from tests.syntax import parsed
 
 NAMES = COSTLY.read_text(encoding="utf-8").splitlines()
