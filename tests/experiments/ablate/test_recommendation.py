@@ -20,6 +20,7 @@ from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.factors.factorial import effects
 from loopbench.metrics.factors.layout import Factor, layout
+from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Verdict
 from loopbench.protocol.names import parse_values
 
@@ -43,7 +44,8 @@ def ablated(record) -> Make:
     ) -> AblationResult:
         cells = [cell for cell in itertools.product(*factors.values()) if cell not in leave_out]
         named = tuple(Factor(name, tuple(levels)) for name, levels in factors.items())
-        infos, records, of_arm, groups = [], [], {}, {}
+        infos, records, of_arm = [], [], {}
+        groups: dict[str, dict[tuple[int, ...], list[Record]]] = {}
         for profile, cell in itertools.product(profiles, cells):
             values = dict(zip(factors, cell, strict=True))
             loop = f"bare({', '.join(f'{name}={value}' for name, value in values.items())})"

@@ -153,9 +153,9 @@ class _Choosing:
     def _is_cheaper(self, factor: Factor, one: str, other: str) -> bool:
         """Whether an effect shows one value to cost less than another under some profile, and none shows it to cost more."""
         unit = unit_of_cost(self.result.results.comparison.arms)
-        words = [effect.verdict.word for effect in self._mains(f"{factor.name}: {other} → {one}", unit)]
+        words: list[Word] = [effect.verdict.word for effect in self._mains(f"{factor.name}: {other} → {one}", unit)]
         back = [effect.verdict.word for effect in self._mains(f"{factor.name}: {one} → {other}", unit)]
-        words += [{"better": "worse", "worse": "better"}.get(word, word) for word in back]
+        words += [OPPOSITE.get(word, word) for word in back]
         return "better" in words and "worse" not in words
 
     def _cost(self, factor: Factor, value: str) -> float:
