@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trace import Trace, TraceEvent, TraceHead, canonical
@@ -23,8 +24,6 @@ MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output
 """Measurements of a trial that a tool may report."""
 ONLY_OURS = ("false_success", "answer_unseen")
 """Measurements that only this harness reports."""
-IMPORTED = "imported"
-"""Profile of an imported arm, because no faults were injected."""
 _SAME_IN_RECORD = (
     *("arm", "task", "repeat", "status", "reason", "stop"),
     *("answer", "cost_usd", "confidence", "cluster", "attempt"),
