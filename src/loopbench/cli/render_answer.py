@@ -15,6 +15,7 @@ from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.matrix import SIGNS, AnswerCell, AnswerRow, Place, amount
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
+from loopbench.metrics.left_out import MAX_LEFT_OUT
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
 from loopbench.protocol.counts import counted
@@ -139,15 +140,25 @@ def _cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm) ->
     if form.cost is not None:
         heads.append(f"{UNITS[said.unit]} a trial")
     made = [[Text(head, style="dim") for head in heads]]
+    most = [_most_tasks(said, number) for number in range(len(said.columns))]
     for row in rows:
-        line = [Text(plain_line(row.loop)), *(_cell(cell, form) for cell in row.cells)]
+        line = [Text(plain_line(row.loop)), *(_cell(cell, form, of) for cell, of in zip(row.cells, most, strict=True))]
         if form.cost is not None:
             line.append(Text("–" if row.cost is None else form.cost(row.cost, said.unit)))
         made.append(line)
     return made
 
 
-def _cell(cell: AnswerCell | None, form: CellForm) -> Text:
+def _most_tasks(said: ComparisonAnswer, number: int) -> int:
+    """Return how many tasks were scored in the arm of a column that has most of them."""
+    column = [row.cells[number] for row in said.rows]
+    return max((cell.arm.summary.tasks for cell in column if cell is not None), default=0)
+
+
+def _cell(cell: AnswerCell | None, form: CellForm, most: int) -> Text:
+    """Return an arm's accuracy, with the number of its tasks if it lacks many. `most`: those of the arm that has most of them."""
     if cell is None or cell.arm.summary.accuracy is None:
         return Text("–")
-    return Text(f"{form.accuracy(cell.arm.summary.accuracy)}{SIGNS[cell.place]}", style=STYLES[cell.place])
+    own = cell.arm.summary.tasks
+    tasks = f" ({own} of {most} tasks)" if own < (1 - MAX_LEFT_OUT) * most else ""
+    return Text(f"{form.accuracy(cell.arm.summary.accuracy)}{SIGNS[cell.place]}{tasks}", style=STYLES[cell.place])
