@@ -21,7 +21,7 @@ from loopbench.cli.catalogue import entries, outlines
 from loopbench.cli.catalogue.entry import values_of
 from loopbench.cli.help import COMMANDS as HEADINGS
 from loopbench.cli.help import OPTIONS, REST, heading_of
-from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app
+from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app, main
 from loopbench.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from loopbench.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
 
@@ -50,6 +50,24 @@ def places(model: type[BaseModel] = CompareConfig, before: tuple[str, ...] = ())
 
 def only_in_files(path: tuple[str, ...]) -> bool:
     return ".".join(path) in FILE_ONLY or path[0] in FILE_ONLY
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("list", "loop"), "error: there is no list of 'loop'; did you mean 'loops'? known: loops, suites, profiles, "),
+        (
+            ("compare", "-q", "--loop", "finish", "bare", "--tasks", "3"),
+            "error: unexpected 'bare' behind --loop; each value needs a flag of its own: --loop finish --loop bare",
+        ),
+    ],
+)
+def test_a_slip_of_the_pen_is_told_with_what_was_meant(typed, told, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["loopbench", *typed])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr().err.startswith(told)
 
 
 # --- every field ---
@@ -221,16 +239,28 @@ def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None
     assert heavy == "set()"
 
 
-HEAVY = ("aiohttp", "dspy", "jinja2", "mlflow", "numpy", "pandas", "rich", "scipy.optimize", "scipy.special", "scipy.stats")
+HEAVY = (
+    "aiohttp",
+    "dspy",
+    "jinja2",
+    "jsonschema",
+    "mlflow",
+    "numpy",
+    "pandas",
+    "rich",
+    "scipy.optimize",
+    "scipy.special",
+    "scipy.stats",
+)
 """Modules that take 0.02 s of CPU or more to import."""
 STARTS: dict[str, tuple[int, set[str]]] = {
     # numbers with little to spare; `compare` comes first, because the others read its run
-    "compare --loop bare --tasks 1 --no-mlflow --quiet": (356, {"jinja2", "numpy", "rich", "scipy.special"}),
-    "list loops": (149, {"dspy", "rich"}),
-    "list profiles": (70, {"rich"}),
+    "compare --loop bare --tasks 1 --no-mlflow --quiet": (357, {"jinja2", "jsonschema", "numpy", "rich"}),
+    "list loops": (148, {"dspy", "jsonschema", "rich"}),
+    "list profiles": (69, {"rich"}),
     "show latest": (88, {"rich"}),
-    "why latest": (255, {"numpy", "rich", "scipy.special"}),
-    "report latest": (208, {"jinja2", "numpy", "rich", "scipy.special"}),
+    "why latest": (159, {"numpy", "rich"}),
+    "report latest": (209, {"jinja2", "numpy", "rich"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
 EACH_IN_A_FORK = f"""
