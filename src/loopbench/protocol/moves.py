@@ -32,7 +32,6 @@ STEP_ROLES = frozenset({Role.DECIDE, Role.SELECT, Role.REASON})
 """Roles of deciding requests: a reply to one of them is a step."""
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Act:
     """Call tools."""

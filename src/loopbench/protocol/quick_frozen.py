@@ -14,7 +14,7 @@ def quick_frozen(cls: C) -> C:
 
     The constructor of a frozen dataclass sets each field by `object.__setattr__`, which takes longer than all the rest of it. Here
     an object is made as one of a subclass that is open, filled by the constructor of an ordinary dataclass, and then changes its
-    class. Equality, hash, `replace`, copies and the refusal of changes are those of the frozen class.
+    class. That pays from three fields on. Equality, hash, `replace`, copies and the refusal of changes are as of any frozen class.
     """
     as_usual = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
     opened: Any = type(cls.__name__, (cls,), as_usual)
