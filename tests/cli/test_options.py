@@ -21,7 +21,7 @@ from loopbench.cli.catalogue import entries, outlines
 from loopbench.cli.catalogue.entry import values_of
 from loopbench.cli.help import COMMANDS as HEADINGS
 from loopbench.cli.help import OPTIONS, REST, heading_of
-from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app
+from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app, main
 from loopbench.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from loopbench.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
 
@@ -50,6 +50,24 @@ def places(model: type[BaseModel] = CompareConfig, before: tuple[str, ...] = ())
 
 def only_in_files(path: tuple[str, ...]) -> bool:
     return ".".join(path) in FILE_ONLY or path[0] in FILE_ONLY
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("list", "loop"), "error: there is no list of 'loop'; did you mean 'loops'? known: loops, suites, profiles, "),
+        (
+            ("compare", "-q", "--loop", "finish", "bare", "--tasks", "3"),
+            "error: unexpected 'bare' behind --loop; each value needs a flag of its own: --loop finish --loop bare",
+        ),
+    ],
+)
+def test_a_slip_of_the_pen_is_told_with_what_was_meant(typed, told, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["loopbench", *typed])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr().err.startswith(told)
 
 
 # --- every field ---

@@ -140,9 +140,7 @@ def test_a_conversation_goes_on_and_is_stored_as_json() -> None:
     assert "What does tea cost?" in [message.content for message in model.requests[1].messages]
 
 
-@pytest.mark.parametrize(
-    ("approved", "answer"), [(True, "7 is paid back"), (False, "Rejected: A person refused this call: too late")]
-)
+@pytest.mark.parametrize(("approved", "answer"), [(True, "7 is paid back"), (False, f"Rejected: {REJECTED}: too late")])
 def test_a_run_waits_for_a_person_and_goes_on_from_its_file(approved: bool, answer: str, tmp_path: Path) -> None:
     names = code_of("Going on after a stop")
     made: list[str] = []

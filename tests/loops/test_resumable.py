@@ -15,6 +15,7 @@ import pytest
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.boundary import run_events
+from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, Replay, ResumeError
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact
@@ -22,8 +23,7 @@ from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.resumable import REJECTED, JournaledModel, Resumable
-from loopbench.loops.run_state import ApprovalRequired, Journal, ResumeError, RunState
+from loopbench.loops.resumable import REJECTED, ReplayedModel, Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
@@ -121,10 +121,10 @@ def went(outcome: Outcome[Any]) -> Any:
     return re.sub(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}| at 0x[0-9a-f]+", "", text)
 
 
-def ran(loop: Loop, world: World, state: RunState, observer: Observer | None = None) -> Outcome[Any]:
+def ran(loop: Loop, world: World, checkpoint: Checkpoint, observer: Observer | None = None) -> Outcome[Any]:
     query = Query(QUESTION, history=())
     tools = Toolbox([world.price])
-    return run_sync(Resumable(loop, state).run(query, tools, world.model, observer or Observer()))
+    return run_sync(Resumable(loop, checkpoint).run(query, tools, world.model, observer or Observer()))
 
 
 @pytest.mark.parametrize("spoiled", [None, 3], ids=["sound", "spoiled"])
@@ -134,14 +134,14 @@ def test_a_run_that_is_stopped_anywhere_and_taken_up_is_the_run_that_was_never_s
     plain = World(None, spoiled)
     alone = run_sync(loop.run(Query(QUESTION, history=()), Toolbox([plain.price]), plain.model))
     whole = World(None, spoiled)
-    assert went(ran(loop, whole, RunState())) == went(alone)
+    assert went(ran(loop, whole, Checkpoint())) == went(alone)
     for k in range(1, whole.begun + 1):
         world = World(k, spoiled)
-        state = RunState()
+        checkpoint = Checkpoint()
         with pytest.raises(Interrupted):
-            ran(loop, world, state)
-        stored = json.loads(json.dumps(state.entries))
-        assert went(ran(loop, world, RunState(stored))) == went(alone), k
+            ran(loop, world, checkpoint)
+        stored = json.loads(json.dumps(checkpoint.entries))
+        assert went(ran(loop, world, Checkpoint(stored))) == went(alone), k
         assert world.calls == whole.calls
         lost = world.requests - whole.requests  # asked beside the one that stopped, and without a reply at the time
         assert (whole.requests - world.requests).total() == 0
@@ -149,34 +149,37 @@ def test_a_run_that_is_stopped_anywhere_and_taken_up_is_the_run_that_was_never_s
 
 
 def test_a_run_that_ended_is_told_again_without_the_model_or_the_tools() -> None:
-    world, state = World(None, None), RunState()
-    first = ran(Bare(), world, state)
+    world, checkpoint = World(None, None), Checkpoint()
+    first = ran(Bare(), world, checkpoint)
     before = world.begun
-    assert went(ran(Bare(), world, RunState(json.loads(json.dumps(state.entries))))) == went(first)
+    assert went(ran(Bare(), world, Checkpoint(json.loads(json.dumps(checkpoint.entries))))) == went(first)
     assert world.begun == before
 
 
 def test_a_run_that_failed_of_its_provider_goes_on_with_the_same_request() -> None:
-    world, state = World(None, None, fails=2), RunState()
-    assert ran(Finish(max_steps=6), world, state).stop is StopReason.PROVIDER_ERROR
-    assert ran(Finish(max_steps=6), world, state).answer == ANSWER
+    world, checkpoint = World(None, None, fails=2), Checkpoint()
+    assert ran(Finish(max_steps=6), world, checkpoint).stop is StopReason.PROVIDER_ERROR
+    assert ran(Finish(max_steps=6), world, checkpoint).answer == ANSWER
     assert world.calls == Counter(PRICES.keys())
+    again = World(1, None)
+    assert ran(Finish(max_steps=6), again, Checkpoint(json.loads(json.dumps(checkpoint.entries)))).answer == ANSWER
+    assert again.begun == 0
 
 
 def test_a_failure_that_a_design_overcame_is_part_of_the_run() -> None:
-    world, state = World(None, None, fails=2), RunState()
-    first = ran(Bare(on_provider_error="observe"), world, state)
+    world, checkpoint = World(None, None, fails=2), Checkpoint()
+    first = ran(Bare(on_provider_error="observe"), world, checkpoint)
     assert "LLM call failed" in repr(first.details)
-    assert went(ran(Bare(on_provider_error="observe"), World(1, None), RunState(state.entries))) == went(first)
+    assert went(ran(Bare(on_provider_error="observe"), World(1, None), Checkpoint(checkpoint.entries))) == went(first)
 
 
 def test_each_entry_is_told_as_it_is_made_so_that_a_crash_loses_nothing() -> None:
     lines: list[str] = []
-    world, state = World(3, None), RunState(on_entry=lambda entry: lines.append(json.dumps(entry)))
+    world, checkpoint = World(3, None), Checkpoint(on_entry=lambda entry: lines.append(json.dumps(entry)))
     with pytest.raises(Interrupted):
-        ran(Bare(), world, state)
-    again = RunState(json.loads(line) for line in lines)
-    assert again.entries == state.entries
+        ran(Bare(), world, checkpoint)
+    again = Checkpoint(json.loads(line) for line in lines)
+    assert again.entries == checkpoint.entries
     assert ran(Bare(), world, again).answer == ANSWER
 
 
@@ -189,8 +192,8 @@ async def until(event: asyncio.Event, running: asyncio.Task[Any]) -> None:
 
 
 def test_a_cancelled_run_goes_on() -> None:
-    calls, state = Counter[str](), RunState()
-    loop = Resumable(Bare(), state)
+    calls, checkpoint = Counter[str](), Checkpoint()
+    loop = Resumable(Bare(), checkpoint)
 
     async def twice() -> Outcome[Any]:
         begun = asyncio.Event()
@@ -206,7 +209,7 @@ def test_a_cancelled_run_goes_on() -> None:
         tools = Toolbox([price])
         running = asyncio.create_task(loop.run(Query(QUESTION), tools, Shopper()))
         await until(begun, running)
-        with pytest.raises(RuntimeError, match="the run of this state is under way"):
+        with pytest.raises(RuntimeError, match="the run of this checkpoint is under way"):
             await loop.run(Query(QUESTION), tools, Shopper())
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -227,36 +230,36 @@ def test_calls_wait_for_a_person_and_run_once_approved(name: str) -> None:
     loop, world, entries = DESIGNS[name], World(None, None), list[dict[str, Any]]()
     made = Counter[str]()
     for _ in range(3):
-        state = RunState(json.loads(json.dumps(entries)), needs_approval=["price"])
+        checkpoint = Checkpoint(json.loads(json.dumps(entries)), needs_approval=["price"])
         try:
-            outcome = ran(loop, world, state)
+            outcome = ran(loop, world, checkpoint)
             break
         except ApprovalRequired:
             assert world.calls == made
-            for waiting in state.pending:
-                state.approve(waiting.id)
+            for waiting in checkpoint.pending:
+                checkpoint.approve(waiting.id)
                 made[waiting.call.arguments["item"]] += 1
-            assert state.pending == ()
-        entries = state.entries
+            assert checkpoint.pending == ()
+        entries = checkpoint.entries
     assert (outcome.answer, world.calls) == (ANSWER, Counter(PRICES.keys()))
 
 
 def test_a_rejected_call_is_an_error_that_the_model_reads() -> None:
     model = FakeModel(Act("Look.", (ToolCall("price", {"item": "tea"}),)), Answer("", "I may not."))
-    state, made = RunState(needs_approval=["price"]), list[str]()
+    checkpoint, made = Checkpoint(needs_approval=["price"]), list[str]()
 
     def price(item: str) -> str:
         """What an item costs."""
         made.append(item)
         return "1.5"
 
-    loop = Resumable(Bare(), state)
+    loop = Resumable(Bare(), checkpoint)
     with pytest.raises(ApprovalRequired, match=r"^waiting for a person to approve or reject: price$") as stopped:
         loop.run_sync(Query(QUESTION), Toolbox([price]), model)
-    assert stopped.value.pending == state.pending
-    (waiting,) = RunState(json.loads(json.dumps(state.entries))).pending
+    assert stopped.value.pending == checkpoint.pending
+    (waiting,) = Checkpoint(json.loads(json.dumps(checkpoint.entries))).pending
     assert waiting.call == ToolCall("price", {"item": "tea"})
-    state.reject(waiting, "too dear")
+    checkpoint.reject(waiting, "too dear")
     assert loop.run_sync(Query(QUESTION), Toolbox([price]), model).answer == "I may not."
     assert f"Rejected: {REJECTED}: too dear" in model.requests[-1].messages[-1].content
     assert made == []
@@ -279,8 +282,8 @@ def test_a_call_beside_one_that_waits_comes_to_its_end_and_is_not_made_again() -
 
     tools = Toolbox([charge, refund])
     model = FakeModel(Act("", (ToolCall("charge", {"cents": 5}), ToolCall("refund", {"cents": 5}))), Answer("", "Done."))
-    state = RunState(needs_approval=["refund"], on_entry=lambda entry: asked.set() if entry["kind"] == "pending" else None)
-    loop = Resumable(Finish(max_steps=3, parallel_tools=True), state)
+    checkpoint = Checkpoint(needs_approval=["refund"], on_entry=lambda entry: asked.set() if entry["kind"] == "pending" else None)
+    loop = Resumable(Finish(max_steps=3, parallel_tools=True), checkpoint)
 
     async def swapped() -> Outcome[Any]:
         running = asyncio.create_task(loop.run(Query("Swap it."), tools, model))
@@ -289,7 +292,7 @@ def test_a_call_beside_one_that_waits_comes_to_its_end_and_is_not_made_again() -
         with pytest.raises(ApprovalRequired):
             await running
         assert made == ["charge"]
-        state.approve(state.pending[0])
+        checkpoint.approve(checkpoint.pending[0])
         return await loop.run(Query("Swap it."), tools, model)
 
     assert run_sync(swapped()).answer == "Done."
@@ -311,12 +314,12 @@ class Heard(Observer):
 def test_events_tell_what_happens_now_and_not_what_is_recorded(name: str) -> None:
     whole = Heard()
     world = World(None, None)
-    ran(DESIGNS[name], world, RunState(), whole)
+    ran(DESIGNS[name], world, Checkpoint(), whole)
     parts = Heard()
-    interrupted, state = World(world.begun // 2 + 1, None), RunState()
+    interrupted, checkpoint = World(world.begun // 2 + 1, None), Checkpoint()
     with pytest.raises(Interrupted):
-        ran(DESIGNS[name], interrupted, state, parts)
-    ran(DESIGNS[name], interrupted, state, parts)
+        ran(DESIGNS[name], interrupted, checkpoint, parts)
+    ran(DESIGNS[name], interrupted, checkpoint, parts)
     kinds = Counter(event.name for event in whole.events)
     again = Counter(event.name for event in parts.events)
     assert (again["reply_received"], again["tool_finished"]) == (kinds["reply_received"], kinds["tool_finished"])
@@ -324,13 +327,13 @@ def test_events_tell_what_happens_now_and_not_what_is_recorded(name: str) -> Non
 
 
 def test_an_iteration_over_events_of_a_resumed_run_ends_with_the_whole_conversation() -> None:
-    world, state = World(3, None), RunState()
+    world, checkpoint = World(3, None), Checkpoint()
     with pytest.raises(Interrupted):
-        ran(Bare(), world, state)
+        ran(Bare(), world, checkpoint)
 
     async def last() -> Any:
         events = run_events(
-            Resumable(Bare(), state), Query(QUESTION, history=()), Toolbox([world.price]), world.model, streams=True
+            Resumable(Bare(), checkpoint), Query(QUESTION, history=()), Toolbox([world.price]), world.model, streams=True
         )
         return [event async for event in events][-1]
 
@@ -342,24 +345,24 @@ def test_an_iteration_over_events_of_a_resumed_run_ends_with_the_whole_conversat
 
 
 def test_another_run_than_the_recorded_one_is_refused() -> None:
-    world, state = World(3, None), RunState()
+    world, checkpoint = World(3, None), Checkpoint()
     with pytest.raises(Interrupted):
-        ran(Bare(), world, state)
+        ran(Bare(), world, checkpoint)
     for loop in (Bare(instructions="Be brief."), Finish(max_steps=6), Stateless()):
         with pytest.raises(ResumeError, match=r"a request of role decide is not the one that was recorded: .* begin a new run"):
-            ran(loop, World(None, None), RunState(state.entries))
+            ran(loop, World(None, None), Checkpoint(checkpoint.entries))
 
 
 def test_a_decision_about_a_call_that_does_not_wait_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^no call 'price-1' waits for a decision; waiting: none$"):
-        RunState().approve("price-1")
+        Checkpoint().approve("price-1")
 
 
 def test_a_name_that_no_tool_has_and_a_text_for_names_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^needs_approval: there is no tool 'prise'"):
-        ran(Bare(), World(None, None), RunState(needs_approval=["prise"]))
+        ran(Bare(), World(None, None), Checkpoint(needs_approval=["prise"]))
     with pytest.raises(TypeError, match=r"needs_approval: give a list of tools' names, such as \['price'\], not a text"):
-        RunState(needs_approval="price")
+        Checkpoint(needs_approval="price")
 
 
 WRONG: list[Any] = [
@@ -374,8 +377,8 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize("entry", WRONG, ids=str)
 def test_what_is_no_entry_is_told_with_its_place(entry: Any) -> None:
-    with pytest.raises(ValueError, match=r"^entries\[0\] is no entry of a run's state: "):
-        RunState([entry])
+    with pytest.raises(ValueError, match=r"^entries\[0\] is no entry of a checkpoint: "):
+        Checkpoint([entry])
 
 
 def test_a_result_that_json_does_not_hold_comes_back_as_the_text_that_a_model_reads() -> None:
@@ -388,10 +391,10 @@ def test_a_result_that_json_does_not_hold_comes_back_as_the_text_that_a_model_re
         return Tea()
 
     model = FakeModel(Act("", (ToolCall("brew", {"item": "tea"}),)), Interrupted(), Answer("", "Done."))
-    state = RunState()
+    checkpoint = Checkpoint()
     with pytest.raises(Interrupted):
-        Resumable(ReactExtract(extract=False), state).run_sync(Query("Tea?"), Toolbox([brew]), model)
-    outcome = Resumable(ReactExtract(extract=False), RunState(json.loads(json.dumps(state.entries)))).run_sync(
+        Resumable(ReactExtract(extract=False), checkpoint).run_sync(Query("Tea?"), Toolbox([brew]), model)
+    outcome = Resumable(ReactExtract(extract=False), Checkpoint(json.loads(json.dumps(checkpoint.entries)))).run_sync(
         Query("Tea?"), Toolbox([brew]), model
     )
     assert outcome.details["trajectory"]["observation_0"] == "a cup of tea"
@@ -404,11 +407,11 @@ def test_a_stream_that_ends_without_its_whole_reply_is_recorded_as_far_as_it_cam
             yield Chunk("Tea ")
             yield Chunk("costs.")
 
-    state, model = RunState(), Cut()
+    checkpoint, model = Checkpoint(), Cut()
     request = Request((Message("user", QUESTION),))
 
     async def streamed() -> list[Chunk]:
-        return [chunk async for chunk in JournaledModel(model, Journal(state)).stream(request)]
+        return [chunk async for chunk in ReplayedModel(model, Replay(checkpoint)).stream(request)]
 
     assert [chunk.text for chunk in run_sync(streamed())] == ["Tea ", "costs."]
     assert [chunk.text for chunk in run_sync(streamed())] == ["Tea costs.", ""]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -25,19 +24,16 @@ MIN_WIDTH = 20
 """Columns of a summary on however narrow a terminal."""
 
 
-class Catalogue(StrEnum):
-    """What `list` can list."""
+CATALOGUES = ("loops", "suites", "profiles", "metrics", "models", "optimizers")
+"""What `list` can list."""
 
-    LOOPS = "loops"
-    SUITES = "suites"
-    PROFILES = "profiles"
-    METRICS = "metrics"
-    MODELS = "models"
-    OPTIMIZERS = "optimizers"
+
+def _completed(incomplete: str) -> list[str]:
+    return [what for what in CATALOGUES if what.startswith(incomplete)]
 
 
 class CatalogueChoice(OptionGroup):
-    what: Annotated[Catalogue, typer.Argument()]
+    what: Annotated[str, typer.Argument(metavar="|".join(CATALOGUES), autocompletion=_completed)]
     """What to list."""
     name: Annotated[str | None, typer.Argument()] = None
     """The one to show with its facts and options; if absent, all are listed, a line each."""
@@ -50,7 +46,9 @@ def list_(choice: CatalogueChoice, output: JsonOption) -> None:
     """List what can be named on the command line, or show one with its options."""
     in_full = choice.verbose or choice.name is not None
     listed = entries if in_full or output.as_json else outlines
-    found = _chosen(listed(choice.what.value), choice)
+    if choice.what not in CATALOGUES:
+        raise ValueError(f"there is no list of {choice.what!r}; {nearest(choice.what, CATALOGUES)}")
+    found = _chosen(listed(choice.what), choice)
     if output.as_json:
         print(json.dumps([entry.as_dict() for entry in found], ensure_ascii=True))
     else:
@@ -64,7 +62,7 @@ def _chosen(found: list[CatalogueEntry], choice: CatalogueChoice) -> list[Catalo
     named = [entry for entry in found if entry.name == choice.name]
     if not named:
         hint = nearest(choice.name, [entry.name for entry in found])
-        raise ValueError(f"there is no {choice.name!r} among the {choice.what.value}; {hint}")
+        raise ValueError(f"there is no {choice.name!r} among the {choice.what}; {hint}")
     return named
 
 

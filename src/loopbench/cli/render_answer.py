@@ -10,17 +10,9 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import (
-    SIGNS,
-    AnswerCell,
-    AnswerRow,
-    AnswerSentence,
-    ComparisonAnswer,
-    Place,
-    amount,
-    answer,
-)
+from loopbench.experiments.compare.answer import AnswerSentence, ComparisonAnswer, answer
 from loopbench.experiments.compare.deciding import deciding_command
+from loopbench.experiments.compare.matrix import SIGNS, AnswerCell, AnswerRow, Place, amount
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.statistics import Interval

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import amount, unit_of_cost
+from loopbench.experiments.compare.matrix import amount, unit_of_cost
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import UNITS
 from loopbench.metrics.comparison import ArmResult

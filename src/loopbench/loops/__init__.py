@@ -38,7 +38,7 @@ _HOMES = {
     "loopbench.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
     "loopbench.loops.repeat_guard": ("RepeatGuard",),
     "loopbench.loops.resumable": ("Resumable",),
-    "loopbench.loops.run_state": ("ApprovalRequired", "PendingCall", "ResumeError", "RunState"),
+    "loopbench.loops.checkpoint": ("ApprovalRequired", "PendingCall", "ResumeError", "Checkpoint"),
     "loopbench.loops.stateless": (
         "ActionDecision",
         "ActivityManager",

@@ -5,6 +5,10 @@ from loopbench.loops.bare_standalone import ToolRegistry as ToolRegistry
 from loopbench.loops.bare_standalone import arun_agent as arun_agent
 from loopbench.loops.bare_standalone import run_agent as run_agent
 from loopbench.loops.boundary import run_events as run_events
+from loopbench.loops.checkpoint import ApprovalRequired as ApprovalRequired
+from loopbench.loops.checkpoint import Checkpoint as Checkpoint
+from loopbench.loops.checkpoint import PendingCall as PendingCall
+from loopbench.loops.checkpoint import ResumeError as ResumeError
 from loopbench.loops.finish import Finish as Finish
 from loopbench.loops.finish import Module as Module
 from loopbench.loops.finish import ParseError as ParseError
@@ -29,10 +33,6 @@ from loopbench.loops.react_extract import ReactExtract as ReactExtract
 from loopbench.loops.react_extract import ReactExtractProgram as ReactExtractProgram
 from loopbench.loops.repeat_guard import RepeatGuard as RepeatGuard
 from loopbench.loops.resumable import Resumable as Resumable
-from loopbench.loops.run_state import ApprovalRequired as ApprovalRequired
-from loopbench.loops.run_state import PendingCall as PendingCall
-from loopbench.loops.run_state import ResumeError as ResumeError
-from loopbench.loops.run_state import RunState as RunState
 from loopbench.loops.stateless import ActionDecision as ActionDecision
 from loopbench.loops.stateless import ActivityManager as ActivityManager
 from loopbench.loops.stateless import ConversationState as ConversationState

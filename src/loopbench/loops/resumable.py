@@ -1,6 +1,6 @@
 """Any loop as one that can be taken up again: after a stop for a person's approval, an error, or the end of the process.
 
-The run is carried out from its start, and what its `RunState` has recorded is given in the place of the model and the tools: no
+The run is carried out from its start, and what its `Checkpoint` has recorded is given in the place of the model and the tools: no
 request is sent twice, and no call that has a result is made again. A design is not told, so that a run that was stopped and taken
 up is the run that was never stopped.
 """
@@ -34,8 +34,8 @@ from loopbench.protocol import (
 from loopbench.protocol.names import nearest
 
 from .boundary import has_boundary, watched
+from .checkpoint import ApprovalRequired, Checkpoint, Replay
 from .run_arguments import check_run
-from .run_state import ApprovalRequired, Journal, RunState
 from .toolbox_around import ToolboxAround
 from .watching import Watching
 
@@ -44,76 +44,76 @@ REJECTED = "A person refused this call"
 
 @dataclass(frozen=True, slots=True)
 class Resumable(WrappedLoop):
-    """A loop whose run can be taken up: run it again, with the same query, tools and state.
+    """A loop whose run can be taken up: run it again, with the same query, tools and checkpoint.
 
     Events tell what happens now; what is recorded is not told again. What a design asks or calls beside the model and the tools of
     the run, such as the `select_model` of `phased`, is not recorded.
     """
 
-    state: RunState = field(default_factory=RunState)
-    """What the run has done so far; a state belongs to one run."""
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    """What the run has done so far; a checkpoint belongs to one run."""
 
     @has_boundary
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Begin the run or go on with it.
 
-        Raises ApprovalRequired where a call waits for a person, ResumeError where the run is another one than the state's,
-        ValueError for a name in `needs_approval` that no tool has, and RuntimeError for a state whose run is under way.
+        Raises ApprovalRequired where a call waits for a person, ResumeError where the run is another one than the checkpoint's,
+        ValueError for a name in `needs_approval` that no tool has, and RuntimeError for a checkpoint whose run is under way.
         """
         check_run(query, tools, model)
-        for name in sorted(self.state.needs_approval):
+        for name in sorted(self.checkpoint.needs_approval):
             if name not in tools:
                 raise ValueError(f"needs_approval: there is no tool {name!r}; {nearest(name, tools.names)}")
-        if self.state.is_running:
-            raise RuntimeError("the run of this state is under way: give each run a state of its own")
-        self.state.is_running = True
+        if self.checkpoint.is_running:
+            raise RuntimeError("the run of this checkpoint is under way: give each run a checkpoint of its own")
+        self.checkpoint.is_running = True
         try:
             return await watched(self._recorded, query, tools, model, observer)
         finally:
-            self.state.is_running = False
+            self.checkpoint.is_running = False
 
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
-        journal = Journal(self.state)
-        told = AfterReplay(observer, journal)
-        approved = JournaledToolbox(tools, journal, self.state, told)
-        return await self.loop.run(query, approved, JournaledModel(model, journal), told)
+        replay = Replay(self.checkpoint)
+        told = AfterReplay(observer, replay)
+        approved = ReplayedToolbox(tools, replay, self.checkpoint, told)
+        return await self.loop.run(query, approved, ReplayedModel(model, replay), told)
 
 
 class AfterReplay(Watching):
     """Passes a design's notes on, but for those of the part that is recorded."""
 
-    def __init__(self, observer: Observer, journal: Journal) -> None:
+    def __init__(self, observer: Observer, replay: Replay) -> None:
         super().__init__(observer)
-        self._journal = journal
+        self._replay = replay
 
     def note(self, kind: str, **data: Any) -> None:
-        if not self._journal.is_replaying:
+        if not self._replay.is_replaying:
             self.observer.note(kind, **data)
 
 
-class JournaledModel(WrappedModel):
+class ReplayedModel(WrappedModel):
     """A model that is asked what is not recorded yet."""
 
-    def __init__(self, model: Model, journal: Journal) -> None:
+    def __init__(self, model: Model, replay: Replay) -> None:
         super().__init__(model)
-        self._journal = journal
+        self._replay = replay
 
     async def complete(self, request: Request) -> Reply:
         """Raises as the model does, and ResumeError."""
-        reply = self._journal.reply(request)
+        reply = self._replay.reply(request)
         if reply is not None:
             return reply
         try:
             reply = await self.model.complete(request)
         except ModelError as error:
-            self._journal.keep_failure(request, error)
+            self._replay.keep_failure(request, error)
             raise
-        self._journal.keep_reply(request, reply)
+        self._replay.keep_reply(request, reply)
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Raises as the model does, and ResumeError."""
-        reply = self._journal.reply(request)
+        reply = self._replay.reply(request)
         if reply is not None:
             for chunk in _whole(reply):
                 yield chunk
@@ -125,13 +125,13 @@ class JournaledModel(WrappedModel):
                     text += chunk.text
                     if chunk.reply is not None:
                         reply = chunk.reply
-                        self._journal.keep_reply(request, reply)
+                        self._replay.keep_reply(request, reply)
                     yield chunk
         except ModelError as error:
-            self._journal.keep_failure(request, error)
+            self._replay.keep_failure(request, error)
             raise
         if reply is None:
-            self._journal.keep_reply(request, Reply(text, finish_reason="other"))
+            self._replay.keep_reply(request, Reply(text, finish_reason="other"))
 
 
 def _whole(reply: Reply) -> list[Chunk]:
@@ -141,25 +141,25 @@ def _whole(reply: Reply) -> list[Chunk]:
     return [*text, *calls, Chunk(reply=reply)]
 
 
-class JournaledToolbox(ToolboxAround):
+class ReplayedToolbox(ToolboxAround):
     """A toolbox that makes the calls that have no result yet, once a person has approved those that need it."""
 
-    def __init__(self, within: Toolbox, journal: Journal, state: RunState, observer: Observer) -> None:
+    def __init__(self, within: Toolbox, replay: Replay, checkpoint: Checkpoint, observer: Observer) -> None:
         super().__init__(within)
-        self._journal, self._state, self._observer = journal, state, observer
+        self._replay, self._checkpoint, self._observer = replay, checkpoint, observer
         self._under_way = 0
         self._idle = asyncio.Event()
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         """Raises what the tool's StopRun is, and ApprovalRequired."""
-        name = self._journal.id_of(call)
-        seen = self._journal.result(name, call)
+        name = self._replay.id_of(call)
+        seen = self._replay.result(name, call)
         if seen is not None:
             return seen
-        seen = await self._refused(name, call) if call.name in self._state.needs_approval else None
+        seen = await self._refused(name, call) if call.name in self._checkpoint.needs_approval else None
         if seen is None:
             seen = await self._made(call, validate)
-        self._journal.keep_result(name, seen)
+        self._replay.keep_result(name, seen)
         return seen
 
     async def _made(self, call: ToolCall, validate: bool) -> Observation:
@@ -174,12 +174,12 @@ class JournaledToolbox(ToolboxAround):
 
     async def _refused(self, name: str, call: ToolCall) -> Observation | None:
         """Return the error of a call that a person rejected, None for one that was approved. Raises ApprovalRequired."""
-        decision = self._journal.decision(name)
+        decision = self._replay.decision(name)
         if decision is None:
-            self._journal.wait_for_person(name, call)
+            self._replay.wait_for_person(name, call)
             while self._under_way:  # calls beside it must come to their end, or they would be made again
                 await self._idle.wait()
-            raise ApprovalRequired(self._state)
+            raise ApprovalRequired(self._checkpoint)
         if decision["approved"]:
             return None
         self._observer.note("rejected", tool_name=call.name, reason=decision["reason"])

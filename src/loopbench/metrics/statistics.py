@@ -18,6 +18,8 @@ import scipy  # its distribution functions, loaded when they are asked for; the 
 from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.05
+NARROW = 0.1
+"""Share of an interval's width: a difference that is shown by less than this is said to be shown narrowly."""
 NO_SPREAD = 1e-12
 """A standard error of scores, or a relative one, that is no more than a rounding error."""
 
@@ -176,6 +178,16 @@ def verdict(advantage: float, p_holm: float, p_equivalence_holm: float, alpha: f
     if p_holm < alpha and advantage != 0:
         return Verdict("better" if advantage > 0 else "worse", within)
     return Verdict("equivalent" if within else "undecided", within)
+
+
+def is_narrow(difference: Interval) -> bool:
+    """Whether a difference is shown, its interval being on one side of 0, and yet is close to not being shown.
+
+    That is so where the end next to 0 is less than `NARROW` of the interval's width away from it. Were the estimate true, a fresh
+    run of the same size would show the difference again with a chance of 50 % (an end at 0) to about two in three.
+    """
+    distance = max(difference.low, -difference.high)
+    return 0 < distance < NARROW * (difference.high - difference.low)
 
 
 def unit_count(clusters: Sequence[str]) -> int:

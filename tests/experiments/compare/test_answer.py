@@ -6,18 +6,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.cli.render_answer import MAX_LINES, answer_lines
-from loopbench.experiments.compare.answer import AnswerSentence, ComparisonAnswer, answer, places
+from loopbench.experiments.compare.answer import AnswerSentence, ComparisonAnswer, answer
+from loopbench.experiments.compare.matrix import places
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run as carry_out
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
+from loopbench.metrics.statistics import Interval, is_narrow
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import plain
@@ -125,6 +128,41 @@ def test_where_each_profile_has_its_own_best_no_loop_is_adopted(compared):
     assert worse == "Worse: a under rough; b under calm"
 
 
+def test_among_more_than_two_loops_the_sentence_names_the_pair_that_a_run_would_decide(compared):
+    shares = {"a": (0.85, 0.85), "b": (0.8, 0.8), "c": (0.82, 0.82), "bad": (0.1, 0.1)}
+    told = next(line for line in said(compared(shares, {"a": 100, "b": 100, "c": 100})) if line.startswith("Undecided"))
+    assert re.fullmatch(
+        r"Undecided among a, c and b: [\d,]+ tasks under (calm|rough) would tell a from (b|c) \(chance about \d\d %\)", told
+    )
+
+
+@pytest.mark.parametrize(("low", "narrowly"), [(0.0001, True), (0.0119, True), (0.0121, False), (0.06, False)])
+def test_a_verdict_that_is_close_is_said_to_be_narrow(compared, low, narrowly):
+    """An interval 0.12 wide is narrow up to an end of 0.012."""
+    found = compared({"good": (0.9,), "bad": (0.4,)})
+    moved = Interval(low + 0.06, low, low + 0.12, 100)
+    pairs = tuple(replace(pair, difference=moved) if pair.metric == "accuracy" else pair for pair in found.pairs)
+    said_of_it = said(replace(found, pairs=pairs))[0]
+    assert said_of_it == f"Adopt good (101 tokens a trial){', narrowly' if narrowly else ''}: better than every other loop"
+
+
+@given(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 1))
+def test_only_a_difference_that_is_shown_can_be_narrow_and_either_way_round(value, below, above):
+    difference = Interval(value, value - below, value + above, 100)
+    assert is_narrow(difference) == is_narrow(difference.turned)
+    if is_narrow(difference):
+        assert difference.low > 0 or difference.high < 0
+
+
+@given(st.floats(0.001, 0.5), st.floats(0, 0.3))
+def test_a_fresh_run_repeats_a_narrow_verdict_in_two_cases_of_three_at_most(error, beyond):
+    """By the normal law at 0.05, the estimate being true: the claim of docs/statistics.md."""
+    value = (1 + beyond) * NormalDist().inv_cdf(0.975) * error
+    half = NormalDist().inv_cdf(0.975) * error
+    again = NormalDist().cdf((value - half) / error)
+    assert is_narrow(Interval(value, value - half, value + half, 100)) == (0.5 < again < NormalDist().cdf(0.2 * half / error))
+
+
 def test_where_nothing_is_decided_nothing_is_adopted(compared):
     lines = said(compared({"a": (0.5,), "b": (0.6,)}, {"a": 100, "b": 200}, n=10))
     assert lines[0] == "Nothing is decided: no loop is told apart from another; the cheapest is a (101 tokens a trial)"
@@ -142,6 +180,9 @@ def test_what_no_profile_tells_by_itself_and_all_together_do_is_the_pick(compare
         r"b is cheaper \(101 tokens a trial against 301\), and no single profile tells the two apart",
         first,
     )
+    many = compared({"a": (0.8, 0.8), "b": (0.7, 0.7), "c": (0.7, 0.7)}, dear, n=30)
+    pooled = compared({"a": (0.9, 0.9), "b": (0.4, 0.4), "c": (0.4, 0.4)}, n=30).pooled
+    assert said(replace(many, pooled=pooled))[0].endswith("tells the two apart (with the corrections for 3 loops)")
 
 
 def test_a_loop_that_a_profile_tells_to_be_worse_is_no_pick(compared):

@@ -8,61 +8,24 @@ profile by itself tells them apart and all profiles together show one to be bett
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from loopbench.metrics.comparison import ArmResult, Comparison, Pair
-from loopbench.metrics.statistics import Interval, VerdictWord
+from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.statistics import VerdictWord, is_narrow
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 from loopbench.models.profiles import stress_tests
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES, listed
-from loopbench.text.numbers import RELATIONS, chance_in_words, dollars, interval, short_name, standing
+from loopbench.text.numbers import RELATIONS, chance_in_words, interval, standing
 
 from .exposure import exposures
+from .matrix import AnswerColumn, AnswerRow, amount, matrix_rows, place_of, unit_of_cost
 
-Place = Literal["highest", "not told apart", "lower"]
-"""highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it."""
-SIGNS: Mapping[Place | None, str] = {"highest": " *", "not told apart": " =", "lower": "", None: ""}
-"""What stands behind an accuracy in plain text."""
 STRESS = "stress test"
 STILL = "clean"
 """The profile without faults."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerColumn:
-    """One suite under one profile."""
-
-    suite: str
-    profile: str
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerCell:
-    """A loop's accuracy in one column. `place` is None in an invalid run, and for an arm that is compared with no other."""
-
-    arm: ArmResult
-    place: Place | None
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRow:
-    """A loop: a cell for each column, None where it did not run, and what a trial costs on average."""
-
-    loop: str
-    cells: tuple[AnswerCell | None, ...]
-    cost: Interval | None
-    """Mean over the columns, in the answer's unit. Its ends are the means of the columns' ends: at least as far apart as needed."""
-
-    @property
-    def accuracy(self) -> float:
-        """The mean accuracy over the columns; -1 where none is known."""
-        found = [cell.arm.summary.accuracy for cell in self.cells if cell is not None]
-        known = [each.value for each in found if each is not None]
-        return math.fsum(known) / len(known) if known else -1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +87,7 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
     arms, unit = comparison.arms, unit_of_cost(comparison.arms)
     columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))
     pairs = () if comparison.invalid else tuple(pair for pair in comparison.pairs if pair.metric == PRIMARY)
-    found = ComparisonAnswer(columns, _rows(arms, pairs, columns, unit), unit, ())
+    found = ComparisonAnswer(columns, matrix_rows(arms, pairs, columns, unit), unit, ())
     if comparison.invalid:
         return found
     of_injection = (
@@ -132,53 +95,6 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
         for exposure in exposures(comparison)
     )
     return replace(found, said=(*_Sentences(pairs, comparison.pooled, found).all(), *of_injection))
-
-
-def unit_of_cost(arms: Sequence[ArmResult]) -> Unit:
-    """Return what costs are told in: dollars where they are known of all arms."""
-    return "cost_usd" if arms and all(arm.summary.means["cost_usd"] is not None for arm in arms) else "tokens"
-
-
-def amount(value: float, unit: Unit) -> str:
-    """Return a cost without its unit."""
-    return dollars(value) if unit == "cost_usd" else f"{value:,.0f}"
-
-
-def _rows(arms: Sequence[ArmResult], pairs: Sequence[Pair], columns: Sequence[AnswerColumn], unit: Unit) -> tuple[AnswerRow, ...]:
-    cells: dict[str, list[AnswerCell | None]] = {short_name(arm.info): [None] * len(columns) for arm in arms}
-    for number, column in enumerate(columns):
-        own = [arm for arm in arms if (arm.info.suite, arm.info.profile) == (column.suite, column.profile)]
-        known = {arm.info.arm: arm.summary.accuracy for arm in own if arm.summary.accuracy is not None}
-        place = places(known, pairs)
-        for arm in own:
-            cells[short_name(arm.info)][number] = AnswerCell(arm, place.get(arm.info.arm))
-    rows = [AnswerRow(loop, tuple(found), _cost(found, unit)) for loop, found in cells.items()]
-    return tuple(sorted(rows, key=lambda row: -row.accuracy))
-
-
-def places(accuracy: Mapping[str, Interval], pairs: Sequence[Pair]) -> dict[str, Place]:
-    """Return where each arm stands among those that have the highest mean; without those that no pair compares."""
-    own = [pair for pair in pairs if pair.a in accuracy and pair.b in accuracy]
-    means = {name: round(accuracy[name].value, 9) for pair in own for name in (pair.a, pair.b)}  # sums differ in their last digits
-    highest = {name for name, mean in means.items() if mean == max(means.values())}
-    different = {frozenset((pair.a, pair.b)) for pair in own if pair.verdict.word in ("better", "worse")}
-
-    def place(arm: str) -> Place:
-        if arm in highest:
-            return "highest"
-        return "lower" if any(frozenset((arm, best)) in different for best in highest) else "not told apart"
-
-    return {name: place(name) for name in means}
-
-
-def _cost(cells: Sequence[AnswerCell | None], unit: Unit) -> Interval | None:
-    found = [cell.arm.summary.means[unit] for cell in cells if cell is not None]
-    known = [each for each in found if each is not None]
-    if not known or len(known) < len(found):
-        return None
-    n = len(known)
-    low, value, high = (math.fsum(ends) / n for ends in zip(*((each.low, each.value, each.high) for each in known), strict=True))
-    return Interval(value, low, high, min(each.n for each in known))
 
 
 # --- sentences ---
@@ -194,10 +110,10 @@ class _Sentences:
     found: ComparisonAnswer
 
     def all(self) -> Iterator[AnswerSentence]:
-        compared = [n for n in range(len(self.found.columns)) if any(_place(row, n) for row in self.found.rows)]
+        compared = [n for n in range(len(self.found.columns)) if any(place_of(row, n) for row in self.found.rows)]
         if not compared:
             return
-        candidates = [row for row in self.found.rows if all(_place(row, n) in ("highest", "not told apart") for n in compared)]
+        candidates = [row for row in self.found.rows if all(place_of(row, n) in ("highest", "not told apart") for n in compared)]
         if not candidates:
             yield self._one_per_column(compared)
             yield from self._together()
@@ -241,13 +157,11 @@ class _Sentences:
         over_all = len(own) == len(won) == len(self.found.rows) - 1 > 1
         nearest = own[0] if over_all else next(pair for pair in own if pair.b in {row.loop for row in rivals})
         gap = interval(nearest.difference, 3)
-        if over_all:
-            better, by = "better than every other loop", f", the next being {nearest.b} by {gap}"
-        else:
-            better, by = f"better than {listed([row.loop for row in rivals])}", f" by {gap}" if len(rivals) == 1 else ""
-        together = f"over {self._every_profile()} together"
-        said = f"Adopt {best.loop}: {together} it is {better}{by}{self._bought(best, rivals)}"
-        return AnswerSentence(said, f"Adopt {best.loop}: {better} {together}")
+        others = "every other loop" if over_all else listed([row.loop for row in rivals])
+        by = f", the next being {nearest.b} by {gap}" if over_all else f" by {gap}" if len(rivals) == 1 else ""
+        together, adopt = f"over {self._every_profile()} together", f"Adopt {best.loop}{_narrowly(own)}"
+        said = f"{adopt}: {together} it is better than {others}{by}{self._bought(best, rivals)}"
+        return AnswerSentence(said, f"{adopt}: better than {'all others' if over_all else others} {together}")
 
     def _bought(self, best: AnswerRow, rivals: Sequence[AnswerRow]) -> str:
         """Return which rival is cheaper than the loop that is adopted, and whether any single profile tells the two apart."""
@@ -257,7 +171,12 @@ class _Sentences:
             return ""
         told = any(pair.verdict.word in ("better", "worse") for pair in self._pairs(best, cheapest))
         cheaper = f"; {cheapest.loop} is cheaper ({self._per_trial(cheapest)} against {self._price(best)})"
-        return cheaper if told else f"{cheaper}, and no single profile tells the two apart"
+        return cheaper if told else f"{cheaper}, and no single profile tells the two apart{self._corrected()}"
+
+    def _corrected(self) -> str:
+        """Return that verdicts are corrected for the number of loops, of which two alone may be told apart; empty for two."""
+        loops = len(self.found.rows)
+        return f" (with the corrections for {loops} loops)" if loops > 2 else ""
 
     def _every_profile(self) -> str:
         profiles = len({column.profile for column in self.found.columns})
@@ -289,7 +208,8 @@ class _Sentences:
         others = [row for row in self.found.rows if row is not named[0]]
         if all(_is_won(pair, named[0]) for row in others for pair in self._pairs(named[0], row)):
             every = f" under every {self._air()}" if several else ""
-            return AnswerSentence(f"Adopt {names}: better than every other loop{every}{alone}")
+            narrowly = _narrowly([pair for row in others for pair in self._pairs(named[0], row)])
+            return AnswerSentence(f"Adopt {names}{narrowly}: better than every other loop{every}{alone}")
         return AnswerSentence(f"Adopt {names}: every other loop is worse than the best under some {self._air()}")
 
     def _profiles(self) -> list[str]:
@@ -341,7 +261,7 @@ class _Sentences:
     def _one_per_column(self, compared: Sequence[int]) -> AnswerSentence:
         leaders: dict[str, list[str]] = {}
         for n in compared:
-            loop = next(row.loop for row in self.found.rows if _place(row, n) == "highest")
+            loop = next(row.loop for row in self.found.rows if place_of(row, n) == "highest")
             leaders.setdefault(loop, []).append(self.found.heading(self.found.columns[n]))
         each = "; ".join(f"{loop} leads under {listed(profiles)}" for loop, profiles in leaders.items())
         return AnswerSentence(f"No loop is among the best under every profile: {each}")
@@ -356,7 +276,7 @@ class _Sentences:
         nearest = f"{own[0].b} ({interval(own[0].difference, 3)})"
         words = list(dict.fromkeys(pair.verdict.word for pair in own))
         if words == ["better"] and 1 < len(own) == len(self.found.rows) - 1:
-            best = f"{over} better than every other loop"
+            best = f"{over}{_narrowly(own, '')} better than every other loop"
             yield AnswerSentence(f"{best}, the next being {nearest}", best)
             return
         full = [self._relation(own, word, nearest) for word in words]
@@ -386,13 +306,13 @@ class _Sentences:
         rows = list(dict.fromkeys(row.loop for _, row in undecided))
         if not rows:
             return
-        between = f"Undecided between {first.loop} and {listed(rows)}"
+        between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([first.loop, *rows])}"
         if (plan := self._soonest(undecided)) is None:
             yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
             return
-        about = f" about {plan.row.loop}" if len(rows) > 1 else ""
         told_apart = f"{plan.tasks} would tell {first.loop} from {plan.row.loop} ({plan.chance})"
-        yield AnswerSentence(f"{between}: {plan.tasks} would decide{about} ({plan.chance})", told_apart, decides=plan.decides)
+        decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
+        yield AnswerSentence(f"{between}: {decides}", told_apart, decides=plan.decides)
 
     def _confirming(self, best: AnswerRow, candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
         """Yield which run would confirm, with other faults, what all profiles together show of the best loop."""
@@ -422,7 +342,7 @@ class _Sentences:
     def _worse(self, compared: Sequence[int]) -> Iterator[AnswerSentence]:
         lost: dict[tuple[str, ...], list[str]] = {}
         for row in self.found.rows:
-            under = tuple(self.found.heading(self.found.columns[n]) for n in compared if _place(row, n) == "lower")
+            under = tuple(self.found.heading(self.found.columns[n]) for n in compared if place_of(row, n) == "lower")
             if under:
                 lost.setdefault(under, []).append(row.loop)
         if not lost:
@@ -438,12 +358,12 @@ class _Sentences:
         yield AnswerSentence(f"Worse: {'; '.join(parts)}", is_in_matrix=True)
 
 
+def _narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:
+    """Return that one of these verdicts was close; empty where none was."""
+    return f"{comma} narrowly" if any(is_narrow(pair.difference) for pair in pairs) else ""
+
+
 def _is_won(pair: Pair, row: AnswerRow) -> bool:
     """Whether the row's loop is better in a pair."""
     arms = {cell.arm.info.arm for cell in row.cells if cell is not None}
     return standing(pair, pair.a if pair.a in arms else pair.b) == "better"
-
-
-def _place(row: AnswerRow, number: int) -> Place | None:
-    cell = row.cells[number]
-    return None if cell is None else cell.place

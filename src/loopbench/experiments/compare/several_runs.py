@@ -17,7 +17,7 @@ from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import interval, p_value, short_name, verdict
 from loopbench.text.table import Table, markdown_page
 
-from .answer import SIGNS, Place, places
+from .matrix import SIGNS, Place, places
 from .results import Results
 from .tables import OTHERS, TEMPLATES_NOTE
 

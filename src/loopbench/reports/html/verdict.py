@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.compare.answer import AnswerCell, AnswerRow, ComparisonAnswer, Place, amount, answer
+from loopbench.experiments.compare.answer import ComparisonAnswer, answer
+from loopbench.experiments.compare.matrix import AnswerCell, AnswerRow, Place, amount
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, notes
 from loopbench.metrics.statistics import Interval

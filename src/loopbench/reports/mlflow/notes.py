@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
-from loopbench.experiments.compare.answer import AnswerCell, ComparisonAnswer, answer
+from loopbench.experiments.compare.answer import ComparisonAnswer, answer
+from loopbench.experiments.compare.matrix import AnswerCell
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in_words
 from loopbench.metrics.comparison import ArmResult, Pair

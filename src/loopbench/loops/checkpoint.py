@@ -29,7 +29,7 @@ from loopbench.protocol.digest import canonical_json, digest, sha256
 from loopbench.protocol.values import error_text
 
 Entry = dict[str, Any]
-"""One line of a state, as JSON."""
+"""One line of a checkpoint, as JSON."""
 
 
 class ResumeError(StopRun):
@@ -41,30 +41,30 @@ class PendingCall:
     """A call that waits for a person."""
 
     id: str
-    """What `RunState.approve` and `RunState.reject` take."""
+    """What `Checkpoint.approve` and `Checkpoint.reject` take."""
     call: ToolCall
 
 
 class ApprovalRequired(StopRun):
     """The run has stopped at calls that a person has to approve; it can be resumed once that is decided."""
 
-    def __init__(self, state: RunState) -> None:
-        super().__init__(state)
-        self._state = state
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        super().__init__(checkpoint)
+        self._checkpoint = checkpoint
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that still wait: those of `RunState.pending`."""
-        return self._state.pending
+        """The calls that still wait: those of `Checkpoint.pending`."""
+        return self._checkpoint.pending
 
     def __str__(self) -> str:
         return f"waiting for a person to approve or reject: {', '.join(one.call.name for one in self.pending)}"
 
 
-class RunState:
+class Checkpoint:
     """What a run has done so far. It belongs to one run, which may be taken up as often as it stops.
 
-    `entries` is JSON; `RunState(entries)` is the same state in another process, and `on_entry` hears of each entry as it is made.
+    `entries` is JSON and only grows. `Checkpoint(entries)` is the same one in another process, and `on_entry` hears of each entry.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RunState:
     ) -> None:
         """`needs_approval`: names of tools whose calls wait for a person; give them whenever the run is taken up.
 
-        Raises ValueError for what is no entry of a state, and TypeError for names that are a text.
+        Raises ValueError for what is no entry of a checkpoint, and TypeError for names that are a text.
         """
         if isinstance(needs_approval, str):
             raise TypeError(f"needs_approval: give a list of tools' names, such as [{needs_approval!r}], not a text")
@@ -121,20 +121,22 @@ class RunState:
             self.on_entry(entry)
 
 
-class Journal:
-    """The state of a run while it is carried out: gives what is recorded, in order, and records what is new."""
+class Replay:
+    """A checkpoint while its run is carried out: gives what is recorded, in order, and records what is new."""
 
-    def __init__(self, state: RunState) -> None:
-        self._state = state
-        while state.entries and state.entries[-1]["kind"] == "failure":  # the run ended of it: the model is asked again
-            state.entries.pop()
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        made = _made(checkpoint.entries)
+        if made and made[-1]["kind"] == "failure":  # the run ended of it: the model is asked again
+            checkpoint.add({"kind": "resumed"})
+            made = _made(checkpoint.entries)
         self._replies: dict[str, deque[Entry]] = {}
         self._results: dict[str, Entry] = {}
-        for entry in state.entries:
-            if entry["kind"] in ("reply", "failure"):
-                self._replies.setdefault(entry["scope"], deque()).append(entry)
-            elif entry["kind"] == "result":
+        for entry in made:
+            if entry["kind"] == "result":
                 self._results[entry["call"]] = entry
+            else:
+                self._replies.setdefault(entry["scope"], deque()).append(entry)
         self._left = len(self._results) + sum(map(len, self._replies.values()))
         self._seen = Counter[str]()
 
@@ -166,14 +168,13 @@ class Journal:
         return _reply_of(entry["reply"])
 
     def keep_reply(self, request: Request, reply: Reply) -> None:
-        lists = {"calls": [asdict(call) for call in reply.calls], "failed_attempts": list(reply.failed_attempts)}
-        self._keep_of(request, "reply", asdict(reply) | lists)
+        self._keep_of(request, "reply", _reply_entry(reply))
 
     def keep_failure(self, request: Request, error: ModelError) -> None:
         self._keep_of(request, "failure", _failure_entry(error))
 
     def _keep_of(self, request: Request, kind: str, what: Entry) -> None:
-        self._state.add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
+        self._checkpoint.add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
 
     # --- the tools ---
 
@@ -198,17 +199,17 @@ class Journal:
     def keep_result(self, call_id: str, seen: Observation) -> None:
         made = asdict(replace(seen, value=None))
         del made["call_id"]
-        self._state.add({"kind": "result", "call": call_id, "result": made | {"value": _json_value(seen.value)}})
+        self._checkpoint.add({"kind": "result", "call": call_id, "result": made | {"value": _json_value(seen.value)}})
 
     def decision(self, call_id: str) -> Entry | None:
         """Return what a person has decided about a call, None if nobody has."""
-        return next((one for one in self._state.entries if one["kind"] == "decision" and one["call"] == call_id), None)
+        return next((one for one in self._checkpoint.entries if one["kind"] == "decision" and one["call"] == call_id), None)
 
     def wait_for_person(self, call_id: str, call: ToolCall) -> None:
         """Note that a call waits for a person."""
-        if all(one.id != call_id for one in self._state.pending):
+        if all(one.id != call_id for one in self._checkpoint.pending):
             arguments = _json_value(dict(call.arguments))
-            self._state.add({"kind": "pending", "call": call_id, "tool": call.name, "arguments": arguments})
+            self._checkpoint.add({"kind": "pending", "call": call_id, "tool": call.name, "arguments": arguments})
 
 
 # --- entries ---
@@ -219,8 +220,9 @@ _FIELDS: Mapping[str, Mapping[str, type]] = {
     "result": {"call": str, "result": dict},
     "pending": {"call": str, "tool": str, "arguments": dict},
     "decision": {"call": str, "approved": bool, "reason": str},
+    "resumed": {},
 }
-"""The kinds of entries, with their fields."""
+"""The kinds of entries, with their fields; `resumed` takes back the failures right before it, of which the run had ended."""
 _FAILURES: Mapping[str, type[ModelError]] = {
     "ProviderError": ProviderError,
     "ContextOverflow": ContextOverflow,
@@ -228,8 +230,19 @@ _FAILURES: Mapping[str, type[ModelError]] = {
 }
 
 
+def _made(entries: Iterable[Entry]) -> list[Entry]:
+    """Return what a run has received, in order: replies, failures that it overcame, results."""
+    made: list[Entry] = []
+    for entry in entries:
+        if entry["kind"] in ("reply", "failure", "result"):
+            made.append(entry)
+        while entry["kind"] == "resumed" and made and made[-1]["kind"] == "failure":
+            made.pop()
+    return made
+
+
 def check_entry(entry: Any, place: int) -> None:
-    """Raise ValueError for what is no entry of a state, as a file that somebody has changed may hold."""
+    """Raise ValueError for what is no entry of a checkpoint, as a file that somebody has changed may hold."""
     try:
         fields = _FIELDS[entry["kind"]]
         is_sound = all(isinstance(entry[name], kind) for name, kind in fields.items())
@@ -242,27 +255,37 @@ def check_entry(entry: Any, place: int) -> None:
     except (KeyError, TypeError, AttributeError):
         is_sound = False
     if not is_sound:
-        raise ValueError(f"entries[{place}] is no entry of a run's state: {render_value(entry)[:80]}")
+        raise ValueError(f"entries[{place}] is no entry of a checkpoint: {render_value(entry)[:80]}")
 
 
-def _reply_of(made: Entry) -> Reply:
-    usage = None if made["usage"] is None else Usage(**made["usage"])
-    calls = tuple(NativeCall(**call) for call in made["calls"])
-    return Reply(made["text"], calls, usage, made["finish_reason"], tuple(made["failed_attempts"]))
+def _reply_entry(reply: Reply) -> Entry:
+    return {
+        "text": reply.text,
+        "calls": [asdict(call) for call in reply.calls],
+        "usage": None if reply.usage is None else asdict(reply.usage),
+        "finish_reason": reply.finish_reason,
+        "attempts": list(reply.failed_attempts),
+    }
+
+
+def _reply_of(entry: Entry) -> Reply:
+    usage = None if entry["usage"] is None else Usage(**entry["usage"])
+    calls = tuple(NativeCall(**call) for call in entry["calls"])
+    return Reply(entry["text"], calls, usage, entry["finish_reason"], tuple(entry["attempts"]))
 
 
 def _failure_entry(error: ModelError) -> Entry:
     kind = next(name for name, made in _FAILURES.items() if isinstance(error, made))
     entry: Entry = {"type": kind, "message": error_text(error)}
     if isinstance(error, ProviderError):
-        entry["kind"], entry["failed_attempts"] = error.kind, list(error.failed_attempts)
+        entry["kind"], entry["attempts"] = error.kind, list(error.failed_attempts)
     return entry
 
 
 def _failure_of(entry: Entry) -> ModelError:
     made = _FAILURES[entry["type"]]
     if made is ProviderError:
-        return ProviderError(entry["message"], entry["kind"], failed_attempts=tuple(entry["failed_attempts"]))
+        return ProviderError(entry["message"], entry["kind"], failed_attempts=tuple(entry["attempts"]))
     return made(entry["message"])
 
 
