@@ -8,7 +8,6 @@ Markdown to stdout; --write renews the table in docs/ablate.md.
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from loopbench.metrics.factors.layout import Cell, Factor, Layout, layout
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import ALPHA, Interval
 from loopbench.metrics.summary import PRIMARY
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "ablate.md"
 RUNS = 1000
@@ -194,15 +194,6 @@ def _line(world: World, found: Found) -> str:
     return f"| {world.name} | {world.tasks} × {world.repeats} | {' | '.join(f'{share:.3f}' for share in shares)} |"
 
 
-def write(text: str) -> None:
-    """Between the page's markers. Raises RuntimeError where there are none."""
-    place = re.compile(r"(<!-- check: .*? -->\n).*?(<!-- /check -->)", re.DOTALL)
-    page = PAGE.read_text(encoding="utf-8")
-    if place.search(page) is None:
-        raise RuntimeError(f"{PAGE}: no place for the table")
-    PAGE.write_text(place.sub(lambda match: f"{match[1]}{text}\n{match[2]}", page), encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
@@ -210,7 +201,7 @@ def main() -> None:
     given = parser.parse_args()
     made = table(given.runs)
     if given.write:
-        write(made)
+        write_block(PAGE, "check", made)
     else:
         print(made)
 

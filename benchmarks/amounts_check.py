@@ -10,7 +10,6 @@ Bills: what the gate says of tokens where a share of the trials costs many times
 from __future__ import annotations
 
 import argparse
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from loopbench.metrics.amounts import mean_interval
 from loopbench.metrics.gate import Held, decide
 from loopbench.metrics.statistics import standard_error
 from loopbench.metrics.summary import TaskValues
+from pages import write_block
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUNS, BILLS = 2_000, 400
@@ -146,12 +146,6 @@ def row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def renewed(text: str, name: str, table: str) -> str:
-    """The page's text with the table in its place."""
-    block = re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-    return block.sub(lambda at: f"{at[1]}\n{table}\n\n{at[2]}", text)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=RUNS)
@@ -165,7 +159,7 @@ def main() -> None:
         table = "\n".join(lines)
         print(f"\n{table}", flush=True)
         if given.write:
-            page.write_text(renewed(page.read_text(encoding="utf-8"), name, table), encoding="utf-8")
+            write_block(page, name, table)
 
 
 if __name__ == "__main__":

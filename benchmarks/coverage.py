@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +32,7 @@ from loopbench.metrics.reliability import Reliability, reliability
 from loopbench.metrics.statistics import Interval, accuracy_interval, log_ratios, standard_error, unit_values, wilson
 from loopbench.metrics.summary import PRIMARY, TaskValues
 from loopbench.metrics.views import cost_per_solved, quartiles
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 RUNS = 2_000
@@ -606,10 +606,6 @@ def lines(section: Section, share: float) -> Iterator[str]:
         yield f"| {row.name} | {' | '.join('–' if one is None else f'{one:.3f}' for one in found)} |"
 
 
-def block(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-
-
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--share", type=float, default=1.0)
@@ -623,11 +619,7 @@ def main(arguments: Sequence[str]) -> None:
             made.append(line)
         print()
         if chosen.write:
-            table = "\n".join(made)
-            text = PAGE.read_text(encoding="utf-8")
-            PAGE.write_text(
-                block(section.name).sub(lambda old, table=table: f"{old[1]}\n{table}\n\n{old[2]}", text), encoding="utf-8"
-            )
+            write_block(PAGE, section.name, "\n".join(made))
 
 
 if __name__ == "__main__":

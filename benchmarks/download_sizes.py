@@ -16,9 +16,10 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+from pages import write_block
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "start.md"
-BLOCK = re.compile(r"(<!-- sizes: .*? -->\n).*?(<!-- /sizes -->)", re.DOTALL)
 ADDS = {
     "": "`bare`, `finish`, `phased`, your own loops and programs; profiles, suites, questions, page, gate, `serve`",
     "analysis": "pandas DataFrames, Parquet files, the odds ratios of `ablate`",
@@ -68,8 +69,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     made = table()
     if parser.parse_args().write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n{found[2]}", page), encoding="utf-8")
+        write_block(PAGE, "sizes", made)
     print(made)
 
 

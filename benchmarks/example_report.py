@@ -9,7 +9,6 @@ python benchmarks/example_report.py [--tasks N] [--runs DIR] [--write]
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import tempfile
 from collections import Counter
@@ -25,10 +24,10 @@ from loopbench.reports.html.page import collection_html
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import generated_suites
+from pages import write_block
 
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS = ROOT / "docs" / "example-report.html", ROOT / "docs" / "results.md"
-BLOCK = re.compile(r"(<!-- everything: .*? -->\n).*?(<!-- /everything -->)", re.DOTALL)
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn", "bad-network", "provider-trouble")
 """All built-in ones but those that are made to be taught: without an optimizer these show what clean air does, less a share."""
@@ -85,8 +84,7 @@ def main() -> None:
             print(to_markdown(found))
             return
         PAGE.write_text(collection_html(found), encoding="utf-8")
-    said = BLOCK.sub(lambda block: f"{block[1]}\n{conclusions(found)}\n\n{block[2]}", RESULTS.read_text(encoding="utf-8"))
-    RESULTS.write_text(said, encoding="utf-8")
+    write_block(RESULTS, "everything", conclusions(found))
 
 
 if __name__ == "__main__":

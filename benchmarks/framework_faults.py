@@ -11,12 +11,13 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from frameworks import arms_of, head, write
+from frameworks import PAGE, arms_of, head
 from loopbench.checks.program import ProgramReport, Trouble, check_program
 from loopbench.checks.program.agent_faults import BY_NAME
 from loopbench.checks.program.naming import TOLD_STEPS
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import builtin_names, make_loop
+from pages import write_block
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "calls": ("cut_json", "cut_length", "list_arguments", "missing_argument", "extra_argument", "wrong_type", "unknown_tool"),
@@ -62,7 +63,7 @@ def main() -> None:
     for name in groups:
         made = table(found, GROUPS[name])
         if given.write:
-            write(f"faults, {name}", made)
+            write_block(PAGE, f"faults, {name}", made)
         print(f"\n## {name}\n\n{made}", flush=True)
 
 

@@ -9,7 +9,6 @@ Each suite is one run in FOLDER, which goes on where it was interrupted. Framewo
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -25,6 +24,7 @@ from loopbench.reports.html.svg import LABEL_CHARS, Scale, chart, element, gridl
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import builtin_names, find
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
 PICTURE = PAGE.with_name("frameworks.svg")
@@ -177,14 +177,6 @@ def marks(axis: Scale, middle: float, value: Interval | None, look: tuple[str, f
     yield element("circle", cx=percent(axis.at(value.value)), cy=middle + shift, r=4, class_=mark)
 
 
-def write(name: str, table: str) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    block = re.compile(rf"(<!-- {re.escape(name)}: .*? -->\n).*?(<!-- /{re.escape(name)} -->)", re.DOTALL)
-    if not block.search(text):
-        raise SystemExit(f"{PAGE} has no block {name!r}")
-    PAGE.write_text(block.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text), encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", action="append")
@@ -198,7 +190,7 @@ def main() -> None:
     asked = Asked(given.suite or SUITES, given.profile or PROFILES, loops, given.tasks, given.runs, given.write)
     for name, table in tables(asked):
         if given.write:
-            write(name, table)
+            write_block(PAGE, name, table)
         print(f"\n## {name}\n\n{table}", flush=True)
 
 

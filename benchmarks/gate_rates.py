@@ -11,7 +11,6 @@ tasks that `loopbench.metrics.power` asks for. --seeds: real loops under a fault
 from __future__ import annotations
 
 import argparse
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from loopbench.metrics.statistics import wilson
 from loopbench.metrics.summary import PRIMARY, TaskValues
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "gate.md"
 ALPHA, MARGIN, MORE = 0.05, 0.02, 0.10
@@ -297,16 +297,6 @@ def real(seeds: int) -> Iterator[str]:
 # --- the page ---
 
 
-def block(name: str) -> re.Pattern[str]:
-    """Where the page holds a table of ours."""
-    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-
-
-def renewed(text: str, name: str, table: str) -> str:
-    """The page's text with the table in its place."""
-    return block(name).sub(lambda at: f"{at[1]}\n{table}\n\n{at[2]}", text)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=RUNS)
@@ -323,7 +313,7 @@ def main() -> None:
         table = "\n".join(made())
         print(f"\n{table}", flush=True)
         if given.write:
-            PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), name, table), encoding="utf-8")
+            write_block(PAGE, name, table)
 
 
 if __name__ == "__main__":

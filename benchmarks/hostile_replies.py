@@ -14,7 +14,6 @@ import asyncio
 import json
 import logging
 import random
-import re
 import resource
 import sys
 import time
@@ -30,10 +29,10 @@ from loopbench.checks.loop.random_moves import any_move, any_reply, any_value, b
 from loopbench.protocol import Capabilities, Chunk, Loop, NativeCall, Outcome, Query, Reply, Request, Tool, Toolbox
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
+from pages import write_block
 
 STATE = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "loop-laws.md"
-BLOCK = re.compile(r"(<!-- hostile: .*? -->\n).*?(<!-- /hostile -->)", re.DOTALL)
 RUNS = 40
 """Runs of each design in a block."""
 MAX_TOOL_STEPS = 4
@@ -296,8 +295,7 @@ def table() -> Iterator[str]:
 
 def write_page() -> None:
     """Put the table into the docs."""
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(BLOCK.sub(lambda found: "\n".join([found[1], *table(), "", found[2]]), text), encoding="utf-8")
+    write_block(PAGE, "hostile", "\n".join(table()))
 
 
 def main() -> int:

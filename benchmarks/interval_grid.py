@@ -10,7 +10,6 @@ tasks of 24 templates. --share 0.1 makes a tenth of the runs; --write renews the
 from __future__ import annotations
 
 import argparse
-import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -27,6 +26,7 @@ from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.permutation import FlipTails, sign_flip
 from loopbench.metrics.statistics import accuracy_interval
 from loopbench.metrics.summary import PRIMARY, TaskValues
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 LEAST = 0.94
@@ -307,11 +307,6 @@ TABLES: Mapping[str, tuple[Callable[[int], Iterator[str]], int]] = {
 """Name → the table, and how many runs each of its cells has."""
 
 
-def block(name: str) -> re.Pattern[str]:
-    """Where the page holds a table of ours."""
-    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=1.0)
@@ -326,9 +321,7 @@ def main() -> None:
             lines.append(line)
         print()
         if given.write:
-            table = "\n".join(lines)
-            text = PAGE.read_text(encoding="utf-8")
-            PAGE.write_text(block(name).sub(lambda at, table=table: f"{at[1]}\n{table}\n\n{at[2]}", text), encoding="utf-8")
+            write_block(PAGE, name, "\n".join(lines))
 
 
 if __name__ == "__main__":

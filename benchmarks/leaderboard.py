@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from measures import PAGE, as_markdown, block
+from measures import PAGE, as_markdown
 
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
 from loopbench.experiments.compare.results import Results, results
@@ -24,6 +24,7 @@ from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, imp
 from loopbench.metrics.summary import PRIMARY
 from loopbench.text.numbers import interval, p_value
 from loopbench.text.table import Table
+from pages import write_block
 
 SHARED_MODEL = "claude-4-sonnet"
 """The model that most agents of the leaderboard ran with."""
@@ -129,8 +130,7 @@ def main() -> None:
     text = "\n\n".join(made)
     print(text)
     if given.write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(block("leaderboard").sub(lambda old: f"{old[1]}\n{text}\n\n{old[2]}", page), encoding="utf-8")
+        write_block(PAGE, "leaderboard", text)
 
 
 if __name__ == "__main__":

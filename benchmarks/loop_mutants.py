@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from benchmarks.loop_defects import DEFECTS, Crashed, Defect, GaveUp, MutantState
-
 from loopbench.protocol import (
     SILENT,
     Chunk,

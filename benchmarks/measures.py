@@ -8,7 +8,6 @@ python benchmarks/measures.py [--tasks N] [--block NAME …] [--write]
 from __future__ import annotations
 
 import argparse
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import calls, context, injection
 from loopbench.text.numbers import interval, p_value, verdict
 from loopbench.text.table import Table
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful")
@@ -97,11 +97,6 @@ BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {
 """Tables by the name of the block of the page that they stand in."""
 
 
-def block(name: str) -> re.Pattern[str]:
-    """Where the page holds a table."""
-    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int)
@@ -114,8 +109,7 @@ def main() -> None:
             made = make(given.tasks, Path(folder))
         print(f"{made}\n", flush=True)
         if given.write:
-            text = PAGE.read_text(encoding="utf-8")
-            PAGE.write_text(block(name).sub(lambda old, made=made: f"{old[1]}\n{made}\n\n{old[2]}", text), encoding="utf-8")
+            write_block(PAGE, name, made)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -29,9 +28,9 @@ from loopbench.runs.store.files import MANIFEST
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import Traces
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
-BLOCK = re.compile(r"(<!-- million: .*? -->\n).*?(<!-- /million -->)", re.DOTALL)
 PROBE = """
 import json, resource, sys, time
 begin = time.process_time()
@@ -120,8 +119,7 @@ def main() -> None:
     )
     if given.write:
         table = "\n".join([*lines, "", f"- {made}; {size}"])
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text), encoding="utf-8")
+        write_block(PAGE, "million", table)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from leaderboard import of_harness
-from measures import PAGE, as_markdown, block
+from measures import PAGE, as_markdown
 from published_replies import CATEGORIES, PROSE, Question, is_failure, json_rows, kinds_of, read_questions, replies_of
 
 from loopbench.experiments.compare.results import Results, results
@@ -32,6 +32,7 @@ from loopbench.metrics.statistics import ALPHA, accuracy_interval
 from loopbench.metrics.summary import PRIMARY, TaskValues
 from loopbench.text.numbers import interval, p_value
 from loopbench.text.table import Table
+from pages import write_block
 
 NATIVE, TEXT, PARDONED = HARNESSES = ("native", "text", "text, pardoned")
 NATIVE_FOLDERS = ("{}-FC", "{}-FC-Auto")
@@ -149,8 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         text = tables_of(scores, Path(runs))
     print(text)
     if given.write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(block("native_or_text").sub(lambda old: f"{old[1]}\n{text}\n\n{old[2]}", page), encoding="utf-8")
+        write_block(PAGE, "native_or_text", text)
 
 
 if __name__ == "__main__":

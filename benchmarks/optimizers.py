@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +33,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import make_suite
 from loopbench.runs.store.records import read_records
+from pages import block, write_block
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "optimize.md"
@@ -287,24 +287,9 @@ def head(*columns: str) -> list[str]:
     return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
-def block(name: str) -> re.Pattern[str]:
-    """Where the page holds a table of ours."""
-    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-
-
 def shown(name: str) -> list[str]:
     """The lines of a table on the page, without its head. Raises ValueError where there is no such block."""
-    found = block(name).search(PAGE.read_text(encoding="utf-8"))
-    if found is None:
-        raise ValueError(f"{PAGE}: there is no block {name!r}")
-    return [line for line in found[0].splitlines() if line.startswith("| ")][1:]
-
-
-def write(name: str, table: str) -> None:
-    """Raises ValueError where the page has no such block."""
-    shown(name)
-    text = block(name).sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(text, encoding="utf-8")
+    return [line for line in block(PAGE, name).splitlines() if line.startswith("| ")][1:]
 
 
 def main() -> None:
@@ -317,7 +302,7 @@ def main() -> None:
                 shown(name)  # before any work
             table = "\n".join(lines(Path(folder)))
             if is_written:
-                write(name, table)
+                write_block(PAGE, name, table)
             else:
                 print(f"\n{table}")
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from sums import TOOLS
 
-from frameworks import write
+from frameworks import PAGE
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
 from loopbench.frameworks.framework import Framework
@@ -31,6 +31,7 @@ from loopbench.programs.trial import described
 from loopbench.programs.worker import RUNNER
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from pages import write_block
 
 FRAMEWORKS = ("agno", "langchain", "langgraph", "openai_agents", "pydantic_ai")
 """Those whose requests the plain server understands: whole replies, and an answer in text."""
@@ -119,7 +120,7 @@ def main() -> None:
     made = table(given.framework or FRAMEWORKS, given.trials)
     print(made)
     if given.write:
-        write("overhead", made)
+        write_block(PAGE, "overhead", made)
 
 
 if __name__ == "__main__":

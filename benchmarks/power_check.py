@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from loopbench.metrics.power import (
 from loopbench.metrics.spending import LookLevel, levels, spent
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import TaskValues
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "size.md"
 POWER = 0.8
@@ -360,11 +360,6 @@ def tables() -> dict[str, Sequence[str]]:
     }
 
 
-def block(name: str) -> re.Pattern[str]:
-    """Where the page holds a table of ours."""
-    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
@@ -372,8 +367,7 @@ def main() -> None:
     for name, lines in tables().items():
         table = "\n".join(lines)
         if given.write:
-            text = PAGE.read_text(encoding="utf-8")
-            PAGE.write_text(block(name).sub(lambda found, t=table: f"{found[1]}\n{t}\n\n{found[2]}", text), encoding="utf-8")
+            write_block(PAGE, name, table)
         else:
             print(f"\n{table}")
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import statistics
 import tempfile
 from collections import defaultdict
@@ -34,9 +33,9 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import read_manifest
 from loopbench.runs.store.each_record import each_record
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "tunnel.md"
-BLOCK = re.compile(r"(<!-- fits: .*? -->\n)(.*?)(<!-- /fits -->)", re.DOTALL)
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
 SUITE = "arithmetic"
@@ -189,7 +188,7 @@ def main() -> None:
     made = f"{given.fits} fits each to {given.tasks} tasks of `{SUITE}`, two repeats, five designs.\n\n{made}"
     print(made)
     if given.write:
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n\n{found[3]}", PAGE.read_text("utf-8")), encoding="utf-8")
+        write_block(PAGE, "fits", made)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,10 @@ from loopbench.runs.folders import run_folder
 from loopbench.runs.manifest import Manifest, read_manifest
 from loopbench.runs.store.files import RunError, read_document
 from loopbench.text.numbers import interval
+from pages import block, write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
-BLOCK = re.compile(r"(<!-- real models: .*? -->\n)(.*?)(<!-- /real models -->)", re.DOTALL)
+BLOCK = "real models"
 HEADS = (
     (
         "| model | suite, tasks | guessing solves | prediction | verdict | pairs told apart | misplaced | tau-b "
@@ -77,14 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.register:
             print(_registered(folders[0]))
             return
-        text = PAGE.read_text("utf-8")
+        tables = block(PAGE, BLOCK)
         for folder in folders:
-            text = with_rows(text, rows(folder))
-        found = BLOCK.search(text)
-        assert found is not None
-        print(found[2].strip())
+            tables = with_rows(tables, rows(folder))
+        print(tables.strip())
         if options.write:
-            PAGE.write_text(text, "utf-8")
+            write_block(PAGE, BLOCK, tables)
             for folder in folders:
                 _copied(folder)
     except (RunError, OSError) as error:
@@ -108,12 +107,12 @@ def _copied(folder: Path) -> Path:
 def _registered(folder: Path) -> Path:
     """Copy the prediction of a run beside the page, give it a row if it has none, and return the copy. Raises RunError."""
     copy = _copied(folder)
-    page = PAGE.read_text("utf-8")
-    if _link(copy.stem) not in page:
+    tables = block(PAGE, BLOCK)
+    if _link(copy.stem) not in tables:
         predicted, manifest = read_document(copy), read_manifest(folder)
         told = _told(manifest, _model(manifest, folder), copy.stem, len(predicted["fitted"]), len(predicted["held_out"]))
         row = f"| {' | '.join([*told, 'not held against a run yet', *['–'] * 6])} |"
-        PAGE.write_text(with_rows(page, ([row], [], [], [])), "utf-8")
+        write_block(PAGE, BLOCK, with_rows(tables, ([row], [], [], [])))
     return copy
 
 
@@ -217,19 +216,15 @@ def _predicted(run: Results, model: str, found: Mapping[str, Any], held_out: Col
         yield f"| {' | '.join(cells)} |"
 
 
-def with_rows(page: str, new: tuple[list[str], ...]) -> str:
-    """Return the page with the rows in its tables, in place of those of the same prediction in the first, and of the same model."""
-
-    def renewed(found: re.Match[str]) -> str:
-        tables = []
-        for place, ((head, rule), rows) in enumerate(zip(HEADS, new, strict=True)):
-            same = _first_cell if place else _prediction_cell
-            replaced = set(map(same, rows))
-            kept = [row for row in _rows_below(found[2], head) if same(row) not in replaced]
-            tables.append("\n".join([head, rule, *sorted([*kept, *rows], key=_first_cell)]))
-        return "\n\n".join([f"{found[1]}\n{tables[0]}", *tables[1:], found[3]])
-
-    return BLOCK.sub(renewed, page)
+def with_rows(tables: str, new: tuple[list[str], ...]) -> str:
+    """Return the tables with the rows in them, in place of those of the same prediction in the first, and of the same model."""
+    renewed = []
+    for place, ((head, rule), rows) in enumerate(zip(HEADS, new, strict=True)):
+        same = _first_cell if place else _prediction_cell
+        replaced = set(map(same, rows))
+        kept = [row for row in _rows_below(tables, head) if same(row) not in replaced]
+        renewed.append("\n".join([head, rule, *sorted([*kept, *rows], key=_first_cell)]))
+    return "\n\n".join(renewed)
 
 
 def _rows_below(text: str, head: str) -> list[str]:

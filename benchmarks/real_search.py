@@ -9,7 +9,6 @@ the trials that were scored.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,9 +17,9 @@ from real_models import guessing
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.runs.store.files import RunError
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
-BLOCK = re.compile(r"(<!-- search: .*? -->\n)(.*?)(<!-- /search -->)", re.DOTALL)
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 
 
@@ -35,8 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     print(text)
     if options.write:
-        page = PAGE.read_text("utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{text}\n\n{found[3]}", page), "utf-8")
+        write_block(PAGE, "search", text)
 
 
 def table(runs: Sequence[Path]) -> Iterator[str]:

@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pages import write_block
+
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "speed.md"
-BLOCK = re.compile(r"(<!-- speed: .*? -->\n).*?(<!-- /speed -->)", re.DOTALL)
 PEERS = HERE.parent / ".venv-peers" / "bin" / "python"
 
 Numbers = dict[str, Any]
@@ -374,8 +375,7 @@ def tables(sections: Sequence[Section], bench: Bench) -> Iterator[str]:
 
 
 def write(text: str) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", page), encoding="utf-8")
+    write_block(PAGE, "speed", text)
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ same tasks and seeds. Shares that must add up to 1 are scaled with it. --write r
 from __future__ import annotations
 
 import argparse
-import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -24,6 +23,7 @@ from loopbench.experiments.compare.run import run
 from loopbench.models.profiles import FEEDBACK_PARTS, Profile, load_profile
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "sensitivity.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -244,12 +244,6 @@ def tables(suites: Sequence[str], profiles: Sequence[str], tasks: int | None, jo
                 yield {"sensitivity": "\n".join(short), "verdicts that turn": "\n".join(rows)}
 
 
-def renewed(text: str, name: str, table: str) -> str:
-    """Return a page with the table in its place."""
-    block = re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-    return block.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", action="append")
@@ -262,7 +256,7 @@ def main() -> None:
     for made in tables(given.suite or SUITES, given.profile or PROFILES, given.tasks, given.jobs):
         print(made["sensitivity"].splitlines()[-1], flush=True)
         for name, table in made.items() if given.write else ():
-            PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), name, table), encoding="utf-8")
+            write_block(PAGE, name, table)
     if not given.write:
         print(*made.values(), sep="\n\n")
 

@@ -8,7 +8,6 @@ python benchmarks/separation.py [--tasks N] [--suite NAME …] [--write]
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from loopbench.metrics.comparison import Comparison
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import generated_suites
+from pages import write_block
 
 ROOT = Path(__file__).parents[1]
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -87,17 +87,6 @@ def tables(suites: Sequence[str], tasks: int | None) -> dict[str, str]:
     return {"separation": "\n".join(long_rows), "separation in short": "\n".join(short_rows)}
 
 
-def block(name: str) -> re.Pattern[str]:
-    """Where a page holds a table of ours."""
-    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-
-
-def renewed(name: str, table: str) -> str:
-    """The page with the table in its place."""
-    text = BLOCKS[name].read_text(encoding="utf-8")
-    return block(name).sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int)
@@ -107,10 +96,7 @@ def main() -> None:
     made = tables(given.suite or sorted(generated_suites()), given.tasks)
     for name, table in made.items():
         if given.write:
-            text = BLOCKS[name].read_text(encoding="utf-8")
-            BLOCKS[name].write_text(
-                block(name).sub(lambda found, t=table: f"{found[1]}\n{t}\n\n{found[2]}", text), encoding="utf-8"
-            )
+            write_block(BLOCKS[name], name, table)
         else:
             print(f"\n{table}")
 

@@ -36,11 +36,11 @@ from published_replies import (
 from scipy.stats import binomtest
 
 from loopbench.models.profiles import FAULT_KINDS, Profile, built_in_profiles, load_profile
+from pages import write_block
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "sources.md"
 PROFILES = ROOT / "src" / "loopbench" / "models" / "profiles"
-BLOCK = re.compile(r"(<!-- shares: .*? -->\n)(.*?)(<!-- /shares -->)", re.DOTALL)
 SOURCES_TABLE = re.compile(r"\n*^\[sources\]\n.*\Z", re.MULTILINE | re.DOTALL)
 EVIDENCE = re.compile(r"^evidence = .*\n", re.MULTILINE)
 FITTED: Mapping[Form, str] = {"native": "native-2024", "text": "text-2024"}
@@ -65,8 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = "\n".join(page(sets))
     print(text)
     if options.write:
-        old = PAGE.read_text("utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found.group(1)}\n{text}\n\n{found.group(3)}", old), "utf-8")
+        write_block(PAGE, "shares", text)
         write_profiles(sets)
 
 

@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import functools
 import gc
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -31,9 +30,9 @@ from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.recorder import Recorder
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import _Run, run_trial
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
-BLOCK = re.compile(r"(<!-- stages: .*? -->\n).*?(<!-- /stages -->)", re.DOTALL)
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 STAGES: dict[str, tuple[tuple[Any, str], ...]] = {
     "set-up": ((_Run, "__init__"),),
@@ -134,8 +133,7 @@ def main() -> None:
     made = table(given.trials)
     print(made)
     if given.write:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n\n{found[2]}", text), encoding="utf-8")
+        write_block(PAGE, "stages", made)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 from loopbench.runs.registry import generated_suites
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
-BLOCK = re.compile(r"(<!-- sizes: .*? -->\n).*?(<!-- /sizes -->)", re.DOTALL)
 SIZES = (2_000, 100_000)
 
 ONCE = """
@@ -57,8 +56,7 @@ def main() -> None:
     heads = ["| suite | a task of 2,000 | a task of 100,000 | all 100,000 |", "|---|---|---|---|"]
     table = "\n".join([*heads, *(row(name) for name in given.suite or sorted(generated_suites()))])
     if given.write:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text), encoding="utf-8")
+        write_block(PAGE, "sizes", table)
     else:
         print(table)
 

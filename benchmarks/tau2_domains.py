@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,10 @@ from loopbench.datasets import tau2
 from loopbench.datasets.task import Suite
 from loopbench.metrics.record import Record
 from loopbench.text.numbers import interval
+from pages import write_block
 
 DOMAINS = ("retail", "airline")
 PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
-BLOCK = re.compile(r"(<!-- tau2: .*? -->\n).*?(<!-- /tau2 -->)", re.DOTALL)
 THEIRS = """
 import json, sys
 from importlib import import_module
@@ -103,8 +102,7 @@ def main() -> None:
     text = "\n".join(lines)
     print(text)
     if given.write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(BLOCK.sub(lambda old: f"{old[1]}\n{text}\n\n{old[2]}", page), encoding="utf-8")
+        write_block(PAGE, "tau2", text)
 
 
 if __name__ == "__main__":

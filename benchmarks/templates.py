@@ -8,7 +8,6 @@ python benchmarks/templates.py [--draws N] [--write]
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY, task_values
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import generated_suites
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -128,15 +128,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     made = {"design effects": "\n".join(measured()), "templates": "\n".join(simulated(given.draws))}
-    text = PAGE.read_text(encoding="utf-8")
     for name, table in made.items():
         if given.write:
-            pattern = re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-            text = pattern.sub(rf"\g<1>\n{table}\n\n\g<2>", text)
+            write_block(PAGE, name, table)
         else:
             print(table, end="\n\n")
-    if given.write:
-        PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ validate` does it. Rows of the scripted model show what the fit and noise take a
 from __future__ import annotations
 
 import argparse
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -25,9 +24,9 @@ from loopbench.experiments.validate.prediction import ValidationRequest, predict
 from loopbench.experiments.validate.validity import validity
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
-BLOCK = re.compile(r"(<!-- validity: .*? -->\n)(.*?)(<!-- /validity -->)", re.DOTALL)
 LOOPS = ["bare", "finish", "phased", "react_extract", "stateless"]
 PROFILES = ("native-2024", "text-2024", "flaky-format", "flaky-tools", "forgetful", "stubborn")
 TASKS = 240
@@ -41,8 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = "\n".join(table(options.tasks))
     print(text)
     if options.write:
-        old = PAGE.read_text("utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found.group(1)}\n{text}\n\n{found.group(3)}", old), "utf-8")
+        write_block(PAGE, "validity", text)
 
 
 def table(tasks: int) -> Iterator[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -20,8 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from pages import write_block
+
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
-BLOCK = re.compile(r"(<!-- waits: .*? -->\n).*?(<!-- /waits -->)", re.DOTALL)
 HEAD = ("command", "CPU, s", "wall, s")
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 COMPARE = (
@@ -89,8 +89,7 @@ def main() -> None:
     made = table(given.rounds)
     print(made)
     if given.write:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n\n{found[2]}", text), encoding="utf-8")
+        write_block(PAGE, "waits", made)
 
 
 if __name__ == "__main__":

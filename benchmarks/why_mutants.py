@@ -22,7 +22,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # loops are named `benchmarks.loop_mutants:…`, wherever this runs
 
 from benchmarks.loop_defects import DEFECTS  # noqa: E402
-
+from benchmarks.pages import write_block  # noqa: E402
 from loopbench.experiments.compare.prepare import prepare  # noqa: E402
 from loopbench.experiments.compare.results import Results, results  # noqa: E402
 from loopbench.experiments.compare.run import run  # noqa: E402
@@ -31,7 +31,6 @@ from loopbench.runs.config import CompareConfig  # noqa: E402
 from loopbench.runs.engine.runner import Unwatched  # noqa: E402
 
 PAGE = ROOT / "docs" / "why.md"
-BLOCK = re.compile(r"(<!-- mutants: .*? -->\n)(.*?)(<!-- /mutants -->)", re.DOTALL)
 LOOPS = ("bare", "bare(decision_format=native)", "finish", "phased", "react_extract", "stateless")
 SUITES = ("arithmetic", "ecommerce", "events", "library")
 TASKS = 10
@@ -138,7 +137,7 @@ def main() -> None:
         for each in counts.values():
             sys.stderr.writelines(f"{each.name} {line}\n" for line in each.details if f" {each.cause}: " not in line)
     if given.write:
-        PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{made}\n\n{found[3]}", PAGE.read_text("utf-8")), encoding="utf-8")
+        write_block(PAGE, "mutants", made)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from benchmarks.planted_faults import planted_faults
 
 ROOT = Path(__file__).parents[1]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.pages import block, write_block
 from loopbench.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -19,17 +20,9 @@ RUN_FOLDER = re.compile(r"runs/\d{8}-\d{6}-\w+-[0-9a-f]{4}")
 """The directory of a run, whose name no two runs share."""
 
 
-def block(page: Path, name: str) -> str:
-    """Return what stands between `<!-- name: … -->` and `<!-- /name -->`."""
-    found = _pattern(name).search(page.read_text(encoding="utf-8"))
-    assert found is not None
-    return found[2]
-
-
-def write_block(page: Path, name: str, output: str) -> None:
-    """Put a command's output into the block of that name, as preformatted text."""
-    text = page.read_text(encoding="utf-8")
-    page.write_text(_pattern(name).sub(lambda found: f"{found[1]}\n```text\n{output}\n```\n\n{found[3]}", text), encoding="utf-8")
+def write_output(page: Path, name: str, output: str) -> None:
+    """Put a command's output into a block, as preformatted text. Raises ValueError where the page has no such block."""
+    write_block(page, name, f"```text\n{output}\n```")
 
 
 def preformatted(page: Path, name: str) -> str:
@@ -68,7 +61,3 @@ def output_of(runs: Sequence[Sequence[str]], folder: Path, width: int = 120) -> 
         if columns is not None:
             os.environ["COLUMNS"] = columns
     return "\n".join(line.rstrip() for line in output.splitlines()).strip()
-
-
-def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(<!-- {name}: .*? -->\n)(.*?)(<!-- /{name} -->)", re.DOTALL)

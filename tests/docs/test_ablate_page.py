@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import sys
@@ -16,10 +15,12 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.pages import block
 from loopbench.metrics.factors.fractional import GENERATORS, fraction
 from loopbench.protocol.names import Spec, parse_spec, parse_values
 from loopbench.runs.registry import make_loop
-from tests.docs.pages import DOCS, ROOT, block, commands, output_of, preformatted, write_block
+from tests.benchmarks import load_benchmark
+from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
 
 PAGE = DOCS / "ablate.md"
 
@@ -86,13 +87,7 @@ def test_the_table_of_fractions_is_true():
 
 @pytest.fixture(scope="module")
 def check() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ablation_check", ROOT / "benchmarks" / "ablation_check.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["ablation_check"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("ablation_check")
 
 
 def shares() -> list[list[str]]:
@@ -125,4 +120,4 @@ def test_a_shorter_simulation_says_the_same(check):
 
 if __name__ == "__main__" and "--write" in sys.argv:
     with tempfile.TemporaryDirectory() as made_in:
-        write_block(PAGE, "example", printed(Path(made_in)))
+        write_output(PAGE, "example", printed(Path(made_in)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.docs.pages import DOCS, block
+from benchmarks.pages import block
+from tests.docs.pages import DOCS
 
 
 def rows(page: str, name: str) -> list[list[str]]:

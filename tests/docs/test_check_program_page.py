@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.pages import block
 from loopbench.checks.program import FAULTS, OUTCOMES
-from tests.docs.pages import DOCS, block, commands, output_of, preformatted, write_block
+from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
 
 PAGE = DOCS / "check-program.md"
 FILES = dict(re.findall(r"^```python (\S+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL))
@@ -62,7 +63,7 @@ def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         put_files(Path(folder))
-        write_block(PAGE, "outcomes", output_of([CHECK], Path(folder)))
+        write_output(PAGE, "outcomes", output_of([CHECK], Path(folder)))
     text = PAGE.read_text("utf-8")
     written = re.sub(
         r"(<!-- faults: .*? -->\n).*?(<!-- /faults -->)",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopbench.metrics.gate import MARGIN, agreeing_tasks
-from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_block
+from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_output
 
 PAGE = DOCS / "gate.md"
 
@@ -39,4 +39,4 @@ def test_the_number_of_agreeing_tasks_is_the_gate_s(page):
 
 if __name__ == "__main__" and "--write" in sys.argv:
     with tempfile.TemporaryDirectory() as made_in:
-        write_block(PAGE, "example", printed(Path(made_in)))
+        write_output(PAGE, "example", printed(Path(made_in)))

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from benchmarks.pages import block
+from tests.benchmarks import load_benchmark
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hostile_replies", ROOT / "benchmarks" / "hostile_replies.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "hostile_replies", module)  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("hostile_replies")
 
 
 def test_the_page_shows_the_count_so_far(hostile: ModuleType) -> None:
-    found = hostile.BLOCK.search(hostile.PAGE.read_text(encoding="utf-8"))
-    assert [line for line in found[0].splitlines()[1:-1] if line] == [line for line in hostile.table() if line]
+    assert [line for line in block(hostile.PAGE, "hostile").splitlines() if line] == [line for line in hostile.table() if line]
     _, designs, _ = hostile.known()
     assert sum(count.replies for count in designs.values()) > 50_000
     assert all(sum(count.stops.values()) == count.runs for count in designs.values())

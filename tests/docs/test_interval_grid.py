@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from benchmarks.pages import block
+from tests.benchmarks import load_benchmark
 
 ROOT = Path(__file__).parents[2]
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("interval_grid", ROOT / "benchmarks" / "interval_grid.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-GRID = load()
+GRID = load_benchmark("interval_grid")
 
 
 def shown(name: str) -> list[list[str]]:
     """The cells of a table on the page, head and rule left out."""
-    found = GRID.block(name).search(GRID.PAGE.read_text(encoding="utf-8"))
-    assert found is not None, name
-    rows = [line.strip("| ").split(" | ") for line in found[0].splitlines() if line.startswith("|")]
+    rows = [line.strip("| ").split(" | ") for line in block(GRID.PAGE, name).splitlines() if line.startswith("|")]
     return rows[2:]
 
 

@@ -10,9 +10,9 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.pages import block
 from loopbench.metrics.statistics import Interval
-
-from .pages import DOCS, ROOT, block
+from tests.docs.pages import DOCS, ROOT
 
 PAGE = DOCS / "measures.md"
 WORDS = " ".join(PAGE.read_text(encoding="utf-8").split())

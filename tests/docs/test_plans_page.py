@@ -11,8 +11,9 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from benchmarks.pages import block
 from loopbench.datasets.importing.plan_model import checked_plan, plan_schema
-from tests.docs.pages import DOCS, block, commands, output_of, preformatted, write_block
+from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
 
 PAGE = DOCS / "plans.md"
 CHECK = ["plan", "check", "questions.csv", "--tools", "shop", "--run-tools"]
@@ -64,4 +65,4 @@ def test_the_plan_in_json_is_one():
 if __name__ == "__main__" and "--write" in sys.argv:
     with tempfile.TemporaryDirectory() as made:
         sys.path.insert(0, made)
-        write_block(PAGE, "wrong", mistaken(Path(made)))
+        write_output(PAGE, "wrong", mistaken(Path(made)))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.pages import block, write_block
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.validate.prediction import digest_of
@@ -116,7 +117,7 @@ def test_a_written_row_has_its_prediction_beside_the_page_and_earlier_ones_stay(
     earlier.parent.mkdir()
     earlier.write_text("{}")
     row = "| `scripted` | s, 1 fitted and 1 held out | few | [`000000000000`](predictions/000000000000.json) | Poor |"
-    page.write_text(benchmark.with_rows(page.read_text(), ([row], [], [], [])))
+    write_block(page, benchmark.BLOCK, benchmark.with_rows("", ([row], [], [], [])))
     benchmark.main([str(validated(folder))])
     assert list(earlier.parent.iterdir()) == [earlier]
     benchmark.main([str(folder), "--write"])
@@ -129,9 +130,7 @@ def test_a_written_row_has_its_prediction_beside_the_page_and_earlier_ones_stay(
 
 
 def test_every_prediction_is_the_one_that_its_digest_names(benchmark):
-    named = re.findall(
-        r"\[`([0-9a-f]{12})`\]\(predictions/\1\.json\)", benchmark.BLOCK.search(benchmark.PAGE.read_text("utf-8"))[2]
-    )
+    named = re.findall(r"\[`([0-9a-f]{12})`\]\(predictions/\1\.json\)", block(benchmark.PAGE, benchmark.BLOCK))
     assert named
     kept_files = {file.stem: file for file in (ROOT / "docs" / "predictions").iterdir()}
     assert sorted(kept_files) == sorted(named), "every prediction has a row and every row a file"
@@ -155,10 +154,8 @@ def test_rows_are_added_and_those_of_the_same_prediction_or_model_replaced(bench
     def row(model: str, prediction: str, verdict: str) -> list[str]:
         return [f"| {model} | suite | few | {prediction} | {verdict} |"]
 
-    page = "before\n<!-- real models: how -->\n\nNothing yet.\n\n<!-- /real models -->\nafter\n"
-    one = benchmark.with_rows(
-        page, (row("b", "1", "Poor"), ["| b | `bare` |", "| b | `finish` |"], ["| b | 0.5 |"], ["| b | rate |"])
-    )
+    first = (row("b", "1", "Poor"), ["| b | `bare` |", "| b | `finish` |"], ["| b | 0.5 |"], ["| b | rate |"])
+    one = benchmark.with_rows("Nothing yet.", first)
     two = benchmark.with_rows(one, (row("a", "2", "Good"), ["| a | `bare` |"], ["| a | 0.7 |"], []))
     registered = benchmark.with_rows(two, (row("b", "3", "not yet"), [], [], []))
     again = (row("b", "3", "Weak"), ["| b | `bare` | 4 |"], ["| b | 0.6 |"], ["| b | other rate |"])
@@ -170,13 +167,11 @@ def test_rows_are_added_and_those_of_the_same_prediction_or_model_replaced(bench
         *("| a | 0.7 |", "| b | 0.6 |"),
         "| b | other rate |",
     ]
-    assert three.startswith("before\n")
-    assert three.endswith("-->\nafter\n")
     assert benchmark.with_rows(three, again) == three
 
 
 def test_the_page_has_the_model_in_the_box_with_every_design(benchmark):
-    text = benchmark.BLOCK.search(benchmark.PAGE.read_text(encoding="utf-8"))[2]
+    text = block(benchmark.PAGE, benchmark.BLOCK)
     assert "\n| `local` (SmolLM2-135M" in text
     for loop in ("bare", "finish", "phased", "react_extract", "stateless"):
         assert f" | `{loop}" in text

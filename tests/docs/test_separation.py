@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from benchmarks.pages import block
 from loopbench.runs.registry import generated_suites
+from tests.benchmarks import load_benchmark
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def separation() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("separation", ROOT / "benchmarks" / "separation.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("separation")
 
 
 def shown(separation: ModuleType, name: str) -> list[str]:
     """The rows of a table on its page."""
-    found = separation.block(name).search(separation.BLOCKS[name].read_text(encoding="utf-8"))
-    return [line for line in found[0].splitlines() if line.startswith("| `")]
+    return [line for line in block(separation.BLOCKS[name], name).splitlines() if line.startswith("| `")]
 
 
 def test_every_suite_and_profile_has_its_row(separation: ModuleType) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 import tempfile
@@ -12,7 +11,9 @@ from types import ModuleType
 import pytest
 from scipy import stats
 
-from tests.docs.pages import DOCS, ROOT, block, commands, output_of, preformatted, write_block
+from benchmarks.pages import block
+from tests.benchmarks import load_benchmark
+from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
 
 PAGE = DOCS / "size.md"
 DURATION = re.compile(r"\b(\d+ s|\d+ min|\d+\.\d h|under a second)\b")
@@ -48,13 +49,7 @@ def test_the_answers_stand_below_the_tables():
 
 @pytest.fixture(scope="module")
 def power_check() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("power_check", ROOT / "benchmarks" / "power_check.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["power_check"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("power_check")
 
 
 def rows(name: str) -> list[list[str]]:
@@ -105,4 +100,4 @@ def test_the_tables_are_what_the_simulation_gives(power_check):
 
 if __name__ == "__main__" and "--write" in sys.argv:
     with tempfile.TemporaryDirectory() as made_in:
-        write_block(PAGE, "example", output_of(commands(PAGE), Path(made_in)))
+        write_output(PAGE, "example", output_of(commands(PAGE), Path(made_in)))

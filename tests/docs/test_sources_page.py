@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.pages import block
 from loopbench.models.profiles import built_in_profiles, load_profile
 
 ROOT = Path(__file__).parents[2]
@@ -148,13 +149,13 @@ def test_a_folder_of_bfcls_results_takes_the_questions(benchmark: Benchmark, tmp
 
 
 def test_the_page_and_the_profiles_agree(benchmark: Benchmark) -> None:
-    block = benchmark.sources.BLOCK.search(benchmark.sources.PAGE.read_text(encoding="utf-8"))
+    table = block(benchmark.sources.PAGE, "shares")
     for name in built_in_profiles():
         if name not in benchmark.sources.FITTED.values():
-            assert f"| `{name}` |" in block[0]
-            assert load_profile(name).evidence in block[0]
+            assert f"| `{name}` |" in table
+            assert load_profile(name).evidence in table
     for form, name in benchmark.sources.FITTED.items():
-        rows = [row.split("|")[1:-1] for row in _table_of(block[0], form)]
+        rows = [row.split("|")[1:-1] for row in _table_of(table, form)]
         heads = [cell.strip().strip("`") for cell in rows[0]]
         for kind, rate in load_profile(name).rates.items():
             cells = [row[heads.index(kind)] for row in rows[2:]]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,22 +10,17 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.pages import block
+from tests.benchmarks import load_benchmark
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "speed.md"
 SCRIPT = ROOT / "benchmarks" / "run.py"
-WAITS = runpy.run_path(str(ROOT / "benchmarks" / "waits.py"))
-STAGES = ROOT / "benchmarks" / "stages.py"
 
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmarks_run", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["benchmarks_run"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("run")
 
 
 Shown = dict[str, list[list[str]]]
@@ -44,38 +37,33 @@ def tables(text: str) -> Shown:
 
 
 def test_the_page_has_the_tables_that_the_script_prints(bench):
-    found = bench.BLOCK.search(PAGE.read_text(encoding="utf-8"))
-    assert found is not None
-    shown = tables(found[0])
+    found = block(PAGE, "speed")
+    shown = tables(found)
     assert list(shown) == [section.title for section in bench.SECTIONS]
     for section in bench.SECTIONS:
         head, *rows = shown[section.title]
         assert head == list(section.head)
         assert [row[0] for row in rows] == list(section.labels)
         assert all(len(row) == len(head) for row in rows)
-    assert re.search(r"^- medians of \d+ interleaved rounds", found[0], re.MULTILINE)
+    assert re.search(r"^- medians of \d+ interleaved rounds", found, re.MULTILINE)
     for program in bench.ALL:
-        assert all(re.search(rf"\b{name} \d", found[0]) for name in program.needs)
+        assert all(re.search(rf"\b{name} \d", found) for name in program.needs)
 
 
 def test_the_page_says_how_long_each_command_takes() -> None:
-    found = WAITS["BLOCK"].search(PAGE.read_text(encoding="utf-8"))
-    assert found is not None
-    head, *rows = tables(f"\n## commands\n{found[0]}")["commands"]
-    assert head == list(WAITS["HEAD"])
-    assert [row[0] for row in rows] == list(WAITS["COMMANDS"])
+    waits = load_benchmark("waits")
+    head, *rows = tables(f"\n## commands\n{block(PAGE, 'waits')}")["commands"]
+    assert head == list(waits.HEAD)
+    assert [row[0] for row in rows] == list(waits.COMMANDS)
     assert all(re.fullmatch(r"\d+\.\d\d", cell) for row in rows for cell in row[1:])
 
 
-def test_the_page_says_where_a_trials_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(STAGES.parent))
-    stages = runpy.run_path(str(STAGES))
-    found = stages["BLOCK"].search(PAGE.read_text(encoding="utf-8"))
-    assert found is not None
-    head, *rows = tables(f"\n## stages\n{found[0]}")["stages"]
-    assert head == list(stages["HEAD"])
-    assert [row[0] for row in rows] == [f"`{loop}`" for loop in stages["LOOPS"]]
-    assert len(stages["shares"]("bare", 1)) == len(head) - 2
+def test_the_page_says_where_a_trials_time_goes() -> None:
+    stages = load_benchmark("stages")
+    head, *rows = tables(f"\n## stages\n{block(PAGE, 'stages')}")["stages"]
+    assert head == list(stages.HEAD)
+    assert [row[0] for row in rows] == [f"`{loop}`" for loop in stages.LOOPS]
+    assert len(stages.shares("bare", 1)) == len(head) - 2
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, preformatted, write_block
+from tests.docs.pages import DOCS, preformatted, write_output
 
 PAGE = DOCS / "start.md"
 INSTALL = "pip install"
@@ -67,5 +67,5 @@ def test_the_page_can_be_followed_word_by_word(tmp_path):
 if __name__ == "__main__" and "--write" in sys.argv:
     with tempfile.TemporaryDirectory() as made_in:
         answer, failure = shown(followed(Path(made_in)))
-    write_block(PAGE, "answer", answer)
-    write_block(PAGE, "failure", failure)
+    write_output(PAGE, "answer", answer)
+    write_output(PAGE, "failure", failure)

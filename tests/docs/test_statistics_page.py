@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from benchmarks.pages import block
+from tests.benchmarks import load_benchmark
 
 ROOT = Path(__file__).parents[2]
 NOISE = 4
 """Standard errors of a simulated share: of some hundred shares one in 16,000 lies further off by chance."""
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("coverage_of_intervals", ROOT / "benchmarks" / "coverage.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-COVERAGE = load()
+COVERAGE = load_benchmark("coverage")
 SECTIONS = {section.name: section for section in COVERAGE.SECTIONS}
 
 
 def shown(name: str) -> list[list[str]]:
     """The cells of a table on the page, its rule left out."""
-    found = COVERAGE.block(name).search(COVERAGE.PAGE.read_text(encoding="utf-8"))
-    assert found is not None, name
-    rows = [line.strip("| ").split(" | ") for line in found[0].splitlines() if line.startswith("|") and "---" not in line]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in block(COVERAGE.PAGE, name).splitlines()
+        if line.startswith("|") and "---" not in line
+    ]
     return [[cell.strip() for cell in row] for row in rows]
 
 

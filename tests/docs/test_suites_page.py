@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections import Counter
 from functools import cache
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.pages import block, write_block
 from loopbench.checks.suite import CHECKS
 from loopbench.checks.suite.reference_agents import ORACLE, Passed, ReferenceAgent, baselines, bench, passed, trial
 from loopbench.cli.catalogue.suites import median_plan
@@ -20,7 +20,6 @@ from loopbench.protocol import run_sync
 from loopbench.runs.registry import generated_suites
 
 PAGE = Path(__file__).parents[2] / "docs" / "suites.md"
-BLOCK = re.compile(r"(<!-- suites: .*? -->\n).*?(<!-- /suites -->)", re.DOTALL)
 EVERY = 6
 """The quick test looks at every sixth task."""
 
@@ -83,9 +82,7 @@ def tables() -> str:
 
 
 def shown() -> str:
-    found = BLOCK.search(PAGE.read_text(encoding="utf-8"))
-    assert found is not None
-    return found.group(0)
+    return block(PAGE, "suites")
 
 
 def cells(name: str) -> list[str]:
@@ -123,6 +120,4 @@ def test_the_page_names_every_check_and_every_agent() -> None:
 
 
 if __name__ == "__main__" and "--write" in sys.argv:
-    PAGE.write_text(
-        BLOCK.sub(lambda found: f"{found[1]}\n{tables()}\n\n{found[2]}", PAGE.read_text(encoding="utf-8")), encoding="utf-8"
-    )
+    write_block(PAGE, "suites", tables())

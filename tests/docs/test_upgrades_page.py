@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from loopbench.frameworks.installing import read_release
-from tests.docs.pages import DOCS, RUN_FOLDER, output_of, preformatted, write_block
+from tests.docs.pages import DOCS, RUN_FOLDER, output_of, preformatted, write_output
 
 PAGE = DOCS / "upgrades.md"
 EXAMPLES = ("openai_agents", "langgraph")
@@ -65,4 +65,4 @@ def test_an_example_shows_the_regression_with_its_cause(framework, cause):
 if __name__ == "__main__" and "--write" in sys.argv:
     for example in EXAMPLES:
         with tempfile.TemporaryDirectory() as made_in:
-            write_block(PAGE, example, printed(example, Path(made_in)))
+            write_output(PAGE, example, printed(example, Path(made_in)))

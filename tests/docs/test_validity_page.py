@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.pages import block
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -39,7 +41,7 @@ def test_the_other_model_solves_what_it_does_not_spoil(benchmark: tuple[Any, Any
 
 def test_every_row_of_the_table_is_there(benchmark: tuple[Any, Any]) -> None:
     validity, other = benchmark
-    table = validity.BLOCK.search(validity.PAGE.read_text(encoding="utf-8"))[2]
+    table = block(validity.PAGE, "validity")
     for under in (*(f"`{profile}`" for profile in validity.PROFILES), *(f"the other policy, {one.name}" for one in other.TEMPERS)):
         assert f"\n| {under} | " in table
     assert f"{validity.TASKS} tasks" in table

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from loopbench.metrics.trajectory.causes import MEANINGS, Cause
-from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_block
+from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_output
 
 PAGE = DOCS / "why.md"
 
@@ -39,4 +39,4 @@ def test_every_cause_has_its_row():
 
 if __name__ == "__main__" and "--write" in sys.argv:
     with tempfile.TemporaryDirectory() as made_in:
-        write_block(PAGE, "example", printed(Path(made_in)))
+        write_output(PAGE, "example", printed(Path(made_in)))

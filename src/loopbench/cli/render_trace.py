@@ -61,11 +61,18 @@ def failures_by_arm(records: Sequence[Record], folder: Path) -> None:
     print_line(f"{missed} not solved; each of them: --all; one: loopbench show {where} ARM/TASK/REPEAT", "dim")
 
 
+def _struck(record: Record) -> str:
+    """Return which faults struck a trial; of other tools' trials that is not known."""
+    if not record.tells_faults:
+        return "faults –"
+    return ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
+
+
 def failures(records: Sequence[Record]) -> None:
     """Print a line for each trial that was not solved, by the name that `show` takes."""
     console = out()
     for record in records:
-        struck = ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
+        struck = _struck(record)
         ended = (record.stop or "not solved") if record.status == "scored" else f"{record.status}: {record.reason}"
         console.print(Text(plain(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
     console.print(Text(f"{counted(len(records), 'trial was', 'trials were')} not solved", style="dim"))

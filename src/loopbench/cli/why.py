@@ -19,6 +19,7 @@ from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
 from loopbench.reports import why_lines
+from loopbench.reports.doors import Shell
 from loopbench.runs.folders import trials_folder
 
 from .console import print_line, say
@@ -75,10 +76,10 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     if output.as_json:
         print(json.dumps({"run": str(found.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
     elif a is None and not options.verbose and not options.show_all:
-        print_shown(why_lines.sums(found, reasons))
+        print_shown(why_lines.sums(found, reasons, Shell(found.folder)))
     else:
         with_tasks = a is None or options.verbose or options.show_all or bool(reasons.untraced)
-        print_shown(why_lines.why(found, reasons, show_all=options.show_all, with_tasks=with_tasks))
+        print_shown(why_lines.why(found, reasons, Shell(found.folder), show_all=options.show_all, with_tasks=with_tasks))
 
 
 def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, str]] | None:
@@ -95,7 +96,7 @@ def _trial(found: Results, record: Record, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(found.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:
-        print_shown(why_lines.lost(found, record.arm, lost))
+        print_shown(why_lines.lost(record.arm, lost, Shell(found.folder)))
 
 
 def _refuse_unlost(record: Record) -> None:

@@ -181,6 +181,11 @@ class Record:
         return self.answer_unseen and self.accuracy == 1
 
     @property
+    def tells_faults(self) -> bool:
+        """Whether it is known which faults struck: no other tool tells."""
+        return "faults" not in self.unknown
+
+    @property
     def accuracy(self) -> float:
         """The primary score, in [0, 1]."""
         return self.scores.get("accuracy", 0.0)

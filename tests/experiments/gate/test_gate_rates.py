@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from scipy import stats
+
+from benchmarks.pages import block
+from tests.benchmarks import load_benchmark
 
 ROOT = Path(__file__).parents[3]
 RUNS = 400
@@ -21,15 +22,8 @@ WORST = int(stats.binom.ppf(0.9999, RUNS, 0.05))
 
 
 @pytest.fixture(scope="module")
-def rates() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("gate_rates", ROOT / "benchmarks" / "gate_rates.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gate_rates"] = module  # where its dataclasses look for it
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["gate_rates"]
+def rates() -> ModuleType:
+    return load_benchmark("gate_rates")
 
 
 def cells(lines: Sequence[str]) -> list[list[str]]:
@@ -38,9 +32,7 @@ def cells(lines: Sequence[str]) -> list[list[str]]:
 
 
 def shown(rates: ModuleType, name: str) -> list[list[str]]:
-    found = rates.block(name).search(rates.PAGE.read_text(encoding="utf-8"))
-    assert found is not None, name
-    return cells(found[0].split("\n"))
+    return cells(block(rates.PAGE, name).split("\n"))
 
 
 def lowest(share: str) -> float:

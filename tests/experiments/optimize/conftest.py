@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -25,8 +23,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import make_loop, make_suite
 from loopbench.runs.schedule import Arm
 from loopbench.runs.trial.setting import TrialContext
-
-BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"
+from tests.benchmarks import load_benchmark
 
 
 @dataclass
@@ -94,10 +91,4 @@ def rollouts_of(small_suite: Suite, tmp_path: Path) -> Iterator[Callable[..., Ro
 @pytest.fixture(scope="session")
 def optimizers_benchmark() -> ModuleType:
     """benchmarks/optimizers.py, whose tables stand in the docs."""
-    spec = importlib.util.spec_from_file_location("benchmarks_optimizers", BENCHMARK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("optimizers")

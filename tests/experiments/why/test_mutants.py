@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from benchmarks.loop_defects import DEFECTS
 from benchmarks.loop_mutants import Mutant
-from benchmarks.why_mutants import BLOCK, PAGE, counted
-
+from benchmarks.pages import block
+from benchmarks.why_mutants import PAGE, counted
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
@@ -61,9 +62,7 @@ def test_an_unknown_defect_is_refused() -> None:
 
 
 def test_the_page_lists_every_kind_and_each_is_named() -> None:
-    found = BLOCK.search(PAGE.read_text(encoding="utf-8"))
-    assert found is not None
-    rows = re.findall(r"^\| ([^|]+?) \| [a-z ]+ \| (\d+) \| (\d+) \| (\d+) \|", found[2], re.MULTILINE)
+    rows = re.findall(r"^\| ([^|]+?) \| [a-z ]+ \| (\d+) \| (\d+) \| (\d+) \|", block(PAGE, "mutants"), re.MULTILINE)
     assert [row[0] for row in rows] == [" ".join((kind.__doc__ or "").split()).rstrip(".") for kind in DEFECTS.values()]
     assert len(rows) >= 20
     for what, lost, against, alone in rows:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.example_report import conclusions
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.several_runs import SeveralRuns, collect, tables, to_markdown, verdicts
@@ -16,6 +15,7 @@ from loopbench.reports.html.overview import overview_section
 from loopbench.reports.html.page import collection_html
 from loopbench.reports.html.titles import run_title
 from loopbench.runs.store.files import RunError
+from tests.benchmarks import load_benchmark
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_equal_runs_give_equal_pages(both):
 
 def test_the_example_concludes_what_the_columns_say_in_the_words_of_verdicts(breeze):
     found = collect([breeze])
-    said, page = conclusions(found), collection_html(found)
+    said, page = load_benchmark("example_report").conclusions(found), collection_html(found)
     best = said.split("`")[1]
     highest = sum(column.places[best].place == "highest" for column in found.columns)
     pairs = sum(len(column.pairs) for column in found.columns)

@@ -197,7 +197,7 @@ def _troubles(arms: Sequence[ArmResult]) -> Table:
                 f"{faults.believed} of {faults.implicit}" if faults.implicit else "–",
                 interval(summary.implicit_wrong, 2),
                 "–" if summary.false_success_rate is None else str(summary.false_success),
-                *((str(summary.right_unseen),) if unseen else ()),
+                *(("–" if summary.right_unseen is None else str(summary.right_unseen),) if unseen else ()),
             )
         )
     shown = [place for place, column in enumerate(columns) if column not in _IMPLICIT or any(row[place] != "–" for row in rows)]

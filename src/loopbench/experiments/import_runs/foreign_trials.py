@@ -21,8 +21,11 @@ TrialKey = tuple[str, str, int]
 
 MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cached_tokens", "seconds")
 """Measurements of a trial that a tool may report."""
-ONLY_OURS = ("false_success", "answer_unseen")
-"""Measurements that only this harness reports."""
+ONLY_OURS = (
+    *("false_success", "answer_unseen", "plan_unseen", "abstained", "gave_up"),
+    *("faults", "faults_unmet", "seed", "wall_s", "simulated_s"),
+)
+"""What only this harness reports of a trial."""
 IMPORTED = "imported"
 """Profile of an imported arm, because no faults were injected."""
 _SAME_IN_RECORD = (

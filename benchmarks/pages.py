@@ -1,0 +1,26 @@
+"""The blocks of the docs that programs write: what stands between `<!-- NAME: how it is made -->` and `<!-- /NAME -->`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def block(page: Path, name: str) -> str:
+    """Return the lines of a block, without those that mark it. Raises ValueError where the page has no such block."""
+    return _found(page, name)[2]
+
+
+def write_block(page: Path, name: str, text: str) -> None:
+    """Put a text in the place of what stands in a block. Raises ValueError where the page has no such block."""
+    found = _found(page, name)
+    whole = found.string
+    page.write_text(f"{whole[: found.start(2)]}\n{text}\n\n{whole[found.end(2) :]}", encoding="utf-8")
+
+
+def _found(page: Path, name: str) -> re.Match[str]:
+    mark = re.escape(name)
+    found = re.search(rf"(<!-- {mark}: .*? -->\n)(.*?)(<!-- /{mark} -->)", page.read_text(encoding="utf-8"), re.DOTALL)
+    if found is None:
+        raise ValueError(f"{page}: there is no block {name!r}; it begins with <!-- {name}: how it is made -->")
+    return found
