@@ -138,6 +138,7 @@ class Bare(ToolSettings):
         opening, examples = self._opening(prompt, tools)
         talk = _Conversation([*opening, Message("user", query.full_text)], [{"role": "user", "content": query.full_text}])
         steps = errors = 0
+        refused: Exception | None = None  # an answer that the query's type did not take
 
         def ended(answer: str | None, stop: StopReason, cause: Exception | None = None) -> Outcome:
             details: dict[str, Any] = {"history": talk.history, "consecutive_errors": errors}
@@ -148,7 +149,7 @@ class Bare(ToolSettings):
 
         while steps < self.max_steps:
             if self.max_consecutive_errors is not None and errors >= self.max_consecutive_errors:
-                return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE)
+                return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE, refused)
             status = "error"
             request = Request(
                 tuple(talk.messages),
@@ -180,14 +181,19 @@ class Bare(ToolSettings):
                     if dropped:
                         observer.note("not_run", tool_name=dropped, reason="final_answer wins")
                     answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
-                    return ended(answer, StopReason.FINISHED)
-                call = move.calls[0]
-                status, text = await self._act(call, tools)
-                talk.observe(status, text, call.name)
+                    problem = query.problem(answer)
+                    if not problem:
+                        return ended(answer, StopReason.FINISHED)
+                    refused = WireError(problem)
+                    talk.observe("error", problem)
+                else:
+                    call = move.calls[0]
+                    status, text = await self._act(call, tools)
+                    talk.observe(status, text, call.name)
             errors = 0 if status == "success" else errors + 1
             steps += 1
 
-        return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS)
+        return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, refused)
 
     def _opening(self, prompt: Prompt, tools: Toolbox) -> tuple[list[Message], int]:
         """Return what every request begins with, a system message if any and demonstrations, and how many the latter are."""

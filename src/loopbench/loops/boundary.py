@@ -133,11 +133,15 @@ def answered(query: Query[AnswerT], outcome: Outcome[Any]) -> Outcome[AnswerT]:
     What the type refuses is no answer: the run then ends as `parse_failed`, and `details["answer"]` keeps what was answered. There,
     too, stand a design's own words for having no answer; its stop stays.
     """
-    if query.answer_type is None or outcome.answer is None:
+    if query.answer_type is None:
         return outcome
+    if outcome.answer is None:
+        answered_null = outcome.stop in (StopReason.FINISHED, StopReason.FORCED) and query.answer_type.takes_null
+        return replace(outcome, is_null=True) if answered_null else outcome
     if not outcome.gave_up:
         try:
-            return replace(outcome, answer=query.answer_type.read(outcome.answer))
+            answer = query.answer_type.read(outcome.answer)
+            return replace(outcome, answer=answer, is_null=answer is None)
         except ValueError as error:
             outcome = replace(outcome, stop=StopReason.PARSE_FAILED, details={**outcome.details, "error": str(error)})
     return replace(outcome, answer=cast(AnswerT, None), details={**outcome.details, "answer": outcome.answer})

@@ -78,6 +78,8 @@ class Outcome(Parametrized[AnswerT]):
     """What the design adds: history, trajectory, errors. Not printed with the rest, because it may be long."""
     gave_up: bool = False
     """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
+    is_null: bool = False
+    """The model answered null, which the query's type takes: None is the answer, not the lack of one."""
     messages: tuple[Message, ...] = field(default=(), repr=False)
     """The conversation with this turn, for `Query(text, history=outcome.messages)`; empty if the query has no history.
 
@@ -101,4 +103,6 @@ class Outcome(Parametrized[AnswerT]):
     @property
     def ok(self) -> bool:
         """Whether the model answered: the run finished, or was made to answer at its limit, and there is an answer."""
-        return self.stop in (StopReason.FINISHED, StopReason.FORCED) and self.answer is not None and not self.gave_up
+        return (
+            self.stop in (StopReason.FINISHED, StopReason.FORCED) and (self.answer is not None or self.is_null) and not self.gave_up
+        )

@@ -133,6 +133,7 @@ class Stateless(ToolSettings):
         registry = ToolboxRegistry(tools)
         agent = _agent_of(self).over(registry, model, observer)
         manager = self.manager(agent, registry, **asdict(self.manager_options), observer=observer)
+        manager.refusal = None if query.held_to is None else query.problem
         ended = await manager.carry_on(manager.new_state(_asked(query)))
         if ended.stop is StopReason.CRASHED:
             _raise_cause(ended)
