@@ -41,7 +41,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_here
+from loopbench.protocol.threads import run_waiting
 
 from .bare_codecs import CODEC, FORMATS, BadMove
 from .boundary import bounded
@@ -126,7 +126,7 @@ class Bare(ToolSettings):
         return replace(self, max_steps=tool_steps + 1)
 
     def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_here(self.run(query, tools, model, observer))
+        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
@@ -137,8 +137,7 @@ class Bare(ToolSettings):
         offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools)
         talk = _Conversation([*opening, Message("user", query.full_text)], [{"role": "user", "content": query.full_text}])
-        steps = errors = 0
-        refused: Exception | None = None  # an answer that the query's type did not take
+        steps, errors, refused = 0, 0, None  # refused: why the query's type did not take the last answer
 
         def ended(answer: str | None, stop: StopReason, cause: Exception | None = None) -> Outcome:
             details: dict[str, Any] = {"history": talk.history, "consecutive_errors": errors}
@@ -170,10 +169,7 @@ class Bare(ToolSettings):
                     return ended(None, StopReason.PROVIDER_ERROR, error)
                 talk.observe("error", f"LLM call failed - {error}")
             except WireError as error:
-                if isinstance(error, BadMove):  # legible: it stands in the history like any reply (row S4-7)
-                    talk.keep(reply)
-                elif self.keep_bad_replies:
-                    talk.keep(reply, BAD_REPLY_CHARS)
+                talk.keep_unread(reply, error, self.keep_bad_replies)
                 talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
             else:
                 talk.keep(reply)
@@ -181,8 +177,7 @@ class Bare(ToolSettings):
                     if dropped:
                         observer.note("not_run", tool_name=dropped, reason="final_answer wins")
                     answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
-                    problem = query.problem(answer)
-                    if not problem:
+                    if not (problem := query.problem(answer)):
                         return ended(answer, StopReason.FINISHED)
                     refused = WireError(problem)
                     talk.observe("error", problem)
@@ -238,6 +233,13 @@ class _Conversation:
         """Add a reply, cut after `most` characters."""
         self.history.append({"role": "assistant", "content": reply.text[:most]})
         self.messages.append(Message("assistant", reply.text[:most], reply.calls))
+
+    def keep_unread(self, reply: Reply, error: WireError, keep_bad: bool) -> None:
+        """Add a reply that could not be read, if it is legible, as any reply is (row S4-7), or to be kept although it is not."""
+        if isinstance(error, BadMove):
+            self.keep(reply)
+        elif keep_bad:
+            self.keep(reply, BAD_REPLY_CHARS)
 
     def observe(self, status: str, data: str, tool_name: str | None = None) -> None:
         """Add an observation, in answer to each native call of the last reply if it made any."""

@@ -20,7 +20,7 @@ from loopbench.protocol import SILENT, AnswerT, Loop, Model, Observer, Outcome, 
 from loopbench.protocol.events import RunEnded
 
 from .conversation import ConversationModel, RecordedToolbox, messages_after
-from .run_arguments import check_run
+from .run_arguments import check_run, problem_of_model
 from .watching import WatchedModel, WatchedToolbox, Watching
 
 RunT = TypeVar("RunT", bound=Callable[..., Awaitable[Any]])
@@ -34,15 +34,20 @@ def has_boundary(run: RunT) -> RunT:
 
 
 def bounded(run: RunT) -> RunT:
-    """Decorate the `run` of a loop. Raises TypeError for arguments of other types."""
+    """Decorate the `run` of a loop. Raises TypeError for arguments of other types, and for a model that is none."""
 
     @has_boundary
     @functools.wraps(run)
     async def entered(self: Any, query: Any, tools: Any, model: Any, observer: Observer = SILENT) -> Any:
-        check_run(query, tools, model)
-        if query.answer_type is None and query.history is None and not takes_events(observer):
-            return await run(self, query, tools, model, observer)
-        return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
+        check_run(query, tools, model, observer)
+        try:
+            if query.answer_type is None and query.history is None and not takes_events(observer):
+                return await run(self, query, tools, model, observer)
+            return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
+        except (TypeError, AttributeError) as error:
+            if problem := problem_of_model(model, error):
+                raise TypeError(problem) from error
+            raise
 
     return cast(RunT, entered)
 
@@ -96,7 +101,7 @@ async def run_events(
     `streams`: pieces of replies, too. Raises what leaves the run, such as BudgetExceeded, after the last event, and TypeError for
     arguments of other types. The run is cancelled where the iteration is given up: close it with `contextlib.aclosing`.
     """
-    check_run(query, tools, model)
+    check_run(query, tools, model, SILENT)
     queue = _Queue(streams)
     run = loop.run if hasattr(loop.run, "has_boundary") else functools.partial(watched, functools.partial(conversed, loop.run))
     running = asyncio.create_task(run(query, tools, model, queue))

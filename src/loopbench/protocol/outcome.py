@@ -71,7 +71,12 @@ class Outcome(Parametrized[AnswerT]):
     """
     stop: StopReason
     steps: int
-    """Replies to deciding requests, as the design counts its steps."""
+    """What the design's own limit counts, so that designs count differently; a comparison counts replies itself.
+
+    `bare`: replies that called a tool or could not be read, without the one that answers. `finish`: replies, the one that
+    finishes and, unless `retries_consume_steps` is off, corrections included, without those forced at the limit. `phased`: tasks
+    that use tools. `react_extract`: React replies, the choice of `finish` included. `stateless`: decisions, the last included.
+    """
     confidence: float | None = None
     """A number in [0, 1], from loops that report one."""
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
