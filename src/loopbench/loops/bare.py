@@ -182,9 +182,8 @@ class Bare(ToolSettings):
                     refused = WireError(problem)
                     talk.observe("error", problem)
                 else:
-                    call = move.calls[0]
-                    status, text = await self._act(call, tools)
-                    talk.observe(status, text, call.name)
+                    status, text = await self._act(move.calls[0], tools)
+                    talk.observe(status, text, move.calls[0].name)
             errors = 0 if status == "success" else errors + 1
             steps += 1
 
