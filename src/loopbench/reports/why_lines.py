@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.answer import STILL
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.import_runs.foreign_trials import IMPORTED
 from loopbench.experiments.why.remedies import ablation_of
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
+from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.tasks import GroupFindings, Kind
