@@ -398,10 +398,13 @@ _LIMITS: ContextVar[LimitedToolbox | None] = ContextVar("loopbench_tool_limits",
 
 
 def _check_limits(owner: str, time_limit_s: Any, max_chars: Any) -> None:
-    """Raise ValueError for a limit that is no number above 0, in one line that names it."""
-    for name, value, kind in (("time_limit_s", time_limit_s, int | float), ("max_chars", max_chars, int)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or not value > 0):
-            raise ValueError(f"{owner}: {name} must be more than 0, or None, not {value!r}")
+    """Raise ValueError, in one line that names it, for a limit that is no number or below what a limit can be."""
+    is_time = isinstance(time_limit_s, int | float) and not isinstance(time_limit_s, bool) and time_limit_s > 0
+    if time_limit_s is not None and not is_time:
+        raise ValueError(f"{owner}: time_limit_s must be more than 0 s, or None, not {time_limit_s!r}")
+    is_count = isinstance(max_chars, int) and not isinstance(max_chars, bool) and max_chars >= 0
+    if max_chars is not None and not is_count:
+        raise ValueError(f"{owner}: max_chars must be 0 or more, or None, not {max_chars!r}")
 
 
 def _tighter(first: float | None, second: float | None) -> Any:
