@@ -230,6 +230,7 @@ class Toolbox:
             time_limit_s=_tighter(self.time_limit_s, time_limit_s),
             max_chars=_tighter(self.max_chars, max_chars),
             threads=threads if self.threads is None else self.threads,
+            check_arguments=self.check_arguments,
         )
 
     def __iter__(self) -> Iterator[Tool]:
