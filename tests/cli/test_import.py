@@ -130,7 +130,7 @@ def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
     (unknown,) = [line for line in lines if line[:3] == ["b", "2", "0"]]
     assert unknown[-1] == "–"
     assert ["b", *("–" * 7)] in lines  # of what happened: stops, errors, faults
-    assert "a/y/0  not solved; no fault" in loopbench("show", "latest", "--all").out
+    assert "a/y/0  not solved; faults –" in loopbench("show", "latest", "--all").out
     markdown = loopbench("report", "latest", "--markdown").out
     assert "| b | 2 | 0 | 0 | 1.000" in markdown
     sized = loopbench("size", "latest").out
@@ -180,7 +180,9 @@ def test_a_notebook_has_gaps_where_nothing_is_known(loopbench, here):
     loopbench("import", "a.csv", "-o", "mine")
     found = library.load("mine").trials
     assert found["steps"].tolist()[0] == 3
-    assert found[["steps", "tokens", "false_success"]].isna().iloc[1].all()
+    assert found[["steps", "tokens", "false_success", "faults.landed", "seed"]].isna().iloc[1].all()
+    arms = library.load("mine").arms
+    assert arms[["faults.landed", "faults.recovered", "false_success.count", "right_unseen"]].isna().all(axis=None)
 
 
 # --- the page ---

@@ -1,4 +1,4 @@
-"""docs/loops.md, "In a service": its code answers as the page says."""
+"""docs/loops.md: what the code of its pages does is what they say, in a service, in a conversation and after a stop."""
 
 from __future__ import annotations
 
@@ -6,18 +6,30 @@ import asyncio
 import json
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopbench.loops import StopReason
+from loopbench.loops import Bare, Finish, Query, StopReason, Toolbox
+from loopbench.loops.resumable import REJECTED
 from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, RunEvent, ToolCall, Usage
+from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, Request, RunEvent, ToolCall, Usage
 
 PAGE = Path(__file__).parents[2] / "docs" / "loops.md"
 SERVICE = re.compile(r"^## In a service\n(.*?)^## ", re.MULTILINE | re.DOTALL)
+
+
+def code_of(heading: str) -> dict[str, Any]:
+    """The names that the code under a heading of the page defines."""
+    (section,) = re.findall(rf"^## {heading}\n(.*?)^## ", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(compile(code, str(PAGE), "exec"), made)
+    return made
 
 
 def price(item: str) -> float:
@@ -117,3 +129,80 @@ def test_the_table_of_stops_names_every_stop() -> None:
     (section,) = SERVICE.findall(PAGE.read_text(encoding="utf-8"))
     first_cells = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
     assert set(re.findall(r"`([a-z_]+)`", first_cells)) == {str(stop) for stop in StopReason}
+
+
+# --- a model of one's own ---
+
+
+class Completions(BaseHTTPRequestHandler):
+    """Answers the first request with a call and the next with its result; without tools it fails."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        results = [message["content"] for message in asked["messages"] if message["role"] == "tool"]
+        name, arguments = ("__finish__", {"answer": results[-1]}) if results else ("price", {"item": "tea"})
+        call = {"id": f"c{len(results)}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        usage = {"prompt_tokens": 7, "completion_tokens": 3}
+        body = json.dumps(
+            {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}], "usage": usage}
+        ).encode()
+        self.send_response(200 if "tools" in asked else 500)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+def test_a_model_of_ones_own_answers_over_http_and_its_failures_are_the_providers() -> None:
+    gateway = code_of("A model of your own")["Gateway"]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        model = gateway(f"http://127.0.0.1:{server.server_port}/v1/chat/completions", "mine")
+        outcome = Finish(max_steps=3).run_sync(Query("What does tea cost?"), Toolbox([price]), model)
+        failed = Bare().run_sync(Query("What does tea cost?"), Toolbox([price]), model)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert (outcome.answer, outcome.ok) == ("1.5", True)
+    assert (failed.stop, failed.ok) == (StopReason.PROVIDER_ERROR, False)
+
+
+# --- conversations, and going on after a stop ---
+
+
+def test_a_conversation_goes_on_and_is_stored_as_json() -> None:
+    converse = code_of("Conversations")["converse"]
+    model = FakeModel(Answer("", "1.5"), Answer("", "3"))
+    stored = asyncio.run(converse(Bare(), ["What does tea cost?", "And two?"], Toolbox([price]), model))
+    assert [message["content"] for message in stored] == ["What does tea cost?", "1.5", "And two?", "3"]
+    assert "What does tea cost?" in [message.content for message in model.requests[1].messages]
+
+
+@pytest.mark.parametrize(("approved", "answer"), [(True, "7 is paid back"), (False, f"Rejected: {REJECTED}: too late")])
+def test_a_run_waits_for_a_person_and_goes_on_from_its_file(approved: bool, answer: str, tmp_path: Path) -> None:
+    names = code_of("Going on after a stop")
+    made: list[str] = []
+
+    def refund(order: str) -> str:
+        """Pay an order back."""
+        made.append(order)
+        return f"{order} is paid back"
+
+    def handled() -> Any:
+        def closing(request: Request) -> Answer:
+            return Answer("", json.loads(request.messages[-1].content)["data"])
+
+        model = FakeModel(*([] if path.exists() else [Act("", (ToolCall("refund", {"order": "7"}),))]), closing)
+        return asyncio.run(names["handle"](Bare(), "Pay order 7 back.", Toolbox([refund]), model, path))
+
+    path = tmp_path / "run.jsonl"
+    ((waiting, name, arguments),) = handled()
+    assert (name, arguments, made) == ("refund", {"order": "7"}, [])
+    names["decide"](path, waiting, approved, "too late")
+    outcome = handled()
+    assert (outcome.answer, made) == (answer, ["7"] if approved else [])

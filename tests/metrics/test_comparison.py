@@ -286,9 +286,10 @@ def test_answers_that_no_prompt_showed_are_warned_of_beyond_chance(right: int, w
 def test_arms_without_common_tasks_are_warned_of_and_not_paired():
     comparison = compare([record("a", 0), record("b", 1, status="excluded")], [arm("a"), arm("b")])
     assert comparison.pairs == ()
-    left_out, *others = comparison.warnings
-    assert left_out == "1 of 2 tasks is left out."
-    assert others == ["b: no trial was scored.", "a and b: no task was scored in both."]
+    apart, left_out, *others = comparison.warnings
+    assert apart == "a and b: no task was scored in both."
+    assert left_out == "b: 1 of 2 tasks is left out."
+    assert others == ["b: no trial was scored."]
 
 
 def test_a_task_whose_other_repeats_are_scored_is_not_left_out():

@@ -282,9 +282,9 @@ def test_options_become_numbers_where_all_are():
 
 def test_what_an_imported_record_does_not_tell_is_not_known():
     told = Record("a", "s", "d", "t1", 0, 0, "scored", steps=3)
-    silent = Record("a", "s", "d", "t2", 0, 0, "scored", unknown=("steps", "tool_calls", "false_success"))
+    silent = Record("a", "s", "d", "t2", 0, 0, "scored", unknown=("steps", "tool_calls", "false_success", "faults"))
     trials = loaded(["a"], [told, silent]).trials
-    for name, value in (("steps", 3), ("tool_calls", 0), ("false_success", False)):
+    for name, value in (("steps", 3), ("tool_calls", 0), ("false_success", False), ("faults.landed", 0)):
         assert trials[name][0] == value
         assert pd.isna(trials[name][1])
     assert str(trials["steps"].dtype) == "Int64"
@@ -350,7 +350,8 @@ def test_every_trial_gives_its_trace(folder):
         run.trace("bare/flaky-tools/arithmetic-0001")
 
 
-def test_one_trial_is_shown_as_the_command_shows_it(folder, capsys):
+def test_one_trial_is_shown_as_the_command_shows_it(folder, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     run = loopbench.load(folder)
     missed = run.trials[run.trials["accuracy"] < 1]["trial"].iloc[0]
     shown = run.show(missed)

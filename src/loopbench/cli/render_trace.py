@@ -16,7 +16,7 @@ from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain
 from loopbench.text.trace_text import JudgedTrace, blocks
 
-from .console import out, print_line, print_text
+from .console import out, print_line, print_prose, print_text
 
 _STYLES = {
     "head": "bold",
@@ -55,17 +55,25 @@ def failures_by_arm(records: Sequence[Record], folder: Path) -> None:
         arms.setdefault(record.arm, []).append(record)
     for arm, own in arms.items():
         ended = counts(Counter((each.stop or "not solved") if each.status == "scored" else each.status for each in own))
-        print_line(f"{arm}  {len(own)} not solved: {ended}; such as {own[0].task}/{own[0].repeat}")
+        print_prose(f"{arm}  {len(own)} not solved: {ended}; such as {own[0].task}/{own[0].repeat}", hanging="  ")
     missed = counted(len(records), "trial was", "trials were")
     where = shlex.quote(str(folder))
-    print_line(f"{missed} not solved; each of them: --all; one: loopbench show {where} ARM/TASK/REPEAT", "dim")
+    print_prose(f"{missed} not solved; each of them: --all; one:", "dim")
+    print_line(f"  loopbench show {where} ARM/TASK/REPEAT", "dim")
+
+
+def _struck(record: Record) -> str:
+    """Return which faults struck a trial; of other tools' trials that is not known."""
+    if not record.tells_faults:
+        return "faults –"
+    return ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
 
 
 def failures(records: Sequence[Record]) -> None:
     """Print a line for each trial that was not solved, by the name that `show` takes."""
     console = out()
     for record in records:
-        struck = ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
+        struck = _struck(record)
         ended = (record.stop or "not solved") if record.status == "scored" else f"{record.status}: {record.reason}"
         console.print(Text(plain(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
     console.print(Text(f"{counted(len(records), 'trial was', 'trials were')} not solved", style="dim"))

@@ -10,15 +10,16 @@ from typing import Annotated
 
 import typer
 
+from loopbench.experiments import why as reruns
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.why.arms import arms_named, pairs_named, required_arms
-from loopbench.experiments.why.minimal import MAX_RUNS, minimal_faults
-from loopbench.experiments.why.replay import NO_FAULTS, replayable_run
-from loopbench.experiments.why.why import lost_trial
+from loopbench.experiments.why.delta_debugging import MAX_RUNS
+from loopbench.experiments.why.why import comparable, lost_trial
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
 from loopbench.reports import why_lines
+from loopbench.reports.doors import Shell
 from loopbench.runs.folders import trials_folder
 
 from .console import print_line, say
@@ -70,22 +71,32 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
         _trial(found, find_record(found, a), as_json=output.as_json)
         return
     most = None if options.show_all or output.as_json else why_lines.MAX_EXAMPLES
-    arms = None if a is None or b is not None else arms_named(found, a)
-    reasons = find(found, pairs=_pairs(found, a, b), arms=arms, task=options.task, most=most)
+    in_sums = a is None and not options.verbose and not options.show_all
+    pairs, arms = _for_sums(found) if in_sums and not output.as_json else _asked_for(found, a, b)
+    reasons = find(found, pairs=pairs, arms=arms, task=options.task, most=most)
     if output.as_json:
         print(json.dumps({"run": str(found.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
-    elif a is None and not options.verbose and not options.show_all:
-        print_shown(why_lines.sums(found, reasons))
+    elif in_sums:
+        print_shown(why_lines.sums(found, reasons, Shell(found.folder)))
     else:
         with_tasks = a is None or options.verbose or options.show_all or bool(reasons.untraced)
-        print_shown(why_lines.why(found, reasons, show_all=options.show_all, with_tasks=with_tasks))
+        print_shown(why_lines.why(found, reasons, Shell(found.folder), show_all=options.show_all, with_tasks=with_tasks))
 
 
-def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, str]] | None:
-    """Return the pairs that were asked for; None stands for all of them."""
+def _asked_for(found: Results, a: str | None, b: str | None) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
+    """Return the pairs that were asked for, and the arms; None stands for all of them."""
     if a is None:
-        return None
-    return () if b is None else pairs_named(found, a, b)
+        return None, None
+    return ((), arms_named(found, a)) if b is None else (pairs_named(found, a, b), None)
+
+
+def _for_sums(found: Results) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
+    """Return what sums need: the arms that have others to compare them with. Of several pairs they show none, which saves half."""
+    pairs = comparable(found)
+    if len(pairs) <= 1:
+        return None, None
+    paired = {arm for pair in pairs for arm in pair}
+    return (), [arm.info.arm for arm in found.comparison.arms if arm.info.arm in paired]
 
 
 def _trial(found: Results, record: Record, *, as_json: bool) -> None:
@@ -95,7 +106,7 @@ def _trial(found: Results, record: Record, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(found.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:
-        print_shown(why_lines.lost(found, record.arm, lost))
+        print_shown(why_lines.lost(record.arm, lost, Shell(found.folder)))
 
 
 def _refuse_unlost(record: Record) -> None:
@@ -116,7 +127,7 @@ def _minimal(found: Results, trial: str | None, other: str | None, options: Mini
     record = find_record(found, trial)
     _refuse_unlost(record)
     with own_prints_aside(), quiet_loops():
-        made = minimal_faults(replayable_run(found.folder, options.allow).trial(record), record, options.max_runs)
+        made = reruns.minimal_faults(reruns.replayable_run(found.folder, options.allow).trial(record), record, options.max_runs)
     if options.out is not None:
         options.out.write_text(made.profile.to_toml(), encoding="utf-8")
         say(f"wrote {options.out}")
@@ -124,6 +135,5 @@ def _minimal(found: Results, trial: str | None, other: str | None, options: Mini
         print(json.dumps({"run": str(found.folder.resolve())} | made.to_json(), ensure_ascii=True))
         return
     print_line(made.sentence)
-    faults = ",".join(made.faults) or NO_FAULTS
-    again = ["loopbench", "replay", str(found.folder), record.name, "--faults", str(options.out or faults)]
+    again = ["loopbench", "replay", str(found.folder), record.name, "--faults", str(options.out or made.as_typed)]
     print_line(f"run it so again: {shlex.join(again)}", "dim")

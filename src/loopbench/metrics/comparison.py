@@ -8,11 +8,9 @@ family leaves it, and so never contradicts the verdict.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from textwrap import shorten
 from typing import Any, Literal
 
 from loopbench.protocol import render_value
@@ -21,15 +19,16 @@ from loopbench.protocol.digest import canonical_json
 
 from .arm_info import ArmInfo
 from .families import judge_family
+from .left_out import excluded_warnings, most_frequent, overlap_warnings
 from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip
 from .pooled import pooled_values
 from .power import spread
-from .record import RECORDING, UNREPLAYABLE, Record
+from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
-from .summary import COSTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
+from .summary import COSTS, FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
 """Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
@@ -37,10 +36,6 @@ AT_BUDGET = "accuracy_at_budget"
 """Accuracy where trials beyond a budget score nothing: see `views`."""
 MAX_ERRORED = 0.02
 """Share of errored trials in an arm, or its difference between two arms, beyond which verdicts carry a warning."""
-MAX_LEFT_OUT = 0.1
-"""Share of tasks that somebody left out (quarantined, without a plan), beyond which verdicts carry a warning."""
-MAX_REASON_CHARS = 160
-"""Characters of the reason that a warning shows."""
 MAX_RIGHT_UNSEEN = 0.05
 """Share of an arm's trials that are right though no prompt showed what the answer rests on, beyond which verdicts carry a warning.
 
@@ -80,7 +75,7 @@ class ArmResult:
             "stops": dict(summary.stops),
             "errors": dict(summary.errors),
             "retries": dict(summary.retries),
-            "faults": asdict(summary.faults),
+            "faults": asdict(summary.faults) if summary.tells_faults else dict.fromkeys(FAULT_COUNTS),
             "recovery": _interval(summary.recovery),
             "retention_at": {distance: share.as_dict() for distance, share in summary.retention_at.items()},
             "false_success": {"count": summary.false_success, "rate": _interval(summary.false_success_rate)},
@@ -219,15 +214,16 @@ def compare(
         pairs.extend(_with_outlook(found, scores, by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
-    left_out, unreplayable = _excluded_warnings(records)
+    left_out, unreplayable = excluded_warnings(records)
     dead = [*map(dead_arm_warning, compared)]
     warnings = [
         *lacking,
+        *overlap_warnings({arm.info.arm: arm.summary.tasks for arm in compared}, _common(matched, pairs)),
         *left_out,
         *filter(None, dead),
         *_arm_warnings(compared),
         *_gap_warnings(compared),
-        *_unit_warnings(matched, pairs, level),
+        *_unit_warnings(pairs, level),
     ]
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
     invalid = short or bool(unrecorded) or unreplayable or (any(dead) and all(dead))
@@ -330,31 +326,6 @@ def _mean_dollars(records: Sequence[Record]) -> float | None:
     return math.fsum(known) / len(known) if known else None
 
 
-def _excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
-    """Tell how many tasks an arm leaves out whole, and whether a broken tool or plan has excluded any, unasked."""
-    excluded = [record for record in alike(records) if record.status == "excluded"]
-    broken = [record for record in excluded if record.reason.startswith(UNREPLAYABLE)]
-    asked_for = [record for record in excluded if not record.reason.startswith(UNREPLAYABLE)]
-    tasks, warnings = counted(_tasks(records), "task"), []
-    if broken:
-        why = most_frequent(Counter(record.reason.removeprefix(UNREPLAYABLE) for record in broken))
-        out = counted(_tasks(broken), f"of {tasks} is left out because its plan", f"of {tasks} are left out because their plans")
-        does = "does" if _tasks(broken) == 1 else "do"
-        mend = "mend the tools or the plans, or name the tasks in a --quarantine file"
-        warnings.append(f"{out} {does} not replay{why}. The run is invalid: {mend}.")
-    # a task whose other repeats are scored is not left out: arms may have unequal repeats
-    kept = {(record.arm, record.task) for record in alike(records) if record.status == "scored"} if asked_for else set()
-    lost = [record for record in asked_for if (record.arm, record.task) not in kept]
-    if _tasks(lost) > MAX_LEFT_OUT * _tasks(records):
-        why = most_frequent(Counter(record.reason for record in lost))
-        warnings.append(f"{counted(_tasks(lost), f'of {tasks} is', f'of {tasks} are')} left out{why}.")
-    return warnings, bool(broken)
-
-
-def _tasks(records: Sequence[Record]) -> int:
-    return len({record.task for record in alike(records)})
-
-
 def dead_arm_warning(arm: ArmResult) -> str:
     """Say why the accuracy of an arm is not that of an agent; empty if it is."""
     name, summary = arm.info.arm, arm.summary
@@ -389,21 +360,12 @@ def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
                 warnings.append(
                     f"{name}: {words} is known for {trials}; the mean is over these, in {mean.n} of its {summary.tasks} tasks."
                 )
-        if summary.right_unseen > max(1, MAX_RIGHT_UNSEEN * summary.scored):
+        if (summary.right_unseen or 0) > max(1, MAX_RIGHT_UNSEEN * summary.scored):
             warnings.append(
                 f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
                 "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds."
             )
     return warnings
-
-
-def most_frequent(reasons: Mapping[str, int]) -> str:
-    """Return the most frequent reason as the end of a sentence; empty if no trial has one."""
-    known = {reason: count for reason, count in reasons.items() if reason}
-    if not known:
-        return ""
-    reason = shorten(max(known, key=lambda name: known[name]), MAX_REASON_CHARS, placeholder=" …").rstrip(".")
-    return f", {'most often' if len(known) > 1 else 'all of them'} because of: {reason}"
 
 
 def _gap_warnings(arms: Sequence[ArmResult]) -> list[str]:
@@ -415,10 +377,15 @@ def _gap_warnings(arms: Sequence[ArmResult]) -> list[str]:
     return warnings
 
 
-def _unit_warnings(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair], alpha: float) -> list[str]:
-    """Pairs without a common task, and those with so few units that the sign-flip test's smallest p, 2/2ⁿ, is alpha or more."""
+def _common(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair]) -> dict[tuple[str, str], int]:
+    """Return how many tasks are scored in both arms of each pair."""
+    return dict.fromkeys(matched, 0) | {(pair.a, pair.b): pair.difference.n for pair in pairs if pair.metric == PRIMARY}
+
+
+def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
+    """Pairs with so few units that the sign-flip test's smallest p, 2/2ⁿ, is alpha or more."""
     units = {(pair.a, pair.b): pair.units for pair in pairs if pair.metric == PRIMARY}
-    warnings = [f"{a} and {b}: no task was scored in both." for a, b in matched if (a, b) not in units]
+    warnings = []
     few = [names for names, found in units.items() if 2 * 0.5**found >= alpha]
     if few:
         named = " and ".join(few[0]) if len(few) == 1 else f"{counted(len(few), 'pair')}, such as {' and '.join(few[0])}"

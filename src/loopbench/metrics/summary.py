@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Literal
@@ -80,6 +80,9 @@ class FaultCounts:
         return 100 * self.landed < 95 * self.due
 
 
+FAULT_COUNTS = tuple(item.name for item in fields(FaultCounts))
+
+
 @dataclass(frozen=True, slots=True)
 class ArmSummary:
     """What one arm gave. Only scored trials enter counts of stops, errors and faults, and means; None: nothing is known.
@@ -108,11 +111,11 @@ class ArmSummary:
     """recovered / (landed - absorbed)."""
     implicit_wrong: Interval | None
     """Share of the landed implicit failures whose trial was scored wrong."""
-    false_success: int
+    false_success: int | None
     """Trials."""
     false_success_rate: Interval | None
     """Share of the scored trials, as a mean over tasks."""
-    right_unseen: int
+    right_unseen: int | None
     """Trials scored right though no prompt showed the scripted model what the answer rests on."""
     exclusions: Mapping[str, int]
     """Reason → trials."""
@@ -124,6 +127,8 @@ class ArmSummary:
     """Why the scored trials say nothing about an agent: all of them crashed, or in none was the model asked. Empty if they do."""
     retention_at: Mapping[str, Interval] = field(default_factory=dict)
     """Range of distances → share of the results that prompts still show, a mean over the tasks that needed one: see `context`."""
+    tells_faults: bool = True
+    """Whether any source tells which faults struck; no other tool's does, and `faults` is then empty."""
     over_templates: Interval | None = None
     """Accuracy with the templates as units, `n` of them; None where they are the units anyway, or none are shared."""
 
@@ -163,8 +168,19 @@ class TaskValues:
 
 def task_values(records: Sequence[Record], metric: Callable[[Record], float | None]) -> TaskValues:
     """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
-    found = _values_of_kinds(records, metric) if isinstance(records, RecordTable) else None
+    found = None
+    if isinstance(records, RecordTable):
+        is_varied = len(records) <= len(records.store.kinds)  # arrays over all kinds would take longer than the records
+        found = _values_of_varied(records, metric) if is_varied else _values_of_kinds(records, metric)
     return _values_of_each(records, metric) if found is None else found
+
+
+def _values_of_varied(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:
+    """Read a metric of each record's kind; None where it is not the kind that decides."""
+    try:
+        return _values_of_each(table.kinds(), metric)
+    except AttributeError:  # a field of the trial's own, or a mistake of the metric's: then it is raised again
+        return None
 
 
 def _values_of_kinds(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:
@@ -231,14 +247,15 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         faults=faults,
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
         implicit_wrong=event_rate(faults.implicit_wrong, faults.implicit, alpha),
-        false_success=sum(record.false_success for record in alike(scored)),
+        false_success=_trials_with("false_success", scored, told_by="false_success"),
         false_success_rate=_share(scored, _false_success, alpha),
-        right_unseen=sum(record.right_unseen for record in alike(scored)),
+        right_unseen=_trials_with("right_unseen", scored, told_by="answer_unseen"),
         exclusions=_reasons(records, "excluded"),
         crashes=Counter(record.reason for record in alike(scored) if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
         dead=death_cause(scored),
         retention_at=_retention_at(scored, alpha),
+        tells_faults=not records or any(record.tells_faults for record in alike(records)),
         over_templates=_over_templates(scored, alpha),
     )
 
@@ -248,6 +265,12 @@ def death_cause(scored: Sequence[Record]) -> DeathCause:
     if scored and not any(map(_asked, alike(scored))):
         return "never asked"
     return "crashed" if scored and all(record.stop == StopReason.CRASHED for record in alike(scored)) else ""
+
+
+def _trials_with(name: str, scored: Sequence[Record], *, told_by: str) -> int | None:
+    """Return how many trials have a flag; None where no source tells it. `told_by`: the field that it rests on."""
+    told = [record for record in alike(scored) if told_by not in record.unknown]
+    return sum(getattr(record, name) for record in told) if told or not scored else None
 
 
 def _is_scored(record: Record) -> bool:

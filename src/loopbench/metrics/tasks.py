@@ -24,8 +24,8 @@ class TaskFinding:
     """`unsolved`: by two arms or more, in no repeat: its answer may be wrong. `flaky`: an arm solves some repeats of it."""
     solved: Mapping[str, tuple[int, int]]
     """Arm → how many of its scored trials were solved."""
-    false_success: int
-    """Trials."""
+    false_success: int | None
+    """Trials; None: not known."""
     cheapest: int | None
     """Fewest steps of a trial that solved it; None: not known, or none did."""
     wasted_steps: float | None
@@ -152,12 +152,12 @@ def _task(task: str, arms: Mapping[str, Sequence[Record]], cheapest: int | None)
     trials = [record for records in arms.values() for record in records]
     solved = {arm: (sum(map(_is_solved, records)), len(records)) for arm, records in arms.items()}
     solvers = sum(count > 0 for count, _ in solved.values())
-    false_success = sum(record.false_success for record in trials)
+    claimed = _known(trials, "false_success", lambda record: record.false_success)
     kinds: dict[Kind, bool] = {
         "unsolved": solvers == 0 and len(arms) > 1,
         "solved by one arm": solvers == 1 and len(arms) > 1,
         "flaky": any(map(_is_flaky, arms.values())),
-        "false success": false_success > 0,
+        "false success": any(claimed),
     }
     wasted = [steps for record in trials if (steps := _wasted(record, cheapest)) is not None]
     counted = [record.repeated_calls for record in trials if "repeated_calls" not in record.unknown]
@@ -165,7 +165,7 @@ def _task(task: str, arms: Mapping[str, Sequence[Record]], cheapest: int | None)
         task=task,
         kinds=tuple(kind for kind, holds in kinds.items() if holds),
         solved=solved,
-        false_success=false_success,
+        false_success=int(sum(claimed)) if claimed else None,
         cheapest=cheapest,
         wasted_steps=sum(wasted) / len(wasted) if wasted else None,
         repeated_calls=sum(counted) if counted else None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from .chat import Message
 from .query import AnswerT, Parametrized
 
 
@@ -70,13 +71,26 @@ class Outcome(Parametrized[AnswerT]):
     """
     stop: StopReason
     steps: int
-    """Replies to deciding requests, as the design counts its steps."""
+    """What the design's own limit counts, so that designs count differently; a comparison counts replies itself.
+
+    `bare`: replies that called a tool or could not be read, without the one that answers. `finish`: replies, the one that
+    finishes and, unless `retries_consume_steps` is off, corrections included, without those forced at the limit. `phased`: tasks
+    that use tools. `react_extract`: React replies, the choice of `finish` included. `stateless`: decisions, the last included.
+    """
     confidence: float | None = None
     """A number in [0, 1], from loops that report one."""
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What the design adds: history, trajectory, errors. Not printed with the rest, because it may be long."""
     gave_up: bool = False
     """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
+    is_null: bool = False
+    """The model answered null, which the query's type takes: None is the answer, not the lack of one."""
+    messages: tuple[Message, ...] = field(default=(), repr=False)
+    """The conversation with this turn, for `Query(text, history=outcome.messages)`; empty if the query has no history.
+
+    A turn is the query's text and context, each call with its result as the model read it, and the answer, if there is one.
+    `[message.as_dict() for message in outcome.messages]` is JSON, which a query takes as a history, too.
+    """
 
     def __repr__(self) -> str:
         """Print why the run failed, too, which stands in the details."""
@@ -94,4 +108,6 @@ class Outcome(Parametrized[AnswerT]):
     @property
     def ok(self) -> bool:
         """Whether the model answered: the run finished, or was made to answer at its limit, and there is an answer."""
-        return self.stop in (StopReason.FINISHED, StopReason.FORCED) and self.answer is not None and not self.gave_up
+        return (
+            self.stop in (StopReason.FINISHED, StopReason.FORCED) and (self.answer is not None or self.is_null) and not self.gave_up
+        )

@@ -27,7 +27,7 @@ from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import Places, RecordTable, distinct
-from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary, FaultCounts, count_faults, task_values
+from loopbench.metrics.summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, task_values
 from loopbench.metrics.views import Views
 from loopbench.protocol import Loop, render_value
 from loopbench.protocol.counts import counted
@@ -88,7 +88,7 @@ class Loaded:
         records = self.results.records
         if not isinstance(records, RecordTable) or records.store.whole or any(kind.unknown for kind in distinct(records)):
             by_trial = sorted(records, key=lambda record: (places[record.arm], record.task, record.repeat))
-            return self._table(self._trials(by_trial), _TRIALS | _with_gaps(records))
+            return self._table(self._trials(by_trial), _TRIALS)
         ordered = records.ordered(lambda kind: (places[kind.arm], kind.task))
         codes, first, kinds = np.unique(ordered.codes, return_index=True, return_inverse=True)
         rows = self._trials(RecordTable(ordered.store, ordered.places[first]))
@@ -229,7 +229,8 @@ class Loaded:
         more = sorted({name for row in rows for name in row} - dtypes.keys())
         try:
             values = {name: [row.get(name) for row in rows] for name in (*dtypes, *more)}
-            columns = {name: column(found, dtypes.get(name) or _dtype(name, found)) for name, found in values.items()}
+            types = {name: dtypes.get(name) or _dtype(name, found) for name, found in values.items()}
+            columns = {name: column(found, _with_gaps(name, types[name], rows)) for name, found in values.items()}
             if spread is not None:
                 columns = {name: found.take(spread.rows).reset_index(drop=True) for name, found in columns.items()}
                 columns |= {name: column(found, dtypes[name]) for name, found in spread.own.items()}
@@ -265,19 +266,13 @@ def _trial(record: Record) -> dict[str, Any]:
     row |= {PRIMARY: record.accuracy if scored else None, "lm_calls": record.lm_calls, "tokens": record.tokens}
     row["trial"] = f"{record.arm}/{record.task}/{record.repeat}"
     row["answer"] = None if record.answer is None else render_value(record.answer)
-    row["faults"] = asdict(count_faults([record]))
+    row["faults"] = asdict(count_faults([record])) if record.tells_faults else dict.fromkeys(FAULT_COUNTS)
     row["started_at"] = record.started_at or None
-    row |= dict.fromkeys(set(record.unknown) & row.keys())
+    row |= dict.fromkeys((set(record.unknown) & row.keys()) - {"faults"})
     return _flat({name: value for name, value in row.items() if name not in _UNTOLD})
 
 
 _UNTOLD = ("suite_digest", "trace_digest", "trace_at", "unknown", "version")
-
-
-def _with_gaps(records: Sequence[Record]) -> dict[str, str]:
-    """Return dtypes that allow gaps, for the columns that imported records leave open."""
-    names = {name for record in records for name in record.unknown} & _TRIALS.keys()
-    return {name: {"int64": "Int64", "bool": "boolean"}.get(_TRIALS[name], _TRIALS[name]) for name in names}
 
 
 def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
@@ -322,7 +317,7 @@ def _measured(*names: str) -> dict[str, str]:
     return {f"{name}{end}": dtype for name in names for end, dtype in ends.items()}
 
 
-_FAULTS = {f"faults.{name}": "int64" for name in asdict(FaultCounts())}
+_FAULTS = {f"faults.{name}": "int64" for name in FAULT_COUNTS}
 _TRIALS = {
     **dict.fromkeys(("trial", "arm", "task"), "string"),
     "repeat": "int64",
@@ -371,6 +366,12 @@ _TASKS = {
     **dict.fromkeys(("scored", "errored", "excluded", "solved"), "int64"),
     **dict.fromkeys(METRICS, "float64"),
 }
+
+
+def _with_gaps(name: str, dtype: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a column's dtype, which allows gaps if a row says that its value is not known; a count that a row lacks is 0."""
+    gapped = {"int64": "Int64", "bool": "boolean"}.get(dtype)
+    return gapped if gapped is not None and any(row.get(name, 0) is None for row in rows) else dtype
 
 
 def _dtype(name: str, values: Sequence[Any]) -> str:

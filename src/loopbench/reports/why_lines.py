@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.answer import STILL
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.import_runs.foreign_trials import IMPORTED
 from loopbench.experiments.why.remedies import ablation_of
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
+from loopbench.metrics.arm_info import IMPORTED
+from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol.counts import counted
-from loopbench.text.numbers import interval
+from loopbench.text.numbers import interval, relation
 from loopbench.text.output import UNBROKEN, OutputLine, Prose
 from loopbench.text.table import Table
+
+from .doors import Door
 
 Shown = OutputLine | Prose | Table
 
@@ -38,9 +41,11 @@ BESIDE = (
 """Why the counts of a pair and the sums may differ."""
 
 
-def sums(found: Results, reasons: Why) -> Iterator[Shown]:
+def sums(found: Results, reasons: Why, door: Door) -> Iterator[Shown]:
     """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause."""
     yield OutputLine(found.title, "bold")
+    if len(reasons.pairs) == 1:
+        yield from _only_pair(found.comparison, reasons.pairs[0], door)
     lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
     if not lost:
         yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
@@ -56,25 +61,41 @@ def sums(found: Results, reasons: Why) -> Iterator[Shown]:
         arm, example = max(examples, key=lambda found: found[1].solved_by)  # what others solved tells most about this loop
         yield OutputLine(f"\n{cause} lost {counted(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
         yield Prose(f"step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
-        yield OutputLine(f"  {_command(found, arm.arm, example.task, example.repeat)}", "dim")
+        yield OutputLine(f"  {door.show(f'{arm.arm}/{example.task}/{example.repeat}')}", "dim")
         info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
         if remedy := ablation_of(info, cause, found.manifest.settings):
-            yield OutputLine("  whether an option helps: " + remedy, "dim")
+            yield OutputLine(f"  whether an option helps: {door.ablate(remedy)}", "dim")
     if len(total) > MAX_CAUSES:
-        yield OutputLine(f"\nand {counted(len(total) - MAX_CAUSES, 'more cause')}: -v", "dim")
+        yield OutputLine(f"\nand {counted(len(total) - MAX_CAUSES, 'more cause')}: {door.all_of_a_cause}", "dim")
     if reasons.untraced:
         yield OutputLine(_untraced(reasons.untraced), "yellow")
-    folder = shlex.quote(str(found.folder))
     yield OutputLine("")
-    yield Prose(f"One arm: loopbench why {folder} ARM; two arms where they part: A B; every pair, and tasks: -v", "dim")
+    yield Prose(door.choices, "dim")
 
 
-def why(found: Results, reasons: Why, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
+def _only_pair(comparison: Comparison, pair: PairLosses, door: Door) -> Iterator[Shown]:
+    """Yield how the two arms of a run stand to each other: in accuracy, in trials, and what each lost that the other solved."""
+    for tested in () if comparison.invalid else comparison.pairs:
+        if tested.metric == PRIMARY:
+            better = tested if tested.difference.value >= 0 else tested.turned
+            gap = f"{interval(better.difference, 3)} over {counted(better.difference.n, 'task')}"
+            yield Prose(f"{better.a} is {relation(better)} {better.b}: accuracy differs by {gap}", "bold")
+    trials = pair.both + pair.neither + pair.only_a + pair.only_b
+    yield Prose(f"{counted(trials, 'trial')} of both: {pair.counts}")
+    for loser, winner, many in ((pair.a, pair.b, pair.only_b), (pair.b, pair.a, pair.only_a)):
+        causes = ", ".join(f"{cause} {n}".replace(" ", UNBROKEN) for cause, n in pair.causes[loser].items())
+        if causes:
+            yield Prose(f"where {winner} solved and {loser} lost {many}: {causes}", hanging="  ")
+    yield OutputLine(f"{'with examples' if pair.divergences else 'task by task'}: {door.why(pair.a, pair.b)}", "dim")
+    yield OutputLine("")
+
+
+def why(found: Results, reasons: Why, door: Door, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
     """Yield the pairs, or the arms if there are no pairs, and then what is notable about the tasks, or how to see it."""
     yield OutputLine(found.title, "bold")
     in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
     for pair in reasons.pairs:
-        yield from _pair(found, pair, in_short=in_short, show_all=show_all)
+        yield from _pair(door, pair, in_short=in_short, show_all=show_all)
     if any(pair.divergences for pair in reasons.pairs):
         yield OutputLine("")
         yield Prose(BESIDE, "dim")
@@ -82,22 +103,22 @@ def why(found: Results, reasons: Why, *, show_all: bool, with_tasks: bool) -> It
     if alone:
         yield OutputLine("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")
     for arm in reasons.arms if alone or not reasons.pairs else ():
-        yield from _arm(found, arm, show_all=show_all)
+        yield from _arm(door, arm, show_all=show_all)
     if reasons.untraced:
         yield OutputLine(_untraced(reasons.untraced), "yellow")
     for group in reasons.findings.groups if with_tasks else ():
         yield from _group(group, show_all=show_all)
     if not with_tasks:
-        yield OutputLine("\nTasks that one arm alone solved, or none, and false successes: -v", "dim")
+        yield OutputLine(f"\nTasks that one arm alone solved, or none, and false successes: {door.tasks}", "dim")
     if in_short:
-        yield OutputLine(f"\nEach cause with examples: loopbench why {shlex.quote(str(found.folder))} A B", "dim")
+        yield OutputLine(f"\nEach cause with examples: {door.why('A', 'B')}", "dim")
 
 
-def lost(found: Results, arm: str, trial: LostTrial) -> Iterator[Shown]:
+def lost(arm: str, trial: LostTrial, door: Door) -> Iterator[Shown]:
     """Yield why one trial was lost."""
     yield OutputLine(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
     yield Prose(f"step {trial.loss.step}: {trial.loss.detail}{_others(trial)}", indent="  ")
-    yield OutputLine(f"  {_command(found, arm, trial.task, trial.repeat)}", "dim")
+    yield OutputLine(f"  {door.show(f'{arm}/{trial.task}/{trial.repeat}')}", "dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,49 +138,47 @@ class _Example:
         return "" if self.parts_at in (None, self.step) else f" (they part at step {self.parts_at})"
 
 
-def _pair(found: Results, pair: PairLosses, *, in_short: bool, show_all: bool) -> Iterator[Shown]:
+def _pair(door: Door, pair: PairLosses, *, in_short: bool, show_all: bool) -> Iterator[Shown]:
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
     parted = f"; they part on {counted(pair.tasks, 'task')}" if pair.tasks else ""
     yield OutputLine(f"\n{pair.a} against {pair.b}", "bold")
-    yield OutputLine(f"{counted(trials, 'trial')}: {pair.counts}{parted}")
+    yield Prose(f"{counted(trials, 'trial')}: {pair.counts}{parted}")
     for loser, many in ((pair.a, pair.only_b), (pair.b, pair.only_a)):
         if many:
             mine = [each for each in pair.divergences if each.loser == loser]
             if not show_all:
                 mine = [each for cause in pair.causes[loser] for each in [one for one in mine if one.cause == cause][:MAX_EXAMPLES]]
             examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail, each.parts_at) for each in mine]
-            yield from _causes(found, f"{loser} lost {many}", pair.causes[loser], examples, in_short=in_short)
+            yield from _causes(door, f"{loser} lost {many}", pair.causes[loser], examples, in_short=in_short)
 
 
-def _arm(found: Results, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
+def _arm(door: Door, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
     examples = [
         _Example(each.loss.cause, arm.arm, each.task, each.repeat, each.loss.step, each.loss.detail)
         for each in (arm.examples if show_all else _telling(arm))
     ]
     yield OutputLine(f"\n{arm.arm}", "bold")
-    yield from _causes(found, f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, examples, in_short=False)
+    yield from _causes(door, f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, examples, in_short=False)
 
 
-def _causes(
-    found: Results, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool
-) -> Iterator[Shown]:
+def _causes(door: Door, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool) -> Iterator[Shown]:
     listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
-    yield OutputLine(f"{head}: {listed}" if listed else head)
+    yield Prose(f"{head}: {listed}" if listed else head, hanging="  ")
     last: Cause | None = None
     for example in examples[:1] if in_short else examples:
         if example.cause != last and not in_short:
-            yield OutputLine(f"  {example.cause}{_first_of(example.cause, causes, examples)}")
+            yield OutputLine(f"  {example.cause}{_first_of(example.cause, causes, examples, door)}")
         last = example.cause
         yield Prose(
             f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    "
         )
-        yield OutputLine(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
+        yield OutputLine(f"      {door.show(f'{example.arm}/{example.task}/{example.repeat}')}", "dim")
 
 
-def _first_of(cause: Cause, causes: Mapping[Cause, int], examples: Sequence[_Example]) -> str:
+def _first_of(cause: Cause, causes: Mapping[Cause, int], examples: Sequence[_Example], door: Door) -> str:
     """Say how many of the trials that a cause lost are shown, where it is not all of them."""
     shown = sum(example.cause == cause for example in examples)
-    return f" (first {shown} of {causes[cause]}; all: -v)" if shown < causes[cause] else ""
+    return f" (first {shown} of {causes[cause]}; all: {door.all_of_a_cause})" if shown < causes[cause] else ""
 
 
 def _telling(arm: ArmLosses) -> Iterator[LostTrial]:
@@ -167,10 +186,6 @@ def _telling(arm: ArmLosses) -> Iterator[LostTrial]:
     for cause in arm.causes:
         examples = [each for each in arm.examples if each.loss.cause == cause]
         yield from sorted(examples, key=lambda each: -each.solved_by)[:MAX_EXAMPLES]
-
-
-def _command(found: Results, arm: str, task: str, repeat: int) -> str:
-    return f"loopbench show {shlex.quote(str(found.folder))} {shlex.quote(f'{arm}/{task}/{repeat}')}"
 
 
 # --- tasks ---

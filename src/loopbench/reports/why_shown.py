@@ -14,6 +14,7 @@ from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table
 
 from . import why_lines
+from .doors import Python
 from .notebook import block
 
 
@@ -26,7 +27,7 @@ class ShownWhy(Why):
     """Whether no arm was named, so that the sums are shown."""
 
     def __repr__(self) -> str:
-        """Return the lines that the command prints."""
+        """Return the lines that the command prints, with calls in the place of commands."""
         return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
@@ -36,13 +37,13 @@ class ShownWhy(Why):
 
     @property
     def lines(self) -> list[str]:
-        """The lines that the command prints into a file."""
+        """The lines that the command prints into a file, with calls in the place of commands."""
         return [line for each in self._shown() for line in text_lines(each)]
 
     def _shown(self) -> Iterator[why_lines.Shown]:
         if self.is_sum:
-            return why_lines.sums(self.run, self)
-        return why_lines.why(self.run, self, show_all=False, with_tasks=bool(self.untraced))
+            return why_lines.sums(self.run, self, Python())
+        return why_lines.why(self.run, self, Python(), show_all=False, with_tasks=bool(self.untraced))
 
 
 def text_lines(shown: why_lines.Shown) -> list[str]:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, GateResult, Incomparable, bless, judge
+from loopbench.experiments.gate import Baseline, GateResult, Incomparable, bless, judge, read_baseline, write_baseline
+from loopbench.experiments.gate.baseline import to_text
 from loopbench.metrics.record import Record
 
 
@@ -279,6 +280,17 @@ def test_another_profile_or_policy_is_refused(wind, baseline):
     refused(wind, baseline.model_copy(update={"versions": versions}), "another version of policy_and_profiles")
 
 
+def test_a_changed_profile_from_a_file_is_refused_by_the_fields_that_changed(fresh, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\npatience = 2\nrates = {"wire.empty" = 0.1}\n', "utf-8")
+    write_baseline(tmp_path / "b.json", bless(fresh(loops=("bare",), profiles=(str(file),))))
+    was = read_baseline(tmp_path / "b.json")
+    file.write_text('name = "mine"\ndescription = "new"\nrates = {"wire.empty" = 0.2, "tool.hangs" = 0.1}\n', "utf-8")
+    told = "profile mine is another than in the baseline: patience 3, not 2, rates.tool.hangs 0.1, not none and "
+    refused(fresh(loops=("bare",), profiles=(str(file),)), was, f"{told}rates.wire.empty 0.2, not 0.1; where that is meant, ")
+    assert "own_profiles" not in to_text(bless(fresh(loops=("bare",), profiles=("clean",))))
+
+
 def test_other_tasks_are_refused(wind, fresh):
     fewer = fresh(tasks=6, repeats=2)
     refused(fewer, bless(wind), "other tasks: 6 of the baseline were not run, such as arithmetic-0007")
@@ -378,3 +390,22 @@ def test_code_of_ones_own_behind_the_suite_that_changed_is_noted(wind, baseline)
     judged = judge(wind, changed_suite(baseline, code="f" * 64))
     assert judged.outcome == "identical"
     assert any(note.startswith("The code of your own") for note in judged.notes)
+
+
+def test_a_regression_names_the_options_that_changed_too(fresh):
+    was = bless(fresh(loops=("finish",), profiles=("flaky-format",)))
+    judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, metrics={"accuracy": 0.0})
+    assert judged.outcome not in ("identical", "pass")
+    assert "finish differs from the blessed one in parse_retries (0 now, its default in the baseline)." in judged.notes
+
+
+def test_the_recipe_of_an_undecided_gate_ends_in_the_gate_with_the_same_loops_and_rules(fresh):
+    was = bless(fresh(loops=("finish",), profiles=("flaky-tools",)))
+    now = fresh(loops=("finish(max_steps=5)",), profiles=("flaky-tools",))
+    judged = judge(now, was, metrics={"accuracy": 0.01, "tokens": 0.1}, alpha=0.01, path=Path("b.json"))
+    assert judged.outcome == "undecided"
+    recipe = [note for note in judged.notes if note.startswith("loopbench ")]
+    assert recipe[1:] == [
+        "loopbench bless latest --output b.json",
+        "loopbench gate --baseline b.json --loop 'finish(max_steps=5)' --margin 0.01 --metric tokens=0.1 --alpha 0.01",
+    ]

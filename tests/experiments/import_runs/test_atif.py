@@ -22,6 +22,7 @@ from loopbench.experiments.gate.judge import judge
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from loopbench.experiments.import_runs.documents import unscored
 from loopbench.experiments.import_runs.foreign_file import open_file
+from loopbench.experiments.import_runs.foreign_trials import ONLY_OURS
 from loopbench.experiments.import_runs.formats.atif import NO_SCORE
 from loopbench.experiments.learn_plans.learn import learn_run, write_suite
 from loopbench.experiments.trace_formats import continued as continued_module
@@ -61,7 +62,7 @@ def test_counts_are_those_of_the_files(scored):
         ("hasty/small-1", "count-lines"): (3, 3, 2, 690, 27, {"tool.Error": 2}, 0, 4.0, 0.0),
         ("hasty/small-1", "more-rows"): (1, 1, 0, 175, 4, {}, 0, 1.0, 0.0),
     }
-    assert {name for record in scored.records for name in record.unknown} == {"cached_tokens", "false_success", "answer_unseen"}
+    assert {name for record in scored.records for name in record.unknown} == {"cached_tokens", *ONLY_OURS}
 
 
 def test_the_trace_has_every_call_and_result(scored):
@@ -110,6 +111,23 @@ def test_without_a_word_on_scores_trials_are_left_out(kit):
 def test_a_zip_is_read_like_the_folder(kit, tmp_path, scored):
     archive = shutil.make_archive(str(tmp_path / "runs"), "zip", FILES)
     assert kit.imported(Path(archive), columns=WHERE).digest == scored.digest
+
+
+def test_an_export_of_what_was_imported_has_the_same_list_of_tasks(kit, scored, tmp_path):
+    """So that a gate can hold either against the other."""
+    export_run(scored.folder, "atif", tmp_path / "out")
+    again = kit.imported(tmp_path / "out")
+    assert again.manifest.suite.digest == scored.manifest.suite.digest
+
+
+def test_a_file_that_is_called_like_all_others_is_named_by_its_folder(kit, tmp_path):
+    trajectory = (FILES / "careful" / "count-lines" / "trajectory.json").read_text()
+    for task in ("small", "large"):
+        (tmp_path / "jobs" / task).mkdir(parents=True)
+        (tmp_path / "jobs" / task / "trajectory.json").write_text(trajectory)
+    whole = kit.imported(tmp_path / "jobs")
+    each = kit.imported(*(tmp_path / "jobs" / task / "trajectory.json" for task in ("small", "large")))
+    assert {record.task for record in each.records} == {record.task for record in whole.records} == {"small", "large"}
 
 
 def test_two_files_of_one_agent_and_task_are_repeats(kit, tmp_path):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs import ImportRequest, ScoreScale, import_files, parse_map
 from loopbench.experiments.import_runs.columns import COLUMNS
+from loopbench.experiments.import_runs.foreign_trials import ONLY_OURS
 from loopbench.metrics.summary import METRICS
 
 HEAD = "arm,task,repeat,score\n"
@@ -179,7 +180,7 @@ def test_a_row_can_say_everything(kit):
     assert (record.steps, record.lm_calls, record.tool_calls, record.tokens, record.input_tokens) == (3, 4, 2, 107, 100)
     assert (record.cost_usd, record.seconds, record.confidence, record.cluster, record.suite) == (0.5, 1.5, 0.9, "k", "sums")
     assert found.comparison.arms[0].info.model == "gpt"
-    assert set(record.unknown) == {"cached_tokens", "false_success", "repeated_calls", "answer_unseen"}
+    assert set(record.unknown) == {"cached_tokens", "repeated_calls", *ONLY_OURS}
 
 
 def test_a_table_without_arms_is_one(kit):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import shlex
 from dataclasses import replace
 from typing import get_args
 
 import pytest
 
+import loopbench
+from loopbench.api import questions
 from loopbench.experiments.ablate.prepare import AblationRequest, prepare
 from loopbench.experiments.compare.prepare import prepare as prepare_comparison
-from loopbench.experiments.why.remedies import FACTORS, GUARDS, ablation_of
+from loopbench.experiments.why.remedies import FACTORS, GUARDS, ProposedAblation, ablation_of
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.runs.config import CompareConfig
@@ -22,6 +25,26 @@ SETTINGS = Settings(suite="events(size=8)", repeats=1, alpha=0.05, margin=0.02)
 
 def arm(loop: str) -> ArmInfo:
     return ArmInfo(f"{loop}/flaky-tools", loop, {}, "scripted", "flaky-tools", "events")
+
+
+def found(info: ArmInfo, cause: Cause) -> ProposedAblation:
+    made = ablation_of(info, cause, SETTINGS)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize(("loop", "cause"), CASES)
+def test_the_call_of_python_means_the_same(loop, cause, monkeypatch):
+    """It is run with the question's own work taken out, so that what it hands on can be held against the command."""
+    asked: list[AblationRequest] = []
+    monkeypatch.setattr(questions, "prepare_ablation", lambda request, config: asked.append(request))
+    monkeypatch.setattr(questions, "carry_out_run", lambda prepared, settings, progress: prepared())
+    call = ast.parse(found(arm(loop), cause).call, mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert ast.unparse(call.func) == "loopbench.ablate"
+    named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+    loopbench.ablate(*map(ast.literal_eval, call.args), **named)
+    assert asked == [AblationRequest(loop, FACTORS[loop][cause])]
 
 
 @pytest.mark.parametrize("loop", FACTORS)
@@ -37,14 +60,14 @@ def test_every_factor_is_an_option_with_its_default_first(loop, tmp_path):
 
 @pytest.mark.parametrize(("loop", "cause"), CASES)
 def test_the_command_names_loop_suite_profile_and_factors(loop, cause):
-    words = shlex.split(ablation_of(arm(loop), cause, SETTINGS))
+    words = shlex.split(found(arm(loop), cause).command)
     assert words[:3] == ["loopbench", "ablate", loop]
     assert [words[place + 1] for place, word in enumerate(words) if word == "--factor"] == list(FACTORS[loop][cause])
     assert words[-4:] == ["--suite", "events(size=8)", "--profile", "flaky-tools"]
 
 
 def test_where_instructions_were_obeyed_defences_around_the_loop_are_proposed(tmp_path):
-    words = shlex.split(ablation_of(arm("finish"), "obeyed instruction", SETTINGS))
+    words = shlex.split(found(arm("finish"), "obeyed instruction").command)
     assert words[:3] == ["loopbench", "ablate", "guarded(loop=finish)"]
     assert [words[place + 1] for place, word in enumerate(words) if word == "--factor"] == list(GUARDS)
     config = CompareConfig(loops=(words[2],), suite="arithmetic(size=4)", tasks=2, mlflow=False, runs=tmp_path)

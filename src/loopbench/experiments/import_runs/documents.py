@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .foreign_file import JSON_LINES, ForeignFile, parse_json
@@ -19,7 +19,7 @@ def documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
         if file.suffix in JSON_LINES:
             yield from _lines(file.content(), "")
         else:
-            yield file.path.name, file.json_value
+            yield _named(file.path), file.json_value
         return
     for name in file.tree.names:
         if name.endswith(JSON_LINES):
@@ -29,6 +29,12 @@ def documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
             with located(name):
                 data = parse_json(raw)
             yield name, data
+
+
+def _named(path: Path) -> str:
+    """Return a single file's name; of one that is called like all others, below its folder's, as if that had been imported."""
+    resolved = path.resolve()
+    return f"{resolved.parent.name}/{path.name}" if path.stem == STANDARD and resolved.parent.name else path.name
 
 
 def _lines(raw: bytes, before: str) -> Iterator[tuple[str, Any]]:

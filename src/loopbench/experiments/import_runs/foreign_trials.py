@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trace import Trace, TraceEvent, TraceHead, canonical
@@ -21,10 +22,11 @@ TrialKey = tuple[str, str, int]
 
 MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cached_tokens", "seconds")
 """Measurements of a trial that a tool may report."""
-ONLY_OURS = ("false_success", "answer_unseen")
-"""Measurements that only this harness reports."""
-IMPORTED = "imported"
-"""Profile of an imported arm, because no faults were injected."""
+ONLY_OURS = (
+    *("false_success", "answer_unseen", "plan_unseen", "abstained", "gave_up"),
+    *("faults", "faults_unmet", "seed", "wall_s", "simulated_s"),
+)
+"""What only this harness reports of a trial."""
 _SAME_IN_RECORD = (
     *("arm", "task", "repeat", "status", "reason", "stop"),
     *("answer", "cost_usd", "confidence", "cluster", "attempt"),

@@ -37,8 +37,9 @@ class OwnTrial:
 
     @property
     def question(self) -> str:
-        """Digest of the question and the right answer."""
-        return digest([self.trace.head.query, self.trace.head.expected])
+        """Digest of the question and the right answer; of the question alone where no answer is known, as in others' documents."""
+        query, expected = self.trace.head.query, self.trace.head.expected
+        return digest([query, expected]) if expected is not None else digest(query) if query else ""
 
     @property
     def trial(self) -> ForeignTrial:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from loopbench.experiments.compare.exposure import GUARD
 from loopbench.metrics.arm_info import ArmInfo
@@ -44,8 +45,38 @@ GUARDS = ("results=marked,plain", "tools=all,needed", "writes=free,confirmed")
 """Factors of the defences against instructions in results, which can be put around any loop, each with its default first."""
 
 
-def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> str:
-    """Return the command that varies the options of an arm's loop that concern a cause; empty where none is known to.
+@dataclass(frozen=True, slots=True)
+class ProposedAblation:
+    """An ablation that measures whether another value of an option would have helped."""
+
+    loop: str
+    factors: tuple[str, ...]
+    """Options with their values, the default first: `parse_retries=2,5`."""
+    suite: str
+    profile: str
+
+    @property
+    def command(self) -> str:
+        """As it is typed in a shell."""
+        flags = [word for factor in self.factors for word in ("--factor", factor)]
+        return shlex.join(["loopbench", "ablate", self.loop, *flags, "--suite", self.suite, "--profile", self.profile])
+
+    @property
+    def call(self) -> str:
+        """As it is called from Python."""
+        parts = [factor.partition("=") for factor in self.factors]
+        factors = {name: [_value(value) for value in values.split(",")] for name, _, values in parts}
+        return f"loopbench.ablate({self.loop!r}, {factors}, suite={self.suite!r}, profiles=[{self.profile!r}])"
+
+
+def _value(text: str) -> int | bool | str | None:
+    """Return a factor's value as Python has it."""
+    known = {"true": True, "false": False, "none": None}
+    return int(text) if text.isdecimal() else known.get(text, text)
+
+
+def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> ProposedAblation | None:
+    """Return the ablation that varies the options of an arm's loop that concern a cause; None where none is known to.
 
     Instructions that were obeyed concern no option of a loop, but those of the defences that can be put around any.
     Only of arms with the scripted model and a generated suite, and with the loop's defaults: for those a command says it all.
@@ -54,6 +85,5 @@ def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> str:
     if cause == "obeyed instruction" and arm.loop in builtin_names("loop"):
         subject, factors = f"{GUARD}(loop={arm.loop})", GUARDS
     if not factors or arm.options or arm.model != "scripted" or not is_generated(settings.suite.partition("(")[0]):
-        return ""
-    flags = [word for factor in factors for word in ("--factor", factor)]
-    return shlex.join(["loopbench", "ablate", subject, *flags, "--suite", settings.suite, "--profile", arm.profile])
+        return None
+    return ProposedAblation(subject, factors, settings.suite, arm.profile)

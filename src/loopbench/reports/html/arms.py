@@ -73,7 +73,8 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
         summary = arm.summary
         numbers = (interval(summary.means[name], measure.digits) for name, measure in measures.items())
         false_success = UNKNOWN if summary.false_success_rate is None else summary.false_success
-        unseen = summary.right_unseen if any(each.summary.right_unseen for each in arms) else UNKNOWN
+        is_told = summary.right_unseen is not None and any(each.summary.right_unseen for each in arms)
+        unseen = summary.right_unseen if is_told else UNKNOWN
         counts = (false_success, unseen, summary.scored, summary.errored, summary.excluded)
         rows.append((arm.info.arm, *numbers, *map(str, counts)))
     known = [index for index in range(len(columns)) if any(row[index] != UNKNOWN for row in rows)]

@@ -223,7 +223,8 @@ def _task(task: TaskFinding, arms: Sequence[str]) -> tuple[Cell, ...]:
     solved = ("{} of {}".format(*task.solved[arm]) if arm in task.solved else UNKNOWN for arm in arms)
     wasted = UNKNOWN if task.wasted_steps is None else f"{task.wasted_steps:.1f}"
     repeated = UNKNOWN if task.repeated_calls is None else str(task.repeated_calls)
-    return task.task, ", ".join(task.kinds), *solved, str(task.false_success), wasted, repeated
+    claimed = UNKNOWN if task.false_success is None else str(task.false_success)
+    return task.task, ", ".join(task.kinds), *solved, claimed, wasted, repeated
 
 
 # --- side by side ---

@@ -238,7 +238,8 @@ def _counts(summary: ArmSummary) -> dict[str, float | None]:
     }
     if summary.over_templates is not None:
         made[f"{DETAILS}.counts.templates"] = summary.over_templates.n
-    kinds = {"faults": asdict(summary.faults), "errors": summary.errors, "retries": summary.retries, "stops": summary.stops}
+    faults = asdict(summary.faults) if summary.tells_faults else {}
+    kinds = {"faults": faults, "errors": summary.errors, "retries": summary.retries, "stops": summary.stops}
     return made | {f"{DETAILS}.{kind}.{name}": count for kind, found in kinds.items() for name, count in found.items()}
 
 

@@ -101,7 +101,7 @@ class _Trajectories:
             **measured(read),
             trace=trace_of(document, read),
         )
-        return arm, trial, SUITE if suite is None else name_of(suite, "--map suite"), digest(read.query)
+        return arm, trial, SUITE if suite is None else name_of(suite, "--map suite"), digest(read.query) if read.query else ""
 
 
 _Made = tuple[ForeignArm, ForeignTrial, str, str]

@@ -1,0 +1,84 @@
+"""Warnings of a comparison whose arms lack tasks: which are left out, by what, and over how many two arms were compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from textwrap import shorten
+
+from loopbench.protocol.counts import counted
+
+from .record import UNREPLAYABLE, Record
+from .record_table import alike
+
+MAX_LEFT_OUT = 0.1
+"""Share of tasks that an arm left out (quarantined, without a plan, not in a file), beyond which a warning says so."""
+MAX_REASON_CHARS = 160
+"""Characters of the reason that a warning shows."""
+
+
+def excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
+    """Tell how many tasks an arm leaves out whole, and whether a broken tool or plan has excluded any, unasked."""
+    excluded = [record for record in alike(records) if record.status == "excluded"]
+    broken = [record for record in excluded if record.reason.startswith(UNREPLAYABLE)]
+    asked_for = [record for record in excluded if not record.reason.startswith(UNREPLAYABLE)]
+    tasks, warnings = counted(_tasks(records), "task"), []
+    if broken:
+        why = most_frequent(Counter(record.reason.removeprefix(UNREPLAYABLE) for record in broken))
+        out = counted(_tasks(broken), f"of {tasks} is left out because its plan", f"of {tasks} are left out because their plans")
+        does = "does" if _tasks(broken) == 1 else "do"
+        mend = "mend the tools or the plans, or name the tasks in a --quarantine file"
+        warnings.append(f"{out} {does} not replay{why}. The run is invalid: {mend}.")
+    return [*warnings, *(_left_out_by_arm(records, asked_for) if asked_for else ())], bool(broken)
+
+
+def _left_out_by_arm(records: Sequence[Record], excluded: Sequence[Record]) -> list[str]:
+    """Tell how many tasks arms leave out: those that leave out the same ones in one sentence, which names no arm if all do."""
+    # a task whose other repeats are scored is not left out: arms may have unequal repeats
+    kept = {(record.arm, record.task) for record in alike(records) if record.status == "scored"}
+    lost: dict[str, list[Record]] = {}
+    for record in excluded:
+        if (record.arm, record.task) not in kept:
+            lost.setdefault(record.arm, []).append(record)
+    arms_of: dict[frozenset[str], list[str]] = {}
+    for arm, own in sorted(lost.items()):
+        arms_of.setdefault(frozenset(record.task for record in own), []).append(arm)
+    every, tasks = len({record.arm for record in alike(records)}), _tasks(records)
+    warnings = []
+    for gone, arms in arms_of.items():
+        if len(gone) > MAX_LEFT_OUT * tasks:
+            why = most_frequent(Counter(record.reason for arm in arms for record in lost[arm]))
+            who = "" if len(arms) == every else f"{', '.join(arms)}: "
+            of = counted(tasks, "task")
+            warnings.append(f"{who}{counted(len(gone), f'of {of} is', f'of {of} are')} left out{why}.")
+    return warnings
+
+
+def overlap_warnings(scored: Mapping[str, int], common: Mapping[tuple[str, str], int]) -> list[str]:
+    """Tell of pairs that were compared on fewer tasks than an arm's accuracy is over.
+
+    `scored`: arm → its scored tasks. `common`: pair of arms → the tasks that are scored in both.
+    """
+    apart = [f"{a} and {b}: no task was scored in both." for (a, b), n in common.items() if n == 0]
+    partial = {(a, b): n for (a, b), n in common.items() if 0 < n < (1 - MAX_LEFT_OUT) * max(scored[a], scored[b])}
+    if not partial:
+        return apart
+    (a, b), n = min(partial.items(), key=lambda item: item[1])
+    both = f"{counted(n, 'task')} that both were scored on, of {scored[a]:,} and {scored[b]:,}"
+    if len(partial) == 1:
+        return [*apart, f"{a} and {b} are compared on the {both}: their accuracies are not over the same tasks."]
+    many = f"{len(partial)} pairs are compared on fewer tasks than their accuracies are over"
+    return [*apart, f"{many}: {a} and {b} on the {both}."]
+
+
+def most_frequent(reasons: Mapping[str, int]) -> str:
+    """Return the most frequent reason as the end of a sentence; empty if no trial has one."""
+    known = {reason: count for reason, count in reasons.items() if reason}
+    if not known:
+        return ""
+    reason = shorten(max(known, key=lambda name: known[name]), MAX_REASON_CHARS, placeholder=" …").rstrip(".")
+    return f", {'most often' if len(known) > 1 else 'all of them'} because of: {reason}"
+
+
+def _tasks(records: Sequence[Record]) -> int:
+    return len({record.task for record in alike(records)})

@@ -1,0 +1,77 @@
+"""How one asks on from what is printed: by commands, where a command printed it, and by calls where Python did."""
+
+from __future__ import annotations
+
+import shlex
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopbench.experiments.why.remedies import ProposedAblation
+
+
+class Door(ABC):
+    """What a reader types to see more of a run's losses."""
+
+    all_of_a_cause: str
+    """To see every example of a cause, and every cause."""
+    tasks: str
+    """To see what is notable about the tasks."""
+    choices: str
+    """To see one arm, or two."""
+
+    @abstractmethod
+    def show(self, trial: str) -> str:
+        """Return what shows one trial. `trial`: ARM/TASK/REPEAT."""
+
+    @abstractmethod
+    def why(self, a: str, b: str) -> str:
+        """Return what shows where two arms part."""
+
+    @abstractmethod
+    def ablate(self, ablation: ProposedAblation) -> str:
+        """Return what runs an ablation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell(Door):
+    """The commands about one run directory."""
+
+    folder: Path
+    all_of_a_cause = "-v"
+    tasks = "-v"
+
+    @property
+    def choices(self) -> str:  # type: ignore[override]
+        return f"One arm: loopbench why {self._run} ARM; two arms where they part: A B; every pair, and tasks: -v"
+
+    @property
+    def _run(self) -> str:
+        return shlex.quote(str(self.folder))
+
+    def show(self, trial: str) -> str:
+        return f"loopbench show {self._run} {shlex.quote(trial)}"
+
+    def why(self, a: str, b: str) -> str:
+        return f"loopbench why {self._run} {shlex.quote(a)} {shlex.quote(b)}"
+
+    def ablate(self, ablation: ProposedAblation) -> str:
+        return ablation.command
+
+
+@dataclass(frozen=True, slots=True)
+class Python(Door):
+    """The calls of a loaded run, which stands before the point of each."""
+
+    all_of_a_cause = ".to_json()"
+    tasks = ".findings"
+    choices = "One arm: .why(ARM); two arms where they part: .why(A, B); counts of every pair: .why().pairs; tasks: .tasks"
+
+    def show(self, trial: str) -> str:
+        return f".show({trial!r})"
+
+    def why(self, a: str, b: str) -> str:
+        return f".why({a!r}, {b!r})"
+
+    def ablate(self, ablation: ProposedAblation) -> str:
+        return ablation.call

@@ -1,0 +1,48 @@
+"""Warnings of a comparison whose arms lack tasks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.metrics.left_out import excluded_warnings, overlap_warnings
+from loopbench.metrics.record import Record
+
+GONE = "not in x.csv"
+
+
+def record(arm: str, task: int, status: Literal["scored", "excluded"] = "scored") -> Record:
+    return Record(arm, "s", "d", f"t{task}", 0, 0, status, reason="" if status == "scored" else GONE, scores={"accuracy": 1.0})
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
+def test_a_pair_is_told_of_if_it_shares_less_than_nine_tenths_of_the_larger_arm(shared: int, only_a: int, only_b: int) -> None:
+    scored = {"a": shared + only_a, "b": shared + only_b}
+    said = overlap_warnings(scored, {("a", "b"): shared})
+    is_apart, is_partial = shared == 0, 10 * shared < 9 * max(scored.values())
+    assert bool(said) is (is_apart or is_partial)
+    if is_apart:
+        assert said == ["a and b: no task was scored in both."]
+    elif is_partial:
+        tasks = f"{shared} task{'s' * (shared != 1)}"
+        both = f"the {tasks} that both were scored on, of {scored['a']} and {scored['b']}"
+        assert said == [f"a and b are compared on {both}: their accuracies are not over the same tasks."]
+
+
+def test_of_several_pairs_the_one_that_shares_least_is_named() -> None:
+    scored = {"a": 30, "b": 9, "c": 5}
+    (said,) = overlap_warnings(scored, {("a", "b"): 9, ("a", "c"): 5, ("b", "c"): 5})
+    assert said == (
+        "3 pairs are compared on fewer tasks than their accuracies are over: "
+        "a and c on the 5 tasks that both were scored on, of 30 and 5."
+    )
+
+
+def test_an_arm_that_leaves_tasks_out_is_named_unless_all_leave_out_the_same() -> None:
+    whole = [record("a", task) for task in range(10)]
+    some = [record("b", task, "scored" if task < 6 else "excluded") for task in range(10)]
+    assert excluded_warnings([*whole, *some]) == ([f"b: 4 of 10 tasks are left out, all of them because of: {GONE}."], False)
+    both = [record(arm, task, "scored" if task < 6 else "excluded") for task in range(10) for arm in ("a", "b")]
+    assert excluded_warnings(both) == ([f"4 of 10 tasks are left out, all of them because of: {GONE}."], False)
