@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import loopbench
-from loopbench.api.arguments import in_python
 from loopbench.experiments.gate import bless, write_baseline
 from loopbench.loops import Bare
 from loopbench.metrics.judgement import Judgement
@@ -185,18 +184,6 @@ def test_a_mistake_is_one_line_that_names_the_setting(
     assert "\n" not in str(raised.value)
     assert "--" not in str(raised.value)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_words_of_an_error_are_those_of_python() -> None:
-    assert in_python("needs data: give --data FILE") == "needs data: give data=FILE"
-    assert in_python("leave --tools out") == "leave tools out"
-    assert in_python("--skip-unplanned leaves them out") == "skip_unplanned=True leaves them out"
-    assert in_python("type it again: --base-url http://h:1, or log nothing: --no-mlflow") == (
-        "type it again: base_url='http://h:1', or log nothing: mlflow=False"
-    )
-    assert in_python("imported: --allow my.module:Loop") == "imported: allow=['my.module:Loop']"
-    assert in_python("only (--traces failures)\nkept") == "only (traces='failures') kept"
-    assert in_python("--unknown-flag stays, and a--data too") == "--unknown-flag stays, and a--data too"
 
 
 def test_a_scorer_may_judge_a_suite_by_name(tmp_path: Path) -> None:

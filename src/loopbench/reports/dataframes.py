@@ -38,6 +38,7 @@ from loopbench.runs.store.traces import read_trace
 from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain_line
 
+from .in_python import said_in_python
 from .notebook import block
 from .trial_shown import ShownTrial, shown_trial
 from .why_shown import ShownWhy, shown_why
@@ -132,7 +133,7 @@ class Loaded:
     @property
     def verdicts(self) -> list[str]:
         """Return sentences that say which loop to adopt, what is undecided, and what is worse."""
-        return [f"{sentence}." for sentence in answer(self.comparison).sentences]
+        return said_in_python([f"{sentence}." for sentence in answer(self.comparison).sentences])
 
     @property
     def comparison(self) -> Comparison:
@@ -194,7 +195,7 @@ class Loaded:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
         comparison, ablation = self.comparison, ablation_result(self.results)
         invalid = [INVALID_RUN] if comparison.invalid else []
-        warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
+        warnings = said_in_python([f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]])
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         said = self.verdicts if ablation is None else conclusions(ablation)
