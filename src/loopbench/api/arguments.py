@@ -91,6 +91,10 @@ KINDS: Mapping[str, Kind] = {
 """Setting → the kind of its values, which is the same in every call. Other settings are checked as fields of the configuration."""
 
 
+_OF_A_RUN = frozenset({"run", "again", "task", "metric", "power", "purpose"})
+"""Arguments of questions about a run, which no run takes as a setting."""
+
+
 def check_kinds(values: Mapping[str, Any], optional: Collection[str] = ()) -> None:
     """Raise ValueError for a value of a wrong kind; None is right for `optional` settings."""
     for name, value in values.items():
@@ -143,7 +147,8 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
         settings = given.pop("settings", {})
         try:
             check_kinds(given, optional)
-            check_kinds(settings, [name for name in settings if name not in ("profiles", "models")])
+            own = {name: value for name, value in settings.items() if name not in _OF_A_RUN}  # where it is unknown as a setting
+            check_kinds(own, [name for name in own if name not in ("profiles", "models")])
             with needed_by(function.__name__):
                 return function(*args, **kwargs)
         except SettingError as error:

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from loopbench.experiments.optimize.config import SearchConfig
-from loopbench.models.profiles import built_in_profiles
 from loopbench.runs.config import FLAGS, CompareConfig, ProviderConfig, flag_of
 
 
@@ -29,6 +28,8 @@ _TAKES_WORDS = frozenset(map(flag_of, (["traces"], ["engine"], ["address"], ["ba
 """Flags behind which messages write a value that is not in capitals."""
 _FLAG = re.compile(r"(?<![\w-])(--(?:no-)?)([a-z][a-z-]*)(?: ('[^']*'|[^\s,;)]*[^\s,;:).]))?")
 _PLACEHOLDER = re.compile(r"[A-Z]+|\d+")
+_HYPHENED = re.compile(r"[a-z]+(-[a-z0-9]+)+")
+"""Names such as those of profiles, which no word of a sentence is like."""
 
 
 def in_python(message: str) -> str:
@@ -49,9 +50,9 @@ def _as_setting(match: re.Match[str]) -> str:
         return f"{setting}=[{value.strip(chr(39))!r}]"
     if value is not None and _PLACEHOLDER.fullmatch(value):
         return f"{setting}={[value] if setting in FLAGS else value}"
-    if value is not None and setting == "profiles" and value in built_in_profiles():
+    if value is not None and setting == "profiles" and _HYPHENED.fullmatch(value):
         return f"{setting}={[value]}"
-    if value is not None and (flag in _TAKES_WORDS or (flag == "--suite" and value.startswith("'"))):
+    if value is not None and (flag in _TAKES_WORDS or (setting not in FLAGS and value.startswith("'"))):
         return f"{setting}={value.strip(chr(39))!r}"
     return f"{setting}{rest}"
 
