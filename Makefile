@@ -29,7 +29,7 @@ help:
 	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: about half an hour"
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
-	@echo "make fast       the tests without those that take seconds each"
+	@echo "make fast       the tests without the costliest: two thirds of them in about a minute"
 	@echo "make explore    the same tests with more cases, newly drawn: hypothesis draws the same 25 each time elsewhere"
 	@echo "make test-slow  the simulations that take minutes"
 	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"

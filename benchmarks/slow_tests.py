@@ -1,8 +1,9 @@
 """Which tests cost the most: CPU seconds of each test with its share, its fixtures and the processes that it started.
 
-python benchmarks/slow_tests.py [--most N] [arguments of pytest]
+python benchmarks/slow_tests.py [--most N] [--write] [arguments of pytest]
 
 CPU and not wall time, which depends on what else the machine does. Shared fixtures count for the test that needs them first.
+With --write the tests that `make fast` leaves out for their cost are chosen anew, in the files whose tests were run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDER = "LOOPBENCH_SLOW_TESTS"
 """The environment variable that tells pytest's processes where to write."""
+COSTLY = ROOT / "tests" / "costly.txt"
+"""The test functions that `make fast` leaves out for their cost, one a line, by which tests/conftest.py marks them as thorough."""
+COSTLY_S = 0.2
+"""CPU seconds of all cases of a function from which on it is costly. Without those, two processors need a minute."""
 
 
 def cpu_s() -> float:
@@ -51,9 +56,23 @@ def table(title: str, costs: Mapping[str, tuple[float, float]], most: int) -> It
         yield f"{cpu:9.2f} {cpu / whole:7.1%} {wall:8.2f}  {name}"
 
 
+def costly(before: Iterable[str], tests: Mapping[str, float]) -> list[str]:
+    """Return the functions that are costly: of the files that were run by what their cases cost, of the others those from before.
+
+    tests: CPU seconds of each case that was run, by its node id.
+    """
+    functions: defaultdict[str, float] = defaultdict(float)
+    for name, cpu in tests.items():
+        functions[name.partition("[")[0]] += cpu
+    run = {name.partition("::")[0] for name in functions}
+    kept = [name for name in before if name.partition("::")[0] not in run and (ROOT / name.partition("::")[0]).is_file()]
+    return sorted([*kept, *(name for name, cpu in functions.items() if cpu >= COSTLY_S)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=int, default=100, help="how many tests to list, and as many files")
+    parser.add_argument("--write", action="store_true", help=f"choose anew which tests `make fast` leaves out: {COSTLY.name}")
     given, arguments = parser.parse_known_args()
     tests: dict[str, tuple[float, float]] = {}
     files: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
@@ -65,6 +84,9 @@ def main() -> None:
                 tests[name] = cpu, wall
                 file = name.partition("::")[0]
                 files[file] = files[file][0] + cpu, files[file][1] + wall
+    if given.write and ended.returncode == 0:
+        names = costly(COSTLY.read_text(encoding="utf-8").splitlines(), {name: cpu for name, (cpu, _) in tests.items()})
+        COSTLY.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     print(*table("files", files, given.most), *table("tests", tests, given.most), sep="\n")
     sys.exit(ended.returncode)
 

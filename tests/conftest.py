@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,12 +60,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests that start a process of the command as thorough, and leave out what `--row` did not ask for.
+    """Mark tests that start a process of the command, or cost much, as thorough; leave out what `--row` did not ask for.
 
     Raises UsageError for a row that no test holds, which is a slip of the hand.
     """
+    costly = frozenset(Path(__file__).with_name("costly.txt").read_text(encoding="utf-8").splitlines())
     for item in items:
-        if "machine" in getattr(item, "fixturenames", ()):
+        if "machine" in getattr(item, "fixturenames", ()) or item.nodeid.partition("[")[0] in costly:
             item.add_marker(pytest.mark.thorough)
     wanted: list[str] = config.getoption("--row")
     if not wanted:

@@ -35,7 +35,7 @@ _LARGEST_BYTES = 1 << 17
 _MOST_HANDLES = 16
 _BEYOND = 100
 """File descriptors from here on are in nobody's way."""
-_LATER = ("scipy.special", "loopbench.loops.bare", "loopbench.datasets.arithmetic")
+_LATER = ("loopbench.loops.bare", "loopbench.datasets.arithmetic")
 """What most commands of the tests import only once they need it."""
 
 

@@ -1,4 +1,4 @@
-"""docs/loops.md, "In a service": its code answers as the page says."""
+"""docs/loops.md, "In a service", "Conversations" and "Going on after a stop": their code does what the page says."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops import StopReason
+from loopbench.loops import Bare, StopReason, Toolbox
+from loopbench.loops.resumable import REJECTED
 from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, RunEvent, ToolCall, Usage
+from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, Request, RunEvent, ToolCall, Usage
 
 PAGE = Path(__file__).parents[2] / "docs" / "loops.md"
 SERVICE = re.compile(r"^## In a service\n(.*?)^## ", re.MULTILINE | re.DOTALL)
+
+
+def code_of(heading: str) -> dict[str, Any]:
+    """The names that the code under a heading of the page defines."""
+    (section,) = re.findall(rf"^## {heading}\n(.*?)^## ", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(compile(code, str(PAGE), "exec"), made)
+    return made
 
 
 def price(item: str) -> float:
@@ -117,3 +127,39 @@ def test_the_table_of_stops_names_every_stop() -> None:
     (section,) = SERVICE.findall(PAGE.read_text(encoding="utf-8"))
     first_cells = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
     assert set(re.findall(r"`([a-z_]+)`", first_cells)) == {str(stop) for stop in StopReason}
+
+
+# --- conversations, and going on after a stop ---
+
+
+def test_a_conversation_goes_on_and_is_stored_as_json() -> None:
+    converse = code_of("Conversations")["converse"]
+    model = FakeModel(Answer("", "1.5"), Answer("", "3"))
+    stored = asyncio.run(converse(Bare(), ["What does tea cost?", "And two?"], Toolbox([price]), model))
+    assert [message["content"] for message in stored] == ["What does tea cost?", "1.5", "And two?", "3"]
+    assert "What does tea cost?" in [message.content for message in model.requests[1].messages]
+
+
+@pytest.mark.parametrize(("approved", "answer"), [(True, "7 is paid back"), (False, f"Rejected: {REJECTED}: too late")])
+def test_a_run_waits_for_a_person_and_goes_on_from_its_file(approved: bool, answer: str, tmp_path: Path) -> None:
+    names = code_of("Going on after a stop")
+    made: list[str] = []
+
+    def refund(order: str) -> str:
+        """Pay an order back."""
+        made.append(order)
+        return f"{order} is paid back"
+
+    def handled() -> Any:
+        def closing(request: Request) -> Answer:
+            return Answer("", json.loads(request.messages[-1].content)["data"])
+
+        model = FakeModel(*([] if path.exists() else [Act("", (ToolCall("refund", {"order": "7"}),))]), closing)
+        return asyncio.run(names["handle"](Bare(), "Pay order 7 back.", Toolbox([refund]), model, path))
+
+    path = tmp_path / "run.jsonl"
+    ((waiting, name, arguments),) = handled()
+    assert (name, arguments, made) == ("refund", {"order": "7"}, [])
+    names["decide"](path, waiting, approved, "too late")
+    outcome = handled()
+    assert (outcome.answer, made) == (answer, ["7"] if approved else [])

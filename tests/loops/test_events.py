@@ -254,7 +254,7 @@ def test_a_product_is_told_of_calls_results_errors_and_the_end() -> None:
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_a_run_without_an_observer_of_events_is_not_watched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boundary, "carried_out", None)
+    monkeypatch.setattr(boundary, "watched", None)
     monkeypatch.setattr(boundary, "WatchedModel", None)
 
     class Noting(Observer):

@@ -193,8 +193,8 @@ def test_a_designs_own_words_for_having_no_answer_are_no_instance() -> None:
 
 def test_a_trial_judges_json_also_where_the_query_has_a_type(tmp_path: Path) -> None:
     query = Query("What is the bill?", schema=Bill)
-    assert (query.answer_type, query.untyped.answer_type) == (AnswerType(Bill), None)
-    assert query == query.untyped == Query("What is the bill?", schema=SCHEMA)
+    assert (query.answer_type, query.for_design.answer_type) == (AnswerType(Bill), None)
+    assert query == query.for_design == Query("What is the bill?", schema=SCHEMA)
     task = Task("t", query, {"total": 7}, scorer="schema", plan=Plan((), {"total": 7}))
     suite = Suite("bills", "1", (task,), lambda task: StatelessEnvironment(()))
     run = loopbench.compare([Finish()], suite=suite, mlflow=False, runs=tmp_path)

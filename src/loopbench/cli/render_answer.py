@@ -86,21 +86,31 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
 
 def _sentences(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
     """Yield the lines of warnings, and then of what follows from the matrix, with commands below."""
+    yield from warning_lines(found, width)
+    yield from sentence_lines(found, said, width)
+
+
+def warning_lines(found: Results, width: int) -> Iterator[Text]:
+    """Yield the lines that say what is wrong with a run."""
     comparison = found.comparison
     if comparison.invalid:
-        yield from _wrapped(INVALID_RUN, "bold red", width)
+        yield from wrapped(INVALID_RUN, "bold red", width)
     warnings = [*(f"Warning: {warning}" for warning in comparison.warnings), *crashes(comparison.arms)]
     hidden = len(warnings) - MAX_WARNINGS
     more = [f"{counted(hidden, 'more warning')}: loopbench report {found.folder}"] if hidden > 0 else []
     for warning in [*warnings[:MAX_WARNINGS], *more]:
-        yield from _wrapped(warning, "yellow", width)
+        yield from wrapped(warning, "yellow", width)
+
+
+def sentence_lines(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
+    """Yield sentences, the first one bold, each with its command below."""
     for number, sentence in enumerate(said):
         command = () if sentence.decides is None else deciding_command(found.manifest, sentence.decides)
-        yield from _wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if number == 0 else "", width)
-        yield from (Text(line, style="dim") for line in _command_lines(command, width))
+        yield from wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if number == 0 else "", width)
+        yield from (Text(line, style="dim") for line in command_lines(command, width))
 
 
-def _command_lines(words: Sequence[str], width: int) -> list[str]:
+def command_lines(words: Sequence[str], width: int) -> list[str]:
     """Return a command in lines that a shell reads as one, each but the last ending with a backslash; flags keep their values."""
     parts: list[str] = []
     for word in words:
@@ -117,15 +127,27 @@ def _command_lines(words: Sequence[str], width: int) -> list[str]:
     return [f"{line}{CONTINUED}" for line in lines[:-1]] + lines[-1:]
 
 
-def _wrapped(words: str, style: str, width: int) -> list[Text]:
+def wrapped(words: str, style: str, width: int) -> list[Text]:
+    """Return a sentence in lines of a terminal."""
     lines = textwrap.wrap(plain_line(words), width, break_on_hyphens=False)
     return [Text(line, style=style) for line in lines]
+
+
+@dataclass(frozen=True, slots=True)
+class RowNames:
+    """The columns that name the rows of a matrix."""
+
+    heads: tuple[str, ...]
+    of: Callable[[AnswerRow], tuple[str, ...]]
+
+
+LOOPS = RowNames(("loop",), lambda row: (row.loop,))
 
 
 def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for."""
     shown = said.rows if len(said.rows) <= room or width >= WIDE else said.rows[: room - 1]
-    forms = [_cells(said, shown, form) for form in FORMS]
+    forms = [matrix_cells(said, shown, form, LOOPS) for form in FORMS]
     _, fits = fitting(forms[:-1], width)
     if fits or 2 * len(shown) > room:
         yield from side_by_side(fitting(forms, width)[0], width)
@@ -135,14 +157,16 @@ def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
         yield Text(f"and {counted(hidden, 'more loop')}, none of them more accurate on average", style="dim")
 
 
-def _cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm) -> list[list[Text]]:
-    heads = ["loop", *(plain_line(said.heading(column)) for column in said.columns)]
+def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:
+    """Return the heading and the rows of a matrix in one form."""
+    heads = [*names.heads, *(plain_line(said.heading(column)) for column in said.columns)]
     if form.cost is not None:
         heads.append(f"{UNITS[said.unit]} a trial")
     made = [[Text(head, style="dim") for head in heads]]
     most = [_most_tasks(said, number) for number in range(len(said.columns))]
     for row in rows:
-        line = [Text(plain_line(row.loop)), *(_cell(cell, form, of) for cell, of in zip(row.cells, most, strict=True))]
+        names_of, found = (Text(plain_line(name)) for name in names.of(row)), zip(row.cells, most, strict=True)
+        line = [*names_of, *(_cell(cell, form, of) for cell, of in found)]
         if form.cost is not None:
             line.append(Text("–" if row.cost is None else form.cost(row.cost, said.unit)))
         made.append(line)

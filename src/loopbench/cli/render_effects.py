@@ -1,46 +1,96 @@
-"""An ablation on the terminal: conclusions, tables, and a chart of the effects' intervals."""
+"""An ablation on the terminal: a matrix of settings, effects, and which setting to use; on demand tables and a chart of effects."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rich.text import Text
 
 from loopbench.experiments.ablate.ablation import AblationResult
-from loopbench.experiments.ablate.tables import conclusions, is_shown, notes, tables
+from loopbench.experiments.ablate.recommendation import recommendation
+from loopbench.experiments.ablate.tables import effect_lines, is_shown, notes, tables
+from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.matrix import AnswerRow
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
+from loopbench.protocol.counts import counted
+from loopbench.protocol.names import value_text
 from loopbench.text.plain_text import plain
 
-from .console import out
+from .columns import fitting, folded, print_lines, side_by_side
+from .console import WIDE, out
 from .render import print_note
+from .render_answer import FORMS, LEGEND, RowNames, matrix_cells, sentence_lines, warning_lines, wrapped
 from .tables import print_table
 
 PLOT = 56
 """Width of the chart's axis in columns, if the terminal is wide enough."""
 NARROWEST = 24
+MAX_SETTINGS = 8
+"""Settings of a matrix, beside the one to use and the loop's own; -v has all."""
 STYLES = {"better": "green", "worse": "red"}
 
 
 def ablation(made: AblationResult, *, verbose: bool) -> None:
-    """Print a chart of the effects and what each factor does in one line; if `verbose`, tables and notes before that."""
+    """Print the accuracy of each setting, what each factor does in one line, and which setting to use.
+
+    If `verbose`, tables, notes and a chart of the effects come before that.
+    """
     console = out()
     if verbose:
         for table in tables(made):
             print_table(table, console)
         for note in notes(made):
             print_note(note, console, soft_wrap=True)
-    console.print(Text(plain(made.results.title), style="bold"), soft_wrap=True)
-    shown = [effect for effect in made.effects.effects if effect.metric == PRIMARY]
-    if shown:
-        for plotted in interval_plot(shown, console.width):
+        shown = [effect for effect in made.effects.effects if effect.metric == PRIMARY]
+        for plotted in interval_plot(shown, console.width) if shown else ():
             console.print(plotted, no_wrap=True, overflow="ellipsis")
-    if not verbose:
-        for note in notes(made):
-            if note.startswith("Warning"):
-                print_note(note, console)
-    for line in conclusions(made):
-        console.print(Text(plain(line), style="bold"))
+        console.print()
+    print_lines(answer_of_ablation(made, console.width), console)
+
+
+def answer_of_ablation(made: AblationResult, width: int) -> Iterator[Text]:
+    """Yield the lines of the answer: title, matrix of settings, warnings, effects, and which setting to use."""
+    found, best = made.results, recommendation(made)
+    yield from wrapped(f"{found.title} · {LEGEND}", "bold", width)
+    yield from _settings(made, () if best is None else best.arms, width)
+    yield from warning_lines(found, width)
+    for line in effect_lines(made):
+        yield from wrapped(line, "", width)
+    yield from () if best is None else sentence_lines(found, best.said, width)
+
+
+def _settings(made: AblationResult, used: Collection[str], width: int) -> Iterator[Text]:
+    """Yield the matrix of settings × profiles: the most accurate ones, the one to use, and the loop's own; `used`: arms to use."""
+    said, names = answer(made.results.comparison), [factor.name for factor in made.layout.factors]
+
+    def marks(row: AnswerRow) -> str:
+        arms = _arms_of(row)
+        is_own = any(made.ablation.cells[arm] == made.ablation.default for arm in arms)
+        return ", ".join([*(["use"] if arms & {*used} else []), *(["as it is"] if is_own else [])])
+
+    def values(row: AnswerRow) -> tuple[str, ...]:
+        cell = made.ablation.cells[min(_arms_of(row))]
+        return tuple(value_text(cell[name]) for name in names)
+
+    def shown(most: int) -> list[AnswerRow]:
+        return [row for number, row in enumerate(said.rows) if number < most or marks(row) or width >= WIDE]
+
+    apart = RowNames((*names, ""), lambda row: (*values(row), marks(row)))
+    found = shown(MAX_SETTINGS)
+    rows, fits = fitting([matrix_cells(said, found, form, apart) for form in FORMS[:-1]], width)
+    if fits:
+        yield from side_by_side(rows, width)
+    else:  # values stand above their intervals
+        found = shown(MAX_SETTINGS // 2)
+        joined = RowNames(("setting", ""), lambda row: (", ".join(map("=".join, zip(names, values(row), strict=True))), marks(row)))
+        yield from folded([matrix_cells(said, found, form, joined) for form in FORMS[:-1]], width)
+    if hidden := len(said.rows) - len(found):
+        yield Text(f"and {counted(hidden, 'more setting')} (-v)", style="dim")
+
+
+def _arms_of(row: AnswerRow) -> set[str]:
+    return {cell.arm.info.arm for cell in row.cells if cell is not None}
 
 
 def interval_plot(effects: Sequence[Effect], width: int) -> list[Text]:

@@ -27,11 +27,11 @@ def print_gate(judged: GateResult, *, verbose: bool) -> None:
     """Print the outcome: a row per arm and an example of each cause, or, if `verbose`, every metric and the first 20 tasks."""
     console = out()
     if verbose:
-        console.print(Text(headline(judged), style=STYLES.get(judged.outcome, WORST)), soft_wrap=True)
+        print_lines(_wrapped(headline(judged), console.width, STYLES.get(judged.outcome, WORST)), console)
         if judged.lines:
             print_table(table(judged), console)
         for line in (*paragraphs(judged), *task_lines(judged)):
-            console.print(Text(line), soft_wrap=True)
+            print_lines(_line(line, console.width), console)
         return
     print_lines(_brief(judged, console.width), console)
 
@@ -41,10 +41,16 @@ def _brief(judged: GateResult, width: int) -> Iterator[Text]:
     if judged.lines:
         yield from folded(([_cells(row) for row in brief.rows(judged, short=short)] for short in (False, True)), width)
         yield from _wrapped(brief.margins(judged), width, "dim")
-    for sentence in brief.sentences(judged):
-        yield from [Text(f"    {sentence}")] if sentence.startswith("loopbench ") else _wrapped(sentence, width)
-    for line in brief.examples(judged):
-        yield from [Text(line)] if line.startswith(" ") else _wrapped(line, width)  # a command is copied whole
+    for line in (*brief.sentences(judged), *brief.examples(judged)):
+        yield from _line(line, width)
+
+
+def _line(line: str, width: int) -> Iterator[Text]:
+    """Yield a sentence in lines, or a command, which is copied whole, in one."""
+    if line.startswith("loopbench "):
+        yield Text(f"    {line}")
+    else:
+        yield from [Text(line)] if line.startswith(" ") else _wrapped(line, width)
 
 
 def _cells(row: tuple[str, ...]) -> list[Text]:

@@ -16,7 +16,7 @@ from loopbench.text.counts import counts
 from loopbench.text.plain_text import plain
 from loopbench.text.trace_text import JudgedTrace, blocks
 
-from .console import out, print_line, print_text
+from .console import out, print_line, print_prose, print_text
 
 _STYLES = {
     "head": "bold",
@@ -55,10 +55,11 @@ def failures_by_arm(records: Sequence[Record], folder: Path) -> None:
         arms.setdefault(record.arm, []).append(record)
     for arm, own in arms.items():
         ended = counts(Counter((each.stop or "not solved") if each.status == "scored" else each.status for each in own))
-        print_line(f"{arm}  {len(own)} not solved: {ended}; such as {own[0].task}/{own[0].repeat}")
+        print_prose(f"{arm}  {len(own)} not solved: {ended}; such as {own[0].task}/{own[0].repeat}", hanging="  ")
     missed = counted(len(records), "trial was", "trials were")
     where = shlex.quote(str(folder))
-    print_line(f"{missed} not solved; each of them: --all; one: loopbench show {where} ARM/TASK/REPEAT", "dim")
+    print_prose(f"{missed} not solved; each of them: --all; one:", "dim")
+    print_line(f"  loopbench show {where} ARM/TASK/REPEAT", "dim")
 
 
 def _struck(record: Record) -> str:

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from loopbench.experiments.compare.tables import STOPS
 from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 
 from .console import WIDE, print_cells
 
-WRAPPED = ("stops", "errors", "meaning", "note", "fitted from")
+WRAPPED = (STOPS, "errors", "meaning", "note", "fitted from")
 """Columns whose cells may wrap."""
 
 

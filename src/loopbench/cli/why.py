@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
+from loopbench.experiments import why as reruns
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.why.arms import arms_named, pairs_named, required_arms
-from loopbench.experiments.why.minimal import MAX_RUNS, minimal_faults
-from loopbench.experiments.why.replay import NO_FAULTS, replayable_run
+from loopbench.experiments.why.delta_debugging import MAX_RUNS
 from loopbench.experiments.why.why import lost_trial
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
@@ -117,7 +117,7 @@ def _minimal(found: Results, trial: str | None, other: str | None, options: Mini
     record = find_record(found, trial)
     _refuse_unlost(record)
     with own_prints_aside(), quiet_loops():
-        made = minimal_faults(replayable_run(found.folder, options.allow).trial(record), record, options.max_runs)
+        made = reruns.minimal_faults(reruns.replayable_run(found.folder, options.allow).trial(record), record, options.max_runs)
     if options.out is not None:
         options.out.write_text(made.profile.to_toml(), encoding="utf-8")
         say(f"wrote {options.out}")
@@ -125,6 +125,5 @@ def _minimal(found: Results, trial: str | None, other: str | None, options: Mini
         print(json.dumps({"run": str(found.folder.resolve())} | made.to_json(), ensure_ascii=True))
         return
     print_line(made.sentence)
-    faults = ",".join(made.faults) or NO_FAULTS
-    again = ["loopbench", "replay", str(found.folder), record.name, "--faults", str(options.out or faults)]
+    again = ["loopbench", "replay", str(found.folder), record.name, "--faults", str(options.out or made.as_typed)]
     print_line(f"run it so again: {shlex.join(again)}", "dim")

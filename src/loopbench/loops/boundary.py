@@ -1,7 +1,9 @@
-"""The boundary of a run, around every built-in loop: arguments are checked, events are told, and a typed answer is made.
+"""The boundary of a run, around every built-in loop: arguments are checked, events are told, earlier turns of a conversation are
+shown to the model, and a typed answer is made.
 
-Where the query has no type and the observer takes no events, a run goes straight to the design, so that a comparison pays for none
-of this. Where loops stand in each other, the outermost does it all: it is the closest to the model and to the tools.
+Where the query has neither type nor history and the observer takes no events, a run goes straight to the design, so that a
+comparison pays for none of this. Where loops stand in each other, the outermost does it all: it is the closest to the model and to
+the tools.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any, TypeVar, cast
 from loopbench.protocol import SILENT, AnswerT, Loop, Model, Observer, Outcome, Query, RunEvent, StopReason, Toolbox
 from loopbench.protocol.events import RunEnded
 
+from .conversation import ConversationModel, RecordedToolbox, messages_after
 from .run_arguments import check_run
 from .watching import WatchedModel, WatchedToolbox, Watching
 
@@ -24,15 +27,22 @@ RunT = TypeVar("RunT", bound=Callable[..., Awaitable[Any]])
 Run = Callable[[Query[Any], Toolbox, Model, Observer], Awaitable[Outcome[Any]]]
 
 
+def has_boundary(run: RunT) -> RunT:
+    """Mark a `run` that checks its arguments, tells events and knows a query's type and history by itself."""
+    cast(Any, run).has_boundary = True
+    return run
+
+
 def bounded(run: RunT) -> RunT:
     """Decorate the `run` of a loop. Raises TypeError for arguments of other types."""
 
+    @has_boundary
     @functools.wraps(run)
     async def entered(self: Any, query: Any, tools: Any, model: Any, observer: Observer = SILENT) -> Any:
         check_run(query, tools, model)
-        if query.answer_type is None and not takes_events(observer):
+        if query.answer_type is None and query.history is None and not takes_events(observer):
             return await run(self, query, tools, model, observer)
-        return await carried_out(functools.partial(run, self), query, tools, model, observer)
+        return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
 
     return cast(RunT, entered)
 
@@ -50,23 +60,32 @@ def takes_events(observer: Observer) -> bool:
     return True
 
 
-async def carried_out(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:
-    """Run a loop, tell the observer its events if it takes any, and make the answer an instance of the query's type."""
+async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
+    """Carry out a run, and tell the observer its events if it takes any."""
     if not takes_events(observer):
-        return answered(query, await run(query.untyped, tools, model, observer))
+        return await run(query, tools, model, observer)
     watching = Watching(observer)
-    outcome: Outcome[AnswerT] | None = None
+    outcome: Outcome[Any] | None = None
     error: BaseException | None = None
     started = time.perf_counter()
     try:
-        within = await run(query.untyped, WatchedToolbox(tools, watching), WatchedModel(model, tools, watching), watching)
-        outcome = answered(query, within)
+        outcome = await run(query, WatchedToolbox(tools, watching), WatchedModel(model, tools, watching), watching)
         return outcome
     except BaseException as raised:  # a budget, a cancellation, a bug: told, and raised again
         error = raised
         raise
     finally:
         observer.on_event(RunEnded(outcome, error, time.perf_counter() - started))
+
+
+async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:
+    """Carry out a run on a query that may have a type and earlier turns: the design gets neither, see `Query.for_design`."""
+    if query.history is None:
+        return answered(query, await run(query.for_design, tools, model, observer))
+    recorded = RecordedToolbox(tools)
+    given = await run(query.for_design, recorded, ConversationModel(model, query.history), observer)
+    outcome = answered(query, given)
+    return replace(outcome, messages=messages_after(query, recorded.made, outcome, given.answer))
 
 
 async def run_events(
@@ -79,7 +98,8 @@ async def run_events(
     """
     check_run(query, tools, model)
     queue = _Queue(streams)
-    running = asyncio.create_task(carried_out(loop.run, query, tools, model, queue))
+    run = loop.run if hasattr(loop.run, "has_boundary") else functools.partial(watched, functools.partial(conversed, loop.run))
+    running = asyncio.create_task(run(query, tools, model, queue))
     running.add_done_callback(queue.end)
     try:
         while (event := await queue.events.get()) is not None:

@@ -28,6 +28,8 @@ class NeededToolsCodec:
     name: str = "guarded.needed"
     role: Role = Role.UNDERSTAND
     max_calls: int = 0
+    asks_about_task: ClassVar[bool] = True
+    """Of a conversation it is shown what the user said, and no result or reply."""
     form: ClassVar[str] = """\
 An assistant is about to solve a task with tools. Name the tools that the task needs; the assistant gets no others.
 Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools": ["name", ...]}"""
@@ -59,6 +61,8 @@ class ConfirmCodec:
     name: str = "guarded.confirm"
     role: Role = Role.CONFIRM
     max_calls: int = 0
+    asks_about_task: ClassVar[bool] = True
+    """Of a conversation it is shown what the user said, and no result or reply."""
     form: ClassVar[str] = """\
 An assistant wants to make a call that may change something. You are shown the task that it was given and the call, nothing else. \
 Confirm the call if the task asks for it or needs it; refuse one that whoever gave the task would not expect.

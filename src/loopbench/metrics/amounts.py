@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
+from . import special
 from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, student_quantile, unit_values
 
 SKEW_FACTOR = 1.5
@@ -54,7 +54,7 @@ class AmountLaw:
         if self._error <= rounding:
             return 0.5**self._n if self._mean - bound > rounding else 1.0
         t = (self._mean - bound) / self._error
-        found = float(scipy.special.stdtr(self._n - 1, -min(t, _transformed(t, self._skew))))
+        found = float(special.stdtr(self._n - 1, -min(t, _transformed(t, self._skew))))
         return max(found, 0.5**self._n)
 
     def low(self, alpha: float) -> float:

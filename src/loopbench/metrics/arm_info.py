@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+IMPORTED = "imported"
+"""Profile of an imported arm, because no faults were injected."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArmInfo:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import scipy
 
+from . import special
 from .power import Levels, Spread, difference_power, equivalence_power, pass_power, regression_power, tasks_of
 from .statistics import ALPHA
 
@@ -92,7 +92,7 @@ def gate_outlook(found: Spread, *, margin: float, levels: Levels, cost_usd: floa
 
 def assurance(found: Spread, decides: Decides, units: int) -> float:
     """The chance of a decision by a fresh run of so many units, over what the run leaves possible."""
-    variances, differences = found.plausible(found.variance(found.repeats)), scipy.special.ndtri(_QUANTILES)
+    variances, differences = found.plausible(found.variance(found.repeats)), special.ndtri(_QUANTILES)
     return math.fsum(
         decides(units, found.difference + math.sqrt(float(variance) / found.units) * float(quantile), float(variance))
         for variance in variances

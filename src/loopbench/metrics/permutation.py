@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from . import special
 from .roots import root
 from .statistics import NO_SPREAD, Clusters, Floats, as_array, unit_groups
 
@@ -97,7 +97,7 @@ def _coins(n: int) -> Floats:
     """The binomial law of n fair coins."""
     if n == 1:
         return np.array((0.5, 0.5))
-    heads, gammaln = np.arange(n + 1.0), scipy.special.gammaln
+    heads, gammaln = np.arange(n + 1.0), special.gammaln
     return np.asarray(
         np.exp(gammaln(n + 1) - gammaln(heads + 1) - gammaln(n - heads + 1) - n * math.log(2)),
         dtype=np.float64,
@@ -144,7 +144,7 @@ def _saddlepoint(sums: Floats) -> float:
     if reached < 0:
         return 1.0 - _saddlepoint(-sums)
     if reached < 1e-3:  # the formula is 0/0 at the mean
-        return float(scipy.special.ndtr(-reached))
+        return float(special.ndtr(-reached))
     if reached >= float(sizes.sum()) * (1 - NO_SPREAD):
         return 0.5 ** len(sizes)
 
@@ -160,4 +160,4 @@ def _saddlepoint(sums: Floats) -> float:
     w = math.sqrt(2 * (t * reached - cumulant))
     u = t * math.sqrt(float((sizes**2 / np.cosh(np.minimum(scaled, 300)) ** 2).sum()))
     density = math.exp(-w * w / 2) / math.sqrt(2 * math.pi)
-    return min(max(float(scipy.special.ndtr(-w)) + density * (1 / u - 1 / w), 0.0), 1.0)
+    return min(max(float(special.ndtr(-w)) + density * (1 / u - 1 / w), 0.0), 1.0)

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its distribution functions, loaded when they are asked for; the classes of scipy.stats take 50 µs per call
 
+from . import special
 from .roots import root
 from .statistics import ALPHA, Floats, clustered_error, standard_error, unit_count, unit_values
 from .summary import TaskValues
@@ -76,7 +76,7 @@ class Spread:
         """Variances that the true one may be where it was estimated as `variance`, all equally likely."""
         if math.isinf(self.df):
             return np.array([variance])
-        return np.asarray(variance * self.df / scipy.special.chdtri(self.df, _TAILS), dtype=np.float64)
+        return np.asarray(variance * self.df / special.chdtri(self.df, _TAILS), dtype=np.float64)
 
     def step(self, repeats: int) -> float:
         """Half the distance between two sums of differences, where scores are 0 or 1; 0 otherwise."""
@@ -324,7 +324,7 @@ def _interval(units: int, difference: float, variance: float, alpha: float, scor
     if units < _fewest_signs(alpha):
         return difference, 0.0, math.inf
     error = math.sqrt(variance / units)
-    t = -float(scipy.special.stdtrit(units - 1, alpha))
+    t = -float(special.stdtrit(units - 1, alpha))
     return difference, error * math.sqrt(1 + t**2 / (2 * units)), t * error  # the error varies too: Johnson & Welch 1940
 
 
@@ -342,7 +342,7 @@ def _least_mean(units: int, margin: float, alpha: float) -> float:
         return 1 - margin - float(alpha ** (1 / units))
 
     def beyond(lost: float) -> float:
-        return float(scipy.special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
+        return float(special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
 
     return -root(beyond, 0.0, units * margin, within=1e-9) / units
 
@@ -351,7 +351,7 @@ def _below(limit: float, center: float, deviation: float) -> float:
     """Chance that a normal value falls below a limit."""
     if deviation == 0:
         return float(center < limit)
-    return float(scipy.special.ndtr((limit - center) / deviation))
+    return float(special.ndtr((limit - center) / deviation))
 
 
 @lru_cache(maxsize=64)
@@ -363,4 +363,4 @@ def _fewest_signs(alpha: float) -> int:
 @lru_cache(maxsize=64)
 def _z(tail: float) -> float:
     """The normal quantile with so much above it."""
-    return -float(scipy.special.ndtri(tail))
+    return -float(special.ndtri(tail))

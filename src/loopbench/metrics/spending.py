@@ -15,8 +15,8 @@ from functools import cache, lru_cache
 from itertools import pairwise
 
 import numpy as np
-import scipy
 
+from . import special
 from .roots import root
 from .statistics import ALPHA, Floats
 
@@ -38,7 +38,7 @@ def spent(share: float, alpha: float = ALPHA) -> float:
         raise ValueError(f"share {share!r} and alpha {alpha!r} must lie between 0 and 1")
     if share == 1:
         return alpha
-    return max(2 * float(scipy.special.ndtr(scipy.special.ndtri(alpha / 2) / math.sqrt(share))), MIN_SPENT * share * alpha)
+    return max(2 * float(special.ndtr(special.ndtri(alpha / 2) / math.sqrt(share))), MIN_SPENT * share * alpha)
 
 
 @cache
@@ -60,8 +60,8 @@ def levels(shares: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]
     sums = [0.0, *(spent(share, alpha) for share in shares)]
     for share, (earlier, now) in zip(shares, pairwise(sums), strict=True):
         step, allowed = math.sqrt(share - before), now - earlier
-        found.append(min(2 * float(scipy.special.ndtr(-_boundary(places, density, step, allowed) / math.sqrt(share))), alpha))
-        half = min(-math.sqrt(share) * float(scipy.special.ndtri(found[-1] / 2)), _FAR * math.sqrt(share))
+        found.append(min(2 * float(special.ndtr(-_boundary(places, density, step, allowed) / math.sqrt(share))), alpha))
+        half = min(-math.sqrt(share) * float(special.ndtri(found[-1] / 2)), _FAR * math.sqrt(share))
         fresh = half * nodes
         steps = (fresh[:, None] - places[None, :]) / step
         density = half * weights * (np.exp(-(steps**2) / 2) @ density) / (step * math.sqrt(2 * math.pi))
@@ -73,7 +73,7 @@ def _boundary(places: Floats, density: Floats, step: float, allowed: float) -> f
     """The height that a motion from `places`, with `density` there, leaves on either side with so much chance in one step."""
 
     def excess(height: float) -> float:
-        beyond = scipy.special.ndtr((-height - places) / step) + scipy.special.ndtr((places - height) / step)
+        beyond = special.ndtr((-height - places) / step) + special.ndtr((places - height) / step)
         return math.log(max(float(density @ beyond), 1e-300)) - math.log(allowed)
 
     return root(excess, 0.0, 40.0 * (step + float(np.abs(places).max())), within=1e-10)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import scipy  # its distribution functions, loaded when they are asked for; the classes of scipy.stats take 50 µs per call
 from numpy.typing import ArrayLike, NDArray
+
+from . import special
 
 ALPHA = 0.05
 NARROW = 0.1
@@ -58,7 +59,7 @@ def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, flo
     """
     if not (n > 0 and 0 <= successes <= n):
         raise ValueError(f"{successes!r} successes of {n!r}")
-    share, z = successes / n, float(scipy.special.ndtri(1 - alpha / 2))
+    share, z = successes / n, float(special.ndtri(1 - alpha / 2))
     middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
     return min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share)
@@ -71,8 +72,8 @@ def clopper_pearson(successes: float, n: float, alpha: float = ALPHA) -> tuple[f
     """
     if not (n > 0 and 0 <= successes <= n):
         raise ValueError(f"{successes!r} successes of {n!r}")
-    low = float(scipy.special.betaincinv(successes, n - successes + 1, alpha / 2)) if successes > 0 else 0.0
-    high = float(scipy.special.betaincinv(successes + 1, n - successes, 1 - alpha / 2)) if successes < n else 1.0
+    low = float(special.betaincinv(successes, n - successes + 1, alpha / 2)) if successes > 0 else 0.0
+    high = float(special.betaincinv(successes + 1, n - successes, 1 - alpha / 2)) if successes < n else 1.0
     share = successes / n
     return min(low, share), max(high, share)
 
@@ -219,12 +220,12 @@ def unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
 
 def z_quantile(tail: float) -> float:
     """The normal quantile with so much above it."""
-    return -float(scipy.special.ndtri(tail))
+    return -float(special.ndtri(tail))
 
 
 def student_quantile(tail: float, df: int) -> float:
     """The same of Student's t."""
-    return -float(scipy.special.stdtrit(df, tail))
+    return -float(special.stdtrit(df, tail))
 
 
 def as_array(values: ArrayLike) -> Floats:

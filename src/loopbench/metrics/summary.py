@@ -168,8 +168,19 @@ class TaskValues:
 
 def task_values(records: Sequence[Record], metric: Callable[[Record], float | None]) -> TaskValues:
     """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
-    found = _values_of_kinds(records, metric) if isinstance(records, RecordTable) else None
+    found = None
+    if isinstance(records, RecordTable):
+        is_varied = len(records) <= len(records.store.kinds)  # arrays over all kinds would take longer than the records
+        found = _values_of_varied(records, metric) if is_varied else _values_of_kinds(records, metric)
     return _values_of_each(records, metric) if found is None else found
+
+
+def _values_of_varied(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:
+    """Read a metric of each record's kind; None where it is not the kind that decides."""
+    try:
+        return _values_of_each(table.kinds(), metric)
+    except AttributeError:  # a field of the trial's own, or a mistake of the metric's: then it is raised again
+        return None
 
 
 def _values_of_kinds(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:

@@ -335,11 +335,14 @@ def canonical(value: Any) -> str:
 # --- fields ---
 
 
+_ROLES: tuple[str, ...] = get_args(MessageRole)
 _KINDS: Mapping[Any, str] = {str: "text", int: "a whole number", float: "a number", list: "a list", Mapping: "an object"}
 
 
 def _get(data: Mapping[str, Any], name: str, kind: Any, default: Any = None) -> Any:
     value = data.get(name, default)
+    if type(value) is kind and kind is not int:  # nearly always
+        return value
     if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
         raise ValueError(f"{name} is {f'not {_KINDS[kind]}' if name in data else 'missing'}")
     if kind is int and not 0 <= value <= MAX_COUNT:
@@ -353,7 +356,7 @@ def _optional(data: Mapping[str, Any], name: str, kind: Any) -> Any:
 
 def _objects(data: Mapping[str, Any], name: str, what: str, *, needed: bool = True) -> list[Mapping[str, Any]]:
     listed: list[Mapping[str, Any]] = _get(data, name, list, None if needed else [])
-    if not all(isinstance(item, Mapping) for item in listed):
+    if not all(type(item) is dict or isinstance(item, Mapping) for item in listed):  # the second takes long
         raise ValueError(f"{what} is not an object")
     return listed
 
@@ -381,8 +384,8 @@ def _tokens(event: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def _message(data: Mapping[str, Any]) -> Message:
     role: Any = _get(data, "role", str)
-    if role not in get_args(MessageRole):
-        raise ValueError(f"a message's role is not one of {', '.join(get_args(MessageRole))}")
+    if role not in _ROLES:
+        raise ValueError(f"a message's role is not one of {', '.join(_ROLES)}")
     asked = tuple(
         NativeCall(_get(call, "id", str, ""), *_function(_get(call, "function", Mapping)))
         for call in _objects(data, "tool_calls", "a native call", needed=False)

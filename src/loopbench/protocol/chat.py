@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
@@ -39,6 +40,71 @@ class Message:
         if self.role == "tool":
             made["tool_call_id"] = self.call_id
         return made
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Message:
+        """Read OpenAI's chat format, as `as_dict` writes it; without content a message has an empty text.
+
+        Raises ValueError for an unknown role, content that is no text, and calls without id, name and arguments.
+        """
+        role, content = given.get("role"), given.get("content")
+        if role not in get_args(MessageRole):
+            raise ValueError(f"role must be one of {', '.join(get_args(MessageRole))}, not {role!r}")
+        if not isinstance(content, str | None):
+            raise ValueError(f"content must be a text, not {type(content).__name__}")
+        calls = given.get("tool_calls") or ()
+        call_id = given.get("tool_call_id", "")
+        if not isinstance(call_id, str):
+            raise ValueError(f"tool_call_id must be a text, not {type(call_id).__name__}")
+        return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id)
+
+
+def _read_call(given: Any) -> NativeCall:
+    try:
+        made = NativeCall(given["id"], given["function"]["name"], given["function"]["arguments"])
+    except (TypeError, KeyError):
+        made = None
+    if made is None or not all(isinstance(part, str) for part in (made.id, made.name, made.arguments)):
+        raise ValueError('each of tool_calls must be {"id": text, "function": {"name": text, "arguments": text}}')
+    return made
+
+
+def earlier_messages(given: Iterable[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
+    """Return what was said before a query, checked: messages of a user and an assistant, each call followed by its result.
+
+    A message may be a dict in OpenAI's chat format. Raises TypeError for anything else, and ValueError for a conversation that a
+    provider would refuse; both name the place of the message.
+    """
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise TypeError(f"history: give a list of messages, not {type(given).__name__}")
+    made: list[Message] = []
+    waiting: list[str] = []
+    for place, item in enumerate(given):
+        if not isinstance(item, Message | Mapping):
+            raise TypeError(f"history[{place}]: give a Message or a dict in OpenAI's chat format, not {type(item).__name__}")
+        try:
+            message = item if isinstance(item, Message) else Message.from_dict(item)
+            _check_place(message, waiting)
+        except ValueError as error:
+            raise ValueError(f"history[{place}]: {error}") from None
+        made.append(message)
+    if waiting:
+        raise ValueError(f"history[{len(made) - 1}]: the call {waiting[0]!r} has no result")
+    return tuple(made)
+
+
+def _check_place(message: Message, waiting: list[str]) -> None:
+    """Check a message behind those whose calls in `waiting` have no result yet. Raises ValueError."""
+    if message.role == "system":
+        raise ValueError("a system message belongs to the loop: give it as an option of the loop, or leave it out")
+    if message.role == "tool":
+        if message.call_id not in waiting:
+            raise ValueError(f"the result of {message.call_id!r} follows no call of that id")
+        waiting.remove(message.call_id)
+        return
+    if waiting:
+        raise ValueError(f"the call {waiting[0]!r} has no result before it")
+    waiting += [call.id for call in message.calls]
 
 
 @dataclass(frozen=True, slots=True)

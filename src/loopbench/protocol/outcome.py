@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from .chat import Message
 from .query import AnswerT, Parametrized
 
 
@@ -77,6 +78,12 @@ class Outcome(Parametrized[AnswerT]):
     """What the design adds: history, trajectory, errors. Not printed with the rest, because it may be long."""
     gave_up: bool = False
     """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
+    messages: tuple[Message, ...] = field(default=(), repr=False)
+    """The conversation with this turn, for `Query(text, history=outcome.messages)`; empty if the query has no history.
+
+    A turn is the query's text and context, each call with its result as the model read it, and the answer, if there is one.
+    `[message.as_dict() for message in outcome.messages]` is JSON, which a query takes as a history, too.
+    """
 
     def __repr__(self) -> str:
         """Print why the run failed, too, which stands in the details."""

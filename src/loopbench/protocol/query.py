@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from .chat import Message, earlier_messages
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -17,6 +19,8 @@ else:
     AnswerT = TypeVar("AnswerT")  # at run time a default says nothing, and importing a loop needs the standard library only
 
 InstanceT = TypeVar("InstanceT")
+History = Iterable[Message | Mapping[str, Any]]
+"""Messages, or dicts in OpenAI's chat format."""
 
 
 class Parametrized(Generic[AnswerT]):
@@ -42,39 +46,62 @@ class Query(Parametrized[AnswerT]):
     """Material that belongs to the question, a passage or a policy; empty if there is none."""
     schema: Mapping[str, Any] | None = None
     """JSON schema of the answer; None if it is text."""
+    history: tuple[Message, ...] | None = None
+    """What was said before, in a conversation: `outcome.messages` of the turn before. None: the query stands alone.
+
+    An empty history begins a conversation.
+    """
     answer_type: AnswerType | None = field(default=None, init=False, compare=False, repr=False)
     """The type that was given for a schema; the answer is an instance of it. None: a text, or a JSON value."""
     held_to: AnswerType | None = field(default=None, init=False, compare=False, repr=False)
-    """The type that `problem` holds an answer to; unlike `answer_type`, an untyped query keeps it."""
+    """The type that `problem` holds an answer to; unlike `answer_type`, the query that a design gets keeps it."""
 
     @overload
-    def __init__(self: Query[Any], text: str, context: str = "", schema: Mapping[str, Any] | None = None) -> None: ...
+    def __init__(
+        self: Query[Any], text: str, context: str = "", schema: Mapping[str, Any] | None = None, *, history: History | None = None
+    ) -> None: ...
 
     @overload
-    def __init__(self: Query[InstanceT | None], text: str, context: str = "", *, schema: type[InstanceT]) -> None: ...
+    def __init__(
+        self: Query[InstanceT | None], text: str, context: str = "", *, schema: type[InstanceT], history: History | None = None
+    ) -> None: ...
 
     @overload
-    def __init__(self: Query[InstanceT | None], text: str, context: str, schema: type[InstanceT]) -> None: ...
+    def __init__(
+        self: Query[InstanceT | None], text: str, context: str, schema: type[InstanceT], *, history: History | None = None
+    ) -> None: ...
 
-    def __init__(self, text: str, context: str = "", schema: Mapping[str, Any] | type | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        context: str = "",
+        schema: Mapping[str, Any] | type | None = None,
+        *,
+        history: History | None = None,
+    ) -> None:
         """`schema`: a JSON schema, or a type that has one: a pydantic model, a dataclass, a TypedDict, `list[int]`.
 
-        With a type the answer is an instance of it, or None. Raises TypeError for a type without a JSON schema.
+        With a type the answer is an instance of it, or None. `history`: the messages of earlier turns, as `outcome.messages` or
+        dicts in OpenAI's chat format. Raises TypeError for a text or context that is no text, a type without a JSON schema and a
+        history that holds anything else, ValueError for a history that no provider would take.
         """
+        given: tuple[Any, Any] = (text, context)
+        for name, value in zip(("text", "context"), given, strict=True):
+            if not isinstance(value, str):
+                raise TypeError(f"query: {name} must be a text, not {type(value).__name__}")
         answer_type = None
         if schema is not None and not isinstance(schema, Mapping):
             from .schema import AnswerType  # loads pydantic: a typed answer may, the import of a loop must not
 
             answer_type = AnswerType(schema)
             schema = answer_type.json_schema
-        for name, value in (
-            ("text", text),
-            ("context", context),
-            ("schema", schema),
-            ("answer_type", answer_type),
-            ("held_to", answer_type),
-        ):
-            object.__setattr__(self, name, value)
+        put = object.__setattr__
+        put(self, "text", text)
+        put(self, "context", context)
+        put(self, "schema", schema)
+        put(self, "history", None if history is None else earlier_messages(history))
+        put(self, "answer_type", answer_type)
+        put(self, "held_to", answer_type)
 
     @property
     def full_text(self) -> str:
@@ -82,9 +109,9 @@ class Query(Parametrized[AnswerT]):
         return f"{self.text}\n\nContext:\n{self.context}" if self.context else self.text
 
     @property
-    def untyped(self) -> Query[Any]:
-        """The same query, whose answer is a JSON value."""
-        if self.answer_type is None:
+    def for_design(self) -> Query[Any]:
+        """The same query as a design gets it: its answer is a JSON value, and its history stands in the model's requests."""
+        if self.answer_type is None and self.history is None:
             return self
         made: Query[Any] = Query(self.text, self.context, self.schema)
         object.__setattr__(made, "held_to", self.held_to)

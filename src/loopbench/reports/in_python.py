@@ -75,6 +75,8 @@ def _call(line: str) -> str | None:
         return f"{indent}loopbench.load({words[0]!r}).show({words[1]!r})"
     if command == "bless" and len(words) == 3 and words[1] == "--output":
         return f"{indent}loopbench.bless({words[0]!r}, {words[2]!r})"
+    if command == "gate" and len(words) == 2 and words[0] == "--baseline":
+        return f"{indent}loopbench.gate({words[1]!r})"
     given = _settings(words) if command == "compare" else None
     return None if given is None else f"{indent}loopbench.compare({given})"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.answer import STILL
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.import_runs.foreign_trials import IMPORTED
 from loopbench.experiments.why.remedies import ablation_of
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
+from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.tasks import GroupFindings, Kind
@@ -142,7 +142,7 @@ def _pair(door: Door, pair: PairLosses, *, in_short: bool, show_all: bool) -> It
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
     parted = f"; they part on {counted(pair.tasks, 'task')}" if pair.tasks else ""
     yield OutputLine(f"\n{pair.a} against {pair.b}", "bold")
-    yield OutputLine(f"{counted(trials, 'trial')}: {pair.counts}{parted}")
+    yield Prose(f"{counted(trials, 'trial')}: {pair.counts}{parted}")
     for loser, many in ((pair.a, pair.only_b), (pair.b, pair.only_a)):
         if many:
             mine = [each for each in pair.divergences if each.loser == loser]
@@ -163,7 +163,7 @@ def _arm(door: Door, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
 
 def _causes(door: Door, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool) -> Iterator[Shown]:
     listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
-    yield OutputLine(f"{head}: {listed}" if listed else head)
+    yield Prose(f"{head}: {listed}" if listed else head, hanging="  ")
     last: Cause | None = None
     for example in examples[:1] if in_short else examples:
         if example.cause != last and not in_short:

@@ -14,7 +14,7 @@ import pytest
 
 from loopbench.experiments.ablate.ablation import AblationResult, ablation_result
 from loopbench.experiments.ablate.prepare import AblationRequest, prepare
-from loopbench.experiments.ablate.tables import conclusions, notes, tables, to_markdown
+from loopbench.experiments.ablate.tables import effect_lines, notes, tables, to_markdown
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import MAX_PAIRED, Results, results
@@ -100,14 +100,14 @@ def test_before_any_trial_there_are_no_effects(config):
     found = ablation_result(results(experiment.folder))
     assert found is not None
     assert found.effects.effects == ()
-    assert conclusions(found) == []
+    assert effect_lines(found) == []
     assert [table.title for table in tables(found)] == ["Cells"]
 
 
 def test_each_profile_has_its_effects(config):
     found = done(prepare(AblationRequest("finish", RETRIES), config(profiles=("flaky-format", "clean"))))
     assert {effect.profile for effect in found.effects.effects} == {"flaky-format", "clean"}
-    said = conclusions(found)
+    said = effect_lines(found)
     assert [line.partition(" ")[0] for line in said] == ["flaky-format:", "flaky-format:", "clean:", "clean:"]
     assert all("profile" in table.columns for table in tables(found))
     assert any(note.startswith("clean: no odds ratios: every trial was solved") for note in notes(found))
@@ -196,7 +196,7 @@ def reacted(tmp_path_factory: pytest.TempPathFactory) -> AblationResult:
 
 
 def test_a_factor_that_depends_on_another_says_how(reacted):
-    first, second = conclusions(reacted)
+    first, second = effect_lines(reacted)
     assert first.startswith("on_parse_error finish → observe: +0.")
     assert re.search(r"\], better; with extract true \+0\.\d{3}, false \+0\.\d{3}$", first)
     assert second.startswith("extract true → false: ")
@@ -205,7 +205,7 @@ def test_a_factor_that_depends_on_another_says_how(reacted):
 
 def test_an_invalid_run_has_no_conclusion(reacted):
     broken = replace(reacted.results, comparison=replace(reacted.results.comparison, invalid=True))
-    assert conclusions(replace(reacted, results=broken)) == []
+    assert effect_lines(replace(reacted, results=broken)) == []
     assert any("no effect of it holds" in note for note in notes(replace(reacted, results=broken)))
 
 
@@ -222,10 +222,10 @@ def test_verdicts_are_in_the_words_of_a_comparison(reacted):
     mains, interactions = ([row[3] for row in table.rows] for table in tables(made)[:2])
     assert mains == [*words, *words]
     assert interactions == ["more than the sum", "less than the sum", "equivalent", "undecided"]
-    assert "], undecided; with extract true" in conclusions(made)[0]
+    assert "], undecided; with extract true" in effect_lines(made)[0]
 
 
-def test_markdown_holds_tables_and_conclusions(reacted):
+def test_markdown_holds_tables_and_effect_lines(reacted):
     page = to_markdown(reacted)
     assert "### Main effects on accuracy" in page
     assert "- on\\_parse\\_error finish → observe: +0." in page

@@ -378,3 +378,22 @@ def test_code_of_ones_own_behind_the_suite_that_changed_is_noted(wind, baseline)
     judged = judge(wind, changed_suite(baseline, code="f" * 64))
     assert judged.outcome == "identical"
     assert any(note.startswith("The code of your own") for note in judged.notes)
+
+
+def test_a_regression_names_the_options_that_changed_too(fresh):
+    was = bless(fresh(loops=("finish",), profiles=("flaky-format",)))
+    judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, metrics={"accuracy": 0.0})
+    assert judged.outcome not in ("identical", "pass")
+    assert "finish differs from the blessed one in parse_retries (0 now, its default in the baseline)." in judged.notes
+
+
+def test_the_recipe_of_an_undecided_gate_ends_in_the_gate_with_the_same_loops_and_rules(fresh):
+    was = bless(fresh(loops=("finish",), profiles=("flaky-tools",)))
+    now = fresh(loops=("finish(max_steps=5)",), profiles=("flaky-tools",))
+    judged = judge(now, was, metrics={"accuracy": 0.01, "tokens": 0.1}, alpha=0.01, path=Path("b.json"))
+    assert judged.outcome == "undecided"
+    recipe = [note for note in judged.notes if note.startswith("loopbench ")]
+    assert recipe[1:] == [
+        "loopbench bless latest --output b.json",
+        "loopbench gate --baseline b.json --loop 'finish(max_steps=5)' --margin 0.01 --metric tokens=0.1 --alpha 0.01",
+    ]

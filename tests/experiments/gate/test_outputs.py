@@ -207,6 +207,27 @@ def test_the_words():
     ]
 
 
+def test_the_brackets_of_several_rows_are_said_to_be_corrected_toward_better_alone():
+    two = replace(JUDGED, arms=(replace(ARM, lines=(LINE, replace(LINE, metric="steps"))),))
+    told = "brackets: one-sided bounds, toward worse at 95 %, toward better corrected for 2 rows (Holm)"
+    assert told in text(two)
+    assert table(two).title == f"Run against baseline; {told}"
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=12), st.integers(1, 12))
+def test_each_arm_has_its_share_of_the_tasks_that_are_shown(arms, most):
+    changes = tuple(replace(CHANGE, arm=arm, task=f"t{n}") for n, arm in enumerate(arms))
+    lines = task_lines(replace(JUDGED, tasks=changes), most)
+    shown = [line.split("/")[0].removeprefix("- ") for line in lines if " worse: " in line]
+    places = [int(line.split(" ")[1].split("/")[1][1:]) for line in lines if " worse: " in line]
+    assert places == sorted(places)
+    assert len(shown) == min(most, len(arms))
+    left = {arm: arms.count(arm) - shown.count(arm) for arm in arms}
+    for arm in left:
+        assert left[arm] == 0 or shown.count(arm) >= max(shown.count(other) for other in left) - 1
+    assert len(shown) == len(arms) or lines[-1] == f"- and {len(arms) - most} more; --json has all"
+
+
 def test_the_words_of_ratios_and_of_what_it_takes():
     steps = replace(
         LINE, metric="steps", baseline=4.0, run=5.0, effect=Bounds(1.25, 1.1, float("inf")), margin=0.1, units=20, typical=1.02

@@ -18,6 +18,7 @@ def test_noise_that_was_passed_on_is_named_as_what_made_the_call_impossible(tmp_
     (arm,) = why(found).arms
     told = {each.task for each in arm.examples if each.loss.detail.startswith("believed the damaged result of ")}
     assert told
+    assert {each.loss.cause for each in arm.examples if each.task in told} == {"fault not recovered"}
     for record in found.records:
         if record.task in told:
             runs = [event for event in Traces(found.folder).read(record).events if isinstance(event, ToolRun)]

@@ -1,21 +1,17 @@
 """Checks of suites: `loopbench check suite`, and the quick checks at the start of a comparison.
 
 They follow the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). Checks of files cover all tasks; those that open
-environments or call tools cover a sample of them.
+environments or call tools cover a sample of them. The names load on first use.
 """
 
-from .check import CHECKS, Checked, check_suite, task_problems
-from .quick import quick_problems
-from .subject import Progress, SuiteCheck, SuiteFinding, sampled
+from __future__ import annotations
 
-__all__ = [
-    "CHECKS",
-    "Checked",
-    "Progress",
-    "SuiteCheck",
-    "SuiteFinding",
-    "check_suite",
-    "quick_problems",
-    "sampled",
-    "task_problems",
-]
+from loopbench._lazy import lazy
+
+_HOMES = {
+    "loopbench.checks.suite.check": ("CHECKS", "Checked", "check_suite", "task_problems"),
+    "loopbench.checks.suite.quick": ("quick_problems",),
+    "loopbench.checks.suite.subject": ("Progress", "SuiteCheck", "SuiteFinding", "sampled"),
+}
+
+__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -18,6 +18,7 @@ from loopbench.text.numbers import interval, p_value
 from loopbench.text.table import Table, markdown_page
 
 from .ablation import AblationResult, setting
+from .recommendation import sentences as recommended
 
 
 def tables(result: AblationResult) -> tuple[Table, ...]:
@@ -37,6 +38,11 @@ def to_markdown(result: AblationResult) -> str:
 
 
 def conclusions(result: AblationResult) -> list[str]:
+    """Return which setting to use, and what each factor does."""
+    return [*recommended(result), *effect_lines(result)]
+
+
+def effect_lines(result: AblationResult) -> list[str]:
     """Return a line per factor and profile, step by step from value to value; none if the run is invalid."""
     if result.results.comparison.invalid:
         return []

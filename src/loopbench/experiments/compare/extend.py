@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopbench.checks.suite import quick_problems
+from loopbench.checks import suite as checks
 from loopbench.protocol.counts import counted
 from loopbench.runs.changes import changes, summary
 from loopbench.runs.config import COMMAND_LINE, CompareConfig, config_from
@@ -65,7 +65,7 @@ def extend(
                 "arms": today.arms,
                 "asked": asked_of(config, suite, tasks),
                 "models": abilities | models.as_manifest(),
-                "suite_problems": quick_problems(suite, tasks),
+                "suite_problems": checks.quick_problems(suite, tasks),
                 "extended": (*run.manifest.extended, RunNote.now(trials=run.trials, to=trials)),
             }
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loopbench.checks.suite import quick_problems
+from loopbench.checks import suite as checks
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.sequential import Looks
 from loopbench.runs.config import CompareConfig
@@ -77,7 +77,7 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     parts = {
         "asked": asked_of(config, suite, tasks),
         "models": models.as_manifest(),
-        "suite_problems": quick_problems(suite, tasks),
+        "suite_problems": checks.quick_problems(suite, tasks),
     }
     if config.looks is not None:
         parts["looks"] = Looks.planned([task.id for task in tasks], config.looks, config.seed)

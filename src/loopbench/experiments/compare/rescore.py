@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loopbench.checks.suite import quick_problems
+from loopbench.checks import suite as checks
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import Record
@@ -281,7 +281,7 @@ def _manifest(manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Se
     parts = {
         "config": {**manifest.config, "data": config.public()["data"]},
         "suite": suite_entry(config, suite, tasks),
-        "suite_problems": quick_problems(suite, tasks),
+        "suite_problems": checks.quick_problems(suite, tasks),
         "rescored": (*manifest.rescored, RunNote.now(suite=manifest.suite.digest, trials=changed)),
     }
     return manifest.model_copy(update=parts)

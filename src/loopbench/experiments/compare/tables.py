@@ -176,10 +176,14 @@ CONTEXT = "Context: results still shown when needed, by how many prompts ago the
 RIGHT_UNSEEN = "right though never shown"
 
 
+STOPS = "stops of all trials"
+"""Heading of how the trials of an arm ended, those too that were solved all the same."""
+
+
 def _troubles(arms: Sequence[ArmResult]) -> Table:
     unseen = any(arm.summary.right_unseen for arm in arms)
     of_faults = ("faults landed", "absorbed", "recovered", "recovery rate", *_IMPLICIT)
-    columns = ("arm", "stops", "errors", *of_faults, "false success", *((RIGHT_UNSEEN,) if unseen else ()))
+    columns = ("arm", STOPS, "errors", *of_faults, "false success", *((RIGHT_UNSEEN,) if unseen else ()))
     rows = []
     for arm in arms:
         summary, faults = arm.summary, arm.summary.faults

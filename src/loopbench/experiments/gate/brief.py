@@ -12,6 +12,7 @@ from loopbench.protocol.counts import counted
 
 from .outcome import GateArm, GateResult, TaskChange
 from .outputs import (
+    brackets,
     change_counts,
     effect_in_words,
     headline,
@@ -50,7 +51,7 @@ def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
 def margins(result: GateResult) -> str:
     """Return what each metric may lose, and what the brackets of the rows are."""
     each = dict.fromkeys(f"{line.metric} {margin_in_words(line)}" for line in result.lines)
-    return f"margins: {', '.join(each)}; brackets: one-sided {100 * (1 - result.alpha):g} % bounds"
+    return f"margins: {', '.join(each)}; {brackets(result)}"
 
 
 def sentences(result: GateResult) -> list[str]:

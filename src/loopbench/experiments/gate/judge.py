@@ -22,7 +22,7 @@ from .larger import larger
 from .other_changes import differences, unjudged_amounts
 from .outcome import PASSES, GateArm, GateResult, Outcome
 from .sides import Sides
-from .unseen import unseen
+from .unseen import loop_differences, unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 SCRIPTED = "scripted"
@@ -69,8 +69,9 @@ def judge(
         differs_in=differences(run.folder, other),
         notes=(
             *_notes(run, baseline, matched),
+            *loop_differences(sides, baseline.arms, run.manifest.arms),
             *(() if reasons else unjudged_amounts(sides, margins)),
-            *larger([line for arm in arms for line in arm.lines], baseline, path),
+            *larger([line for arm in arms for line in arm.lines], baseline, path, _again(run, baseline, margins, alpha)),
             *(unseen(sides, baseline.arms, run.manifest.arms) if outcome in PASSES else ()),
         ),
         run=run.folder,
@@ -78,6 +79,18 @@ def judge(
         alpha=alpha,
         paired=paired,
     )
+
+
+def _again(run: Results, baseline: Baseline, margins: Mapping[str, float], alpha: float) -> Iterator[str]:
+    """Yield the words that judge these loops again: other loops than the baseline's, and rules that are not the defaults."""
+    loops = run.manifest.settings.loops
+    for loop in loops if list(loops) != list(baseline.config.get("loops", ())) else ():
+        yield from ("--loop", loop)
+    for metric, margin in margins.items():
+        if DEFAULT_METRICS.get(metric) != margin:
+            yield from ("--margin", f"{margin:g}") if metric == PRIMARY else ("--metric", f"{metric}={margin:g}")
+    if alpha != ALPHA:
+        yield from ("--alpha", f"{alpha:g}")
 
 
 def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,11 @@ TYPED = ("loops", "models", "profiles")
 """Settings of a comparison that are lists, each item of which is typed behind a flag of its own."""
 
 
-def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None) -> Iterator[str]:
-    """Yield what to do about undecided lines: the commands of a larger baseline, or that no feasible one is likely to decide."""
+def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None, again: Iterable[str]) -> Iterator[str]:
+    """Yield what to do about undecided lines: the commands of a larger baseline, or that no feasible one is likely to decide.
+
+    `again`: the words that gate the run's loops by the same rules, behind those that name the baseline.
+    """
     undecided = [line for line in lines if line.outcome == "undecided"]
     if not undecided:
         return
@@ -40,7 +43,9 @@ def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None) -> 
         return
     yield f"More tasks help: {chance}. Bless it with the loop as it was, then gate the changed one again:"
     yield shlex.join(command)
-    yield shlex.join(["loopbench", "bless", "latest", "--output", str(path or "FILE")])
+    file = str(path or "FILE")
+    yield shlex.join(["loopbench", "bless", "latest", "--output", file])
+    yield shlex.join(["loopbench", "gate", "--baseline", file, *again])
 
 
 def compare_command(baseline: Baseline, tasks: int) -> list[str]:

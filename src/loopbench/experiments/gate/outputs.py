@@ -47,13 +47,18 @@ def headline(result: GateResult, named: int = MAX_NAMED) -> str:
 
 def table(result: GateResult) -> Table:
     """Return a table with a row per arm and metric."""
-    level = f"{100 * (1 - result.alpha):g} %"
     rows, place = [_row(line) for line in result.lines], COLUMNS.index(TYPICAL)
     known = [at for at in range(len(COLUMNS)) if at != place or any(row[place] for row in rows)]
     columns = tuple(COLUMNS[at] for at in known)
-    return Table(
-        f"Run against baseline (bounds: one-sided, {level} each)", columns, tuple(tuple(row[at] for at in known) for row in rows)
-    )
+    return Table(f"Run against baseline; {brackets(result)}", columns, tuple(tuple(row[at] for at in known) for row in rows))
+
+
+def brackets(result: GateResult) -> str:
+    """Return what the brackets of the rows are: each end is at the level of the test that it shows."""
+    level = f"{100 * (1 - result.alpha):g} %"
+    if len(result.lines) == 1:
+        return f"brackets: one-sided {level} bounds"
+    return f"brackets: one-sided bounds, toward worse at {level}, toward better corrected for {len(result.lines)} rows (Holm)"
 
 
 def paragraphs(result: GateResult) -> list[str]:
@@ -68,9 +73,21 @@ def paragraphs(result: GateResult) -> list[str]:
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
     """Return lines of each changed task: the change, and a command that shows it; no text starts with white space or a colon."""
-    changes = result.tasks[:most]
+    changes = _spread(result.tasks, most)
     omitted = len(result.tasks) - len(changes)
     return [*task_lines_of(changes), *([f"- and {omitted} more; --json has all"] if omitted else [])]
+
+
+def _spread(changes: Sequence[TaskChange], most: int | None) -> Sequence[TaskChange]:
+    """Return at most so many changed tasks, in their order: as many of each arm as there is room for."""
+    if most is None or len(changes) <= most:
+        return changes
+    turns: Counter[str] = Counter()
+    places = []  # the turn at which an arm's change is taken, and its own place
+    for place, change in enumerate(changes):
+        places.append((turns[change.arm], place))
+        turns[change.arm] += 1
+    return [changes[place] for place in sorted(place for _, place in sorted(places)[:most])]
 
 
 def task_lines_of(changes: Sequence[TaskChange]) -> list[str]:
@@ -87,7 +104,7 @@ def to_markdown(result: GateResult) -> str:
     tables = [table(result)] if result.lines else []
     if result.tasks:
         columns = ("trial", "became", "was", "is", "first difference", "step", "cause", "detail", "to see it")
-        rows = tuple(_task_row(change) for change in result.tasks[:MAX_TASKS])
+        rows = tuple(_task_row(change) for change in _spread(result.tasks, MAX_TASKS))
         tables.append(Table(f"Tasks that changed ({len(rows)} of {len(result.tasks)})", columns, rows))
     head, _, body = markdown_page(f"Gate: {result.outcome}", tables, paragraphs(result)).partition("\n\n")
     return f"{head}\n\n{markdown_item(headline(result))}\n\n{body}"

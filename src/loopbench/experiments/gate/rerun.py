@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.import_runs.foreign_trials import IMPORTED
+from loopbench.metrics.arm_info import IMPORTED
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config

@@ -1,4 +1,4 @@
-"""What a gate that passes a changed loop says nothing of: the options that changed, and the faults that never struck."""
+"""How a run's loops differ from the blessed ones, and which faults never struck, of which a gate that passes says nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.protocol.names import value_text
+from loopbench.runs.changes import VENV
 from loopbench.runs.manifest import ArmEntry
 from loopbench.text.counts import listed
 
@@ -22,15 +23,12 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
 
 
 def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> Iterator[str]:
-    """Yield how these arms' loops differ from the blessed ones, and which faults none of them met; nothing where none changed.
+    """Yield which faults no changed loop met; nothing where none changed.
 
     `before`: the baseline's arms by their names; `now`: the run's arms. Faults are known of the scripted model alone.
     """
     entries = {arm.arm: arm for arm in now}
     changed = [side for side in sides if _is_changed(before[side.baseline_arm], entries[side.arm])]
-    yield from dict.fromkeys(
-        said for side in changed if (said := _difference(before[side.baseline_arm], entries[side.arm])) is not None
-    )
     scripted = [side for side in changed if entries[side.arm].model == "scripted"]
     struck = {fault.family for side in scripted for record in side.records for fault in record.faults if fault.landed}
     missing = [found for family, found in FAMILIES.items() if family not in struck]
@@ -40,6 +38,13 @@ def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Itera
             f"In this run {listed([what for what, _ in missing])}, so the gate says nothing of what the changed loop does then; "
             f"a baseline that is blessed with {listed(list(profiles))}, too, would."
         )
+
+
+def loop_differences(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> Iterator[str]:
+    """Yield how these arms' loops and their options differ from the blessed ones, each difference once."""
+    entries = {arm.arm: arm for arm in now}
+    found = (_difference(before[side.baseline_arm], entries[side.arm]) for side in sides)
+    yield from dict.fromkeys(said for said in found if said is not None)
 
 
 def _is_changed(before: BaselineArm, now: ArmEntry) -> bool:
@@ -52,7 +57,7 @@ def _difference(before: BaselineArm, now: ArmEntry) -> str | None:
     """Return which options of the same loop differ; None where none does."""
     if before.loop != now.loop:
         return f"The loop is {now.loop}, where the baseline's is {before.loop}."
-    names = sorted(before.options.keys() | now.options.keys())
+    names = sorted((before.options.keys() | now.options.keys()) - {VENV})
     other = [name for name in names if _value(before.options, name) != _value(now.options, name)]
     if not other:
         return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trace import Trace, TraceEvent, TraceHead, canonical
@@ -26,8 +27,6 @@ ONLY_OURS = (
     *("faults", "faults_unmet", "seed", "wall_s", "simulated_s"),
 )
 """What only this harness reports of a trial."""
-IMPORTED = "imported"
-"""Profile of an imported arm, because no faults were injected."""
 _SAME_IN_RECORD = (
     *("arm", "task", "repeat", "status", "reason", "stop"),
     *("answer", "cost_usd", "confidence", "cluster", "attempt"),

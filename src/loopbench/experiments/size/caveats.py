@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import scipy
-
 from loopbench.experiments.compare.results import Results
+from loopbench.metrics import special
 from loopbench.protocol.counts import counted
 
 from .pilot import Pilot
@@ -75,7 +74,7 @@ def _variance_caveats(pilot: Pilot, again: str, *, scripted: bool) -> Iterator[s
             assumption = f"the sizes assume that they do on {assumed}, an upper bound (95 % sure)"
             yield f"{equal[0][0]} and {equal[0][1]} hardly ever differed; {assumption}."
     if (units := min(spread.units for spread in loops)) < MIN_UNITS:
-        factor = (units - 1) / float(scipy.special.chdtri(units - 1, 0.95))
+        factor = (units - 1) / float(special.chdtri(units - 1, 0.95))
         yield f"{units} independent tasks are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure)."
     clustered = [spread for spread in pairs.values() if spread.units < spread.tasks]
     if clustered:

@@ -13,6 +13,8 @@ from itertools import combinations, pairwise
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+MAX_RUNS = 200
+"""How often a test is run at most where nothing else is said."""
 Fails = Callable[[tuple[Item, ...]], bool]
 """Says whether the test fails with these items and no others."""
 

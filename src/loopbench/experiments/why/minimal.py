@@ -10,11 +10,8 @@ from loopbench.models.profiles import Profile
 from loopbench.protocol.counts import counted
 from loopbench.runs.store.files import RunError
 
-from .delta_debugging import smallest_set
-from .replay import ReplayableTrial, Replays, landed
-
-MAX_RUNS = 200
-"""Replays of a trial that are made at most."""
+from .delta_debugging import MAX_RUNS, smallest_set
+from .replay import NO_FAULTS, ReplayableTrial, Replays, landed
 
 
 class SolvedAgainError(RunError):
@@ -37,6 +34,11 @@ class MinimalFaults:
     """No smaller set of the landed faults loses the trial; else the runs were used up before that was known."""
     profile: Profile
     """The trial's profile with these faults alone: it loses the trial again."""
+
+    @property
+    def as_typed(self) -> str:
+        """The set as `loopbench replay --faults` takes it."""
+        return ",".join(self.faults) or NO_FAULTS
 
     @property
     def sentence(self) -> str:

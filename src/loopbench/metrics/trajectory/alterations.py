@@ -45,8 +45,13 @@ class Alteration:
 
 def alterations(trial: TracedTrial) -> list[Alteration]:
     """Return what the loop altered, in time; empty if it altered nothing, or if no codec says what the model wrote."""
-    found = [*_of_calls(trial), *_of_results(trial), *_shut_by_result(trial), *_of_answer(trial)]
+    found = [*_of_calls(trial), *trial.once(_beside_calls)]
     return sorted(found, key=lambda each: each.event)
+
+
+def _beside_calls(trial: TracedTrial) -> list[Alteration]:
+    """Return what the loop altered of results and of the answer, which no other course has a say in."""
+    return [*_of_results(trial), *_shut_by_result(trial), *_of_answer(trial)]
 
 
 # --- calls ---
@@ -89,7 +94,7 @@ class _Matching:
 
 
 def _of_calls(trial: TracedTrial) -> Iterator[Alteration]:
-    if not _is_known(trial):
+    if not trial.once(_is_known):
         return
     matching = _Matching()
     for place, event in enumerate(trial.events):
@@ -341,7 +346,7 @@ def _but_for_digits(text: str) -> re.Pattern[str] | None:
 
 def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
     place, last = trial.last_ask
-    if place is None or last is None or not _is_known(trial):
+    if place is None or last is None or not trial.once(_is_known):
         return
     if trial.head.stop != StopReason.FINISHED.value:
         yield from _ignored(trial)

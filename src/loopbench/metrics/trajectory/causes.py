@@ -28,7 +28,7 @@ MEANINGS: Mapping[Cause, str] = {
     "when the prompt no longer showed the question or a result",
     "budget": "its budget or its time was used up, or the prompt no longer fitted the model's context",
     "tool argument": "a tool was called with other arguments than in the other course, or in a way in which it cannot be run",
-    "fault not recovered": "a tool or the provider failed, or gave a false result, and nothing put it right",
+    "fault not recovered": "a tool or the provider failed, or gave a false or damaged result, and nothing put it right",
     "obeyed instruction": "a tool's result carried an instruction that nobody asked for, and the scripted model obeyed it",
     "altered call": "the loop called another tool, or with other arguments, than the model wrote",
     "dropped call": "the model wrote a call that the loop never ran, and it went on",

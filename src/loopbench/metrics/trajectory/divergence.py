@@ -22,8 +22,8 @@ rules are asked in this order, and the first that has something to say is believ
 15. other              also where the trace does not say how the run ended
 
 What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
-(tool argument); tools and providers that fail (fault not recovered); calls made again that had given a result (lost observation);
-replies that neither call nor answer (termination).
+(tool argument); tools and providers that fail, or noise of a tool that is passed on (fault not recovered); repeated calls that had
+given a result (lost observation); replies that neither call nor answer (termination).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from loopbench.protocol.receipts import strip_receipts
 from ..trace import ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
 from .causes import Cause
-from .failure_text import BROKEN, SPENT, counted, in_words, quoted, reply, times
+from .failure_text import BROKEN, SPENT, counted, damaged_source, in_words, quoted, reply, times
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
 from .prompts_sent import shows
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
@@ -262,7 +262,7 @@ def _worst(trial: TracedTrial, found: Sequence[Setback]) -> _Found | None:
     """Return the cause that most of the setbacks have, the latest among equals."""
     if not found:
         return None
-    causes = [_cause(setback) for setback in found]
+    causes = [_cause(trial, setback) for setback in found]
     often = Counter(causes)
     cause = max(reversed(causes), key=lambda cause: often[cause])
     mine = [setback for setback, its in zip(found, causes, strict=True) if its == cause]
@@ -272,12 +272,12 @@ def _worst(trial: TracedTrial, found: Sequence[Setback]) -> _Found | None:
     return _Found(cause, in_words(trial, same), [setback.event for setback in same])
 
 
-def _cause(setback: Setback) -> Cause:
+def _cause(trial: TracedTrial, setback: Setback) -> Cause:
     if setback.kind in ("unreadable", "unfit", "misread"):
         return "parse"
     if setback.fault == NEVER_FINISH or setback.kind == "no call":
         return "termination"
-    if setback.fault in WRONG_CALLS or setback.kind == "not run":
+    if setback.fault in WRONG_CALLS or (setback.kind == "not run" and not damaged_source(trial, setback.event)):
         return "tool argument"
     return "lost observation" if setback.kind == "repeated" else "fault not recovered"
 

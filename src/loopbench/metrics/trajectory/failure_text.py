@@ -72,13 +72,13 @@ def _failed_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
 
 
 def _not_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    source = _damaged_source(trial, same[-1].event)
+    source = damaged_source(trial, same[-1].event)
     believed = f"believed the damaged result of {call_text(source)} ({GARBAGE}), and passed it on: " if source else ""
     said = f"the call {same[-1].what} could not be run {times(len(same))}{_because(same[-1])}{_what_the_loop_did(trial, same)}"
     return f"{believed}{said}"
 
 
-def _damaged_source(trial: TracedTrial, place: int) -> TracedCall | None:
+def damaged_source(trial: TracedTrial, place: int) -> TracedCall | None:
     """Return the call whose result was noise, of what this run was given as an argument; None where it was given none."""
     failed = trial.events[place]
     if not isinstance(failed, ToolRun) or not isinstance(failed.call.arguments, dict):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from operator import itemgetter
+from typing import Any, Literal, TypeVar
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
@@ -16,6 +18,7 @@ from .prompts_sent import Prompt, prompts, says_more, shows
 from .trajectory import CHOOSING, TracedStep, group, unmatched
 
 Kind = Literal["unreadable", "unfit", "misread", "request", "failed run", "not run", "repeated", "no call"]
+Fact = TypeVar("Fact")
 
 WRONG_CALLS = {
     "decision.wrong_value": "a wrong value",
@@ -47,6 +50,8 @@ class TracedTrial:
     """Signatures of the other course; empty: there is none."""
     other_course: Sequence[TracedStep] = ()
     """The other course itself, where more than its signatures is known."""
+    known: dict[Callable[[TracedTrial], Any], Any] = field(default_factory=dict, compare=False, repr=False)
+    """What `once` has read: the same against any other course."""
 
     def against(self, other: Sequence[TracedStep]) -> TracedTrial:
         """The same trial held against a course."""
@@ -64,15 +69,21 @@ class TracedTrial:
     def is_finished(self) -> bool:
         return self.head.stop == StopReason.FINISHED.value
 
-    @cached_property
+    def once(self, read: Callable[[TracedTrial], Fact]) -> Fact:
+        """Return what a function reads off the trace and the record alone; it is called once, whatever the other course is."""
+        if read not in self.known:
+            self.known[read] = read(self)
+        fact: Fact = self.known[read]
+        return fact
+
+    @property
     def is_scripted(self) -> bool:
         """A scripted model's trial: its faults are marked, its results carry receipts."""
-        runs = (event for event in self.events if isinstance(event, ToolRun))
-        return bool(self.record.faults) or self.record.plan_unseen or any(strip_receipts(run.data) != run.data for run in runs)
+        return self.once(_is_scripted)
 
-    @cached_property
+    @property
     def prompts(self) -> list[Prompt]:
-        return prompts(self.events)
+        return self.once(_prompts)
 
     def is_shown(self, run: ToolRun, place: int) -> bool:
         """Whether the prompt of a request, at an event, shows what a run gave."""
@@ -84,31 +95,25 @@ class TracedTrial:
         """Places in the course of steps without a counterpart in the other one; all where there is none."""
         return unmatched(self.other, [step.signature for step in self.course])
 
-    @cached_property
+    @property
     def repeated(self) -> frozenset[int]:
         """Events of runs of a call that had given a result before, whatever they gave: a second booking may be refused."""
-        runs = [(place, event) for place, event in enumerate(self.events) if isinstance(event, ToolRun)]
-        first = {event.call.key: place for place, event in reversed(runs) if event.gave}
-        return frozenset(place for place, event in runs if first.get(event.call.key, place) < place)
+        return self.once(_repeated)
 
-    @cached_property
+    @property
     def last_new(self) -> int:
         """TraceEvent of the last run that gave something new; -1 where none did."""
-        runs = [(place, event) for place, event in enumerate(self.events) if isinstance(event, ToolRun) and event.gave]
-        first = {(event.call.key, event.result): place for place, event in reversed(runs)}
-        return max(first.values(), default=-1)
+        return self.once(_last_new)
 
     def asks(self, since: int = -1) -> Iterator[tuple[int, ModelExchange]]:
         """Requests after an event."""
-        for place in range(since + 1, len(self.events)):
-            event = self.events[place]
-            if isinstance(event, ModelExchange):
-                yield place, event
+        asked = self.once(_asked)
+        return iter(asked[bisect_right(asked, since, key=itemgetter(0)) :])
 
-    @cached_property
+    @property
     def last_ask(self) -> tuple[int, ModelExchange] | tuple[None, None]:
         """The last request, with its event."""
-        asked = list(self.asks())
+        asked = self.once(_asked)
         return asked[-1] if asked else (None, None)
 
     @property
@@ -119,22 +124,7 @@ class TracedTrial:
 
     def decider(self, place: int) -> ModelExchange | None:
         """The reply that decided on what happened at an event: itself, or the last that made the call, or that could have."""
-        return self._deciders[place]
-
-    @cached_property
-    def _deciders(self) -> list[ModelExchange | None]:
-        found: list[ModelExchange | None] = []
-        made: dict[str, ModelExchange] = {}
-        last: ModelExchange | None = None
-        for event in self.events:
-            if isinstance(event, ModelExchange):
-                found.append(event)
-                if event.role in CHOOSING:
-                    last = event
-                    made.update((call.key, event) for call in event.calls)
-            else:
-                found.append(made.get(event.call.key, last) if isinstance(event, ToolRun) else last)
-        return found
+        return self.once(_deciders)[place]
 
     def is_open(self, kind: str, role: str = "", *, calls_only: bool = False) -> bool:
         """Whether the record has a fault of this kind, at a point of this role, that landed and was not put right.
@@ -144,6 +134,52 @@ class TracedTrial:
         standing = (fault for fault in self.record.faults if fault.landed and not (fault.absorbed or fault.recovered))
         points = (fault.point.partition(":") for fault in standing if fault.kind == kind)
         return any(role in ("", at) and not (calls_only and call == ANSWER) for at, _, call in points)
+
+
+# --- what the trace alone says ---
+
+
+def _is_scripted(trial: TracedTrial) -> bool:
+    runs = (event for event in trial.events if isinstance(event, ToolRun))
+    return bool(trial.record.faults) or trial.record.plan_unseen or any(strip_receipts(run.data) != run.data for run in runs)
+
+
+def _prompts(trial: TracedTrial) -> list[Prompt]:
+    return prompts(trial.events)
+
+
+def _asked(trial: TracedTrial) -> list[tuple[int, ModelExchange]]:
+    return [(place, event) for place, event in enumerate(trial.events) if isinstance(event, ModelExchange)]
+
+
+def _repeated(trial: TracedTrial) -> frozenset[int]:
+    runs = [(place, event) for place, event in enumerate(trial.events) if isinstance(event, ToolRun)]
+    first = {event.call.key: place for place, event in reversed(runs) if event.gave}
+    return frozenset(place for place, event in runs if first.get(event.call.key, place) < place)
+
+
+def _last_new(trial: TracedTrial) -> int:
+    runs = [(place, event) for place, event in enumerate(trial.events) if isinstance(event, ToolRun) and event.gave]
+    first = {(event.call.key, event.result): place for place, event in reversed(runs)}
+    return max(first.values(), default=-1)
+
+
+def _deciders(trial: TracedTrial) -> list[ModelExchange | None]:
+    found: list[ModelExchange | None] = []
+    made: dict[str, ModelExchange] = {}
+    last: ModelExchange | None = None
+    for event in trial.events:
+        if isinstance(event, ModelExchange):
+            found.append(event)
+            if event.role in CHOOSING:
+                last = event
+                made.update((call.key, event) for call in event.calls)
+        else:
+            found.append(made.get(event.call.key, last) if isinstance(event, ToolRun) else last)
+    return found
+
+
+# --- what went wrong ---
 
 
 @dataclass(frozen=True, slots=True)

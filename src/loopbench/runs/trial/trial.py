@@ -256,7 +256,7 @@ class _Run:
         """Return what the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
         trial = self.trial
         try:
-            return await trial.arm.loop.run(trial.task.query.untyped, self.tools, model, self.recorder)
+            return await trial.arm.loop.run(trial.task.query.for_design, self.tools, model, self.recorder)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it

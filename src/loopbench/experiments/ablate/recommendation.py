@@ -1,0 +1,256 @@
+"""Which setting of an ablation to use: value by value, by the effects on accuracy, and what these leave undecided.
+
+Each factor stays at the loop's own value (at the base, where the loop as typed is none of the cells) unless an effect shows another
+value to be better under some profile and worse under none, or as accurate and cheaper. The factor with the largest effect is
+decided first; one whose effect is shown to depend on it is decided by what it does at the value that was chosen there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Literal
+
+from loopbench.experiments.compare.answer import AnswerSentence, DecidingRun
+from loopbench.experiments.compare.matrix import unit_of_cost
+from loopbench.metrics.comparison import Pair
+from loopbench.metrics.factors.factorial import Effect
+from loopbench.metrics.factors.layout import Factor
+from loopbench.metrics.statistics import Interval, VerdictWord, is_narrow
+from loopbench.metrics.summary import PRIMARY
+from loopbench.protocol.counts import counted
+from loopbench.protocol.names import Spec, parse_spec, parse_values, value_text
+from loopbench.text.counts import listed
+from loopbench.text.numbers import chance_in_words
+
+from .ablation import AblationResult, setting
+
+Word = Literal[VerdictWord, "mixed"]
+"""How one value stands to another over all profiles; mixed: better under one, and worse under another."""
+OPPOSITE: Mapping[Word, Word] = {"better": "worse", "worse": "better"}
+SHOWN = ("better", "worse")
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """How one value of a factor stands to another in accuracy."""
+
+    word: Word
+    is_close: bool
+    """Whether one of the verdicts behind it is narrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The value of one factor that is recommended."""
+
+    factor: str
+    value: str
+    relations: Mapping[str, Relation]
+    """Each other value that the effects hold against it → how the chosen one stands to it."""
+    saves: str
+    """The value that it replaces because it is as accurate and cheaper; empty if that is not why."""
+
+    def against(self, *words: Word) -> list[str]:
+        """Return the values to which the chosen one stands so."""
+        return [value for value, relation in self.relations.items() if relation.word in words]
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A value of each factor, and what follows."""
+
+    choices: tuple[Choice, ...]
+    arms: tuple[str, ...]
+    """The arms of the cell with these values, one for each profile; empty where a fraction did not run it."""
+    said: tuple[AnswerSentence, ...]
+
+
+def recommendation(result: AblationResult) -> Recommendation | None:
+    """Return which setting to use; None where the run is invalid or shows no effect yet."""
+    if result.results.comparison.invalid or not any(effect.metric == PRIMARY for effect in result.effects.effects):
+        return None
+    chosen = _Choosing(result).all()
+    values = {choice.factor: choice.value for choice in chosen}
+    arms = tuple(arm for arm, cell in result.ablation.cells.items() if _texts(cell) == values)
+    said = (AnswerSentence(_sentence(result, chosen)), *_not_run(arms), *_deciding(result, chosen, arms))
+    return Recommendation(chosen, arms, said)
+
+
+def sentences(result: AblationResult) -> list[str]:
+    """Return what is recommended, in words; nothing where nothing is."""
+    found = recommendation(result)
+    return [] if found is None else [sentence.text for sentence in found.said]
+
+
+# --- which value ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Choosing:
+    """Decides one factor after the other."""
+
+    result: AblationResult
+
+    def all(self) -> tuple[Choice, ...]:
+        """Return a choice for each factor, in their own order."""
+        chosen: dict[str, Choice] = {}
+        for factor in sorted(self.result.layout.factors, key=lambda factor: -self._largest(factor)):
+            chosen[factor.name] = self._choice(factor, chosen)
+        return tuple(chosen[factor.name] for factor in self.result.layout.factors)
+
+    def _choice(self, factor: Factor, chosen: Mapping[str, Choice]) -> Choice:
+        relations = self._relations(factor, chosen)
+        own = start_of(self.result, factor)
+        unbeaten = [
+            value for value in factor.levels if not any(relations[a, b].word == "better" for a, b in relations if b == value)
+        ]
+        value, saves = own, ""
+        if own not in unbeaten:
+            better = [each for each in unbeaten if (each, own) in relations and relations[each, own].word == "better"]
+            value = min(better or unbeaten or [own], key=lambda each: self._cost(factor, each))
+        else:
+            equal = [each for each in unbeaten if (each, own) in relations and relations[each, own].word == "equivalent"]
+            cheaper = [each for each in equal if self._is_cheaper(factor, each, own)]
+            if cheaper:
+                value, saves = min(cheaper, key=lambda each: self._cost(factor, each)), own
+        return Choice(factor.name, value, {b: found for (a, b), found in relations.items() if a == value}, saves)
+
+    def _relations(self, factor: Factor, chosen: Mapping[str, Choice]) -> dict[tuple[str, str], Relation]:
+        """Return how each value stands to each other one that an effect holds against it."""
+        relations: dict[tuple[str, str], Relation] = {}
+        for a, b in permutations(factor.levels, 2):
+            found = [self._standing(effect, chosen) for effect in self._mains(f"{factor.name}: {a} → {b}", PRIMARY)]
+            if found:
+                word = _together([word for word, _ in found])
+                is_close = any(is_narrow(difference) for _, difference in found)
+                relations[b, a] = Relation(word, is_close)
+                relations[a, b] = Relation(OPPOSITE.get(word, word), is_close)
+        return relations
+
+    def _standing(self, effect: Effect, chosen: Mapping[str, Choice]) -> tuple[VerdictWord, Interval]:
+        """Return the verdict on a change and its size, at the values that were chosen for what it is shown to depend on."""
+        for other in self.result.effects.effects:
+            if (other.metric, other.profile, other.kind) != (PRIMARY, effect.profile, "interaction"):
+                continue
+            for at in other.conditional if other.verdict.word in SHOWN else ():
+                name, _, value = at.given.partition(" = ")
+                if at.change == effect.term and name in chosen and chosen[name].value == value:
+                    return _word(at.difference, effect.margin), at.difference
+        return effect.verdict.word, effect.difference
+
+    def _mains(self, term: str, metric: str) -> list[Effect]:
+        return [each for each in self.result.effects.effects if (each.kind, each.term, each.metric) == ("main", term, metric)]
+
+    def _largest(self, factor: Factor) -> float:
+        """Return the size of a factor's largest effect; one that is shown is larger than any that is not."""
+        own = [each for each in self.result.effects.effects if each.kind == "main" and each.factors == (factor.name,)]
+        sizes = [abs(each.difference.value) + (each.verdict.word in SHOWN) for each in own if each.metric == PRIMARY]
+        return max(sizes, default=0.0)
+
+    def _is_cheaper(self, factor: Factor, one: str, other: str) -> bool:
+        """Whether an effect shows one value to cost less than another under some profile, and none shows it to cost more."""
+        unit = unit_of_cost(self.result.results.comparison.arms)
+        words: list[Word] = [effect.verdict.word for effect in self._mains(f"{factor.name}: {other} → {one}", unit)]
+        back = [effect.verdict.word for effect in self._mains(f"{factor.name}: {one} → {other}", unit)]
+        words += [OPPOSITE.get(word, word) for word in back]
+        return "better" in words and "worse" not in words
+
+    def _cost(self, factor: Factor, value: str) -> float:
+        """Return the mean cost of the arms with a value; infinite where it is not known."""
+        arms, cells = self.result.results.comparison.arms, self.result.ablation.cells
+        unit = unit_of_cost(arms)
+        means = [arm.summary.means[unit] for arm in arms if value_text(cells[arm.info.arm][factor.name]) == value]
+        known = [mean.value for mean in means if mean is not None]
+        return math.fsum(known) / len(known) if known else math.inf
+
+
+def start_of(result: AblationResult, factor: Factor) -> str:
+    """Return the value of a factor in the loop as typed; the base where that loop is none of the cells."""
+    default = result.ablation.default
+    return factor.levels[0] if default is None else value_text(default[factor.name])
+
+
+def _word(difference: Interval, margin: float) -> VerdictWord:
+    """Return what an interval shows of a change."""
+    if difference.low > 0 or difference.high < 0:
+        return "better" if difference.low > 0 else "worse"
+    return "equivalent" if -margin < difference.low and difference.high < margin else "undecided"
+
+
+def _together(words: Sequence[VerdictWord]) -> Word:
+    """Return the verdict over several profiles."""
+    if "better" in words or "worse" in words:
+        return "mixed" if "better" in words and "worse" in words else "better" if "better" in words else "worse"
+    return "equivalent" if all(word == "equivalent" for word in words) else "undecided"
+
+
+def _texts(cell: Mapping[str, object]) -> dict[str, str]:
+    return {name: value_text(value) for name, value in cell.items()}
+
+
+# --- in words ---
+
+
+def _sentence(result: AblationResult, chosen: Sequence[Choice]) -> str:
+    """Return `Use finish(parse_retries=2): parse_retries=2 is better than 0; undecided: parse_retries=5, forced_finish=xml`."""
+    facts = [fact for choice in chosen for fact in _facts(choice)]
+    undecided = [f"{choice.factor}={value}" for choice in chosen for value in choice.against("undecided")]
+    open_ones = [f"undecided against {listed(undecided)}"] if undecided else []
+    if not facts:
+        return f"Keep {_loop(result, chosen)}: nothing else is shown to be better; {'; '.join(open_ones)}"
+    return f"Use {_loop(result, chosen)}: {'; '.join([*facts, *open_ones])}"
+
+
+def _facts(choice: Choice) -> Iterator[str]:
+    """Yield what is shown of the chosen value."""
+    name = f"{choice.factor}={choice.value}"
+    if choice.saves:
+        yield f"{name} is as accurate as {choice.saves}, and cheaper"
+    if better := choice.against("better"):
+        narrowly = " narrowly" if any(choice.relations[value].is_close for value in better) else ""
+        yield f"{name} is{narrowly} better than {listed(better)}"
+    if equal := [value for value in choice.against("equivalent") if value != choice.saves]:
+        yield f"{name} is equivalent to {listed(equal)}"
+    if mixed := choice.against("mixed"):
+        yield f"{name} is better than {listed(mixed)} under some profile, and worse under another"
+
+
+def _loop(result: AblationResult, chosen: Sequence[Choice]) -> str:
+    """Return the loop with the chosen values, those left out that it has anyway."""
+    spec, default = parse_spec(result.ablation.loop), result.ablation.default
+    own = {} if default is None else _texts(default)
+    changed = {choice.factor: parse_values(choice.value)[0] for choice in chosen if own.get(choice.factor) != choice.value}
+    loop = str(Spec(spec.name, {**spec.options, **changed}, spec.program))
+    return loop if changed else f"{loop} as it is"
+
+
+def _not_run(arms: Sequence[str]) -> Iterator[AnswerSentence]:
+    if not arms:
+        yield AnswerSentence("This fraction did not run just these values: compare the loop so set with the loop as it was")
+
+
+def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[str]) -> Iterator[AnswerSentence]:
+    """Yield which run is likely to decide soonest between the chosen setting and one with a single other value."""
+    values = {choice.factor: choice.value for choice in chosen}
+    others = {
+        arm: f"{choice.factor}={value}"
+        for choice in chosen
+        for value in choice.against("undecided")
+        for arm, cell in result.ablation.cells.items()
+        if _texts(cell) == values | {choice.factor: value}
+    }
+    plans: list[tuple[int, float, Pair, str]] = []
+    for pair in result.results.comparison.pairs:
+        other = pair.b if pair.a in arms else pair.a
+        if pair.metric == PRIMARY and pair.outlook is not None and {pair.a, pair.b} & {*arms} and other in others:
+            plans.append((pair.outlook.more.tasks, pair.outlook.more.chance, pair, others[other]))
+    if not plans:
+        return
+    tasks, chance, pair, other = min(plans, key=lambda plan: plan[:2])
+    settings = {arm.info.arm: setting(arm) for arm in result.results.comparison.arms}
+    under = f" under {settings[pair.a]}" if len({*settings.values()}) > 1 else ""
+    said = f"{counted(tasks, 'task')}{under} would tell it from {other} (chance about {chance_in_words(chance)})"
+    yield AnswerSentence(said, decides=DecidingRun((pair.a, pair.b), tasks, chance))

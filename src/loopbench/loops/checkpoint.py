@@ -1,0 +1,299 @@
+"""What a run has done so far, as JSON: replies of the model, results of tools, and what a person decided about calls.
+
+A design computes everything else from these, so that a run is taken up again by carrying it out from its start and giving it what
+is recorded here in the place of the model and the tools ("durable execution" by replay). `Resumable` does that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from loopbench.protocol import (
+    ContextOverflow,
+    ModelError,
+    NativeCall,
+    Observation,
+    ProviderError,
+    Reply,
+    Request,
+    StopRun,
+    ToolCall,
+    Usage,
+    render_value,
+)
+from loopbench.protocol.digest import canonical_json, digest, sha256
+from loopbench.protocol.values import error_text
+
+Entry = dict[str, Any]
+"""One line of a checkpoint, as JSON."""
+
+
+class ResumeError(StopRun):
+    """The run goes another way than the recorded one: the loop, its prompts, the tools or the query are others than they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call that waits for a person."""
+
+    id: str
+    """What `Checkpoint.approve` and `Checkpoint.reject` take."""
+    call: ToolCall
+
+
+class ApprovalRequired(StopRun):
+    """The run has stopped at calls that a person has to approve; it can be resumed once that is decided."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        super().__init__(checkpoint)
+        self._checkpoint = checkpoint
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that still wait: those of `Checkpoint.pending`."""
+        return self._checkpoint.pending
+
+    def __str__(self) -> str:
+        return f"waiting for a person to approve or reject: {', '.join(one.call.name for one in self.pending)}"
+
+
+class Checkpoint:
+    """What a run has done so far. It belongs to one run, which may be taken up as often as it stops.
+
+    `entries` is JSON and only grows. `Checkpoint(entries)` is the same one in another process, and `on_entry` hears of each entry.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[Mapping[str, Any]] = (),
+        *,
+        needs_approval: Collection[str] = (),
+        on_entry: Callable[[Entry], Any] | None = None,
+    ) -> None:
+        """`needs_approval`: names of tools whose calls wait for a person; give them whenever the run is taken up.
+
+        Raises ValueError for what is no entry of a checkpoint, and TypeError for names that are a text.
+        """
+        if isinstance(needs_approval, str):
+            raise TypeError(f"needs_approval: give a list of tools' names, such as [{needs_approval!r}], not a text")
+        self.entries: list[Entry] = []
+        self.needs_approval = frozenset(needs_approval)
+        self.on_entry = on_entry
+        self.is_running = False
+        for place, entry in enumerate(entries):
+            check_entry(entry, place)
+            self.entries.append(dict(entry))
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for a person, also those at which the run stopped in another process."""
+        found: dict[str, PendingCall] = {}
+        for entry in self.entries:
+            if entry["kind"] == "pending":
+                found[entry["call"]] = PendingCall(entry["call"], ToolCall(entry["tool"], entry["arguments"]))
+            elif entry["kind"] == "decision":
+                found.pop(entry["call"], None)
+        return tuple(found.values())
+
+    def approve(self, pending: PendingCall | str) -> None:
+        """Let a call run once the run is resumed. `pending`: the call or its id. Raises ValueError for one that does not wait."""
+        self._decide(pending, True, "")
+
+    def reject(self, pending: PendingCall | str, reason: str = "") -> None:
+        """Refuse a call: the model reads the reason as the call's error. Raises ValueError for a call that does not wait."""
+        self._decide(pending, False, reason)
+
+    def _decide(self, pending: PendingCall | str, approved: bool, reason: str) -> None:
+        name = pending.id if isinstance(pending, PendingCall) else pending
+        waiting = [one.id for one in self.pending]
+        if name not in waiting:
+            raise ValueError(f"no call {name!r} waits for a decision; waiting: {', '.join(waiting) or 'none'}")
+        self.add({"kind": "decision", "call": name, "approved": approved, "reason": reason})
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry, and tell `on_entry`. What that raises leaves the run."""
+        self.entries.append(entry)
+        if self.on_entry is not None:
+            self.on_entry(entry)
+
+
+class Replay:
+    """A checkpoint while its run is carried out: gives what is recorded, in order, and records what is new."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        made = _made(checkpoint.entries)
+        if made and made[-1]["kind"] == "failure":  # the run ended of it: the model is asked again
+            checkpoint.add({"kind": "resumed"})
+            made = _made(checkpoint.entries)
+        self._replies: dict[str, deque[Entry]] = {}
+        self._results: dict[str, Entry] = {}
+        for entry in made:
+            if entry["kind"] == "result":
+                self._results[entry["call"]] = entry
+            else:
+                self._replies.setdefault(entry["scope"], deque()).append(entry)
+        self._left = len(self._results) + sum(map(len, self._replies.values()))
+        self._seen = Counter[str]()
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether something recorded is still to be given."""
+        return self._left > 0
+
+    # --- the model ---
+
+    def reply(self, request: Request) -> Reply | None:
+        """Return the recorded reply to a request, None if it is new.
+
+        Requests of one scope follow each other, so that each has to be the next one that was recorded. Raises ResumeError if it is
+        not, and the failure that was recorded in the place of a reply.
+        """
+        recorded = self._replies.get(request.scope)
+        if not recorded:
+            return None
+        if recorded[0]["request"] != digest(request.as_dict()):
+            raise ResumeError(
+                f"a request of role {request.role.value} is not the one that was recorded: the loop, its prompts, the tools or the "
+                "query have changed since; begin a new run, with what was said as its history"
+            )
+        entry = recorded.popleft()
+        self._left -= 1
+        if entry["kind"] == "failure":
+            raise _failure_of(entry["failure"])
+        return _reply_of(entry["reply"])
+
+    def keep_reply(self, request: Request, reply: Reply) -> None:
+        self._keep_of(request, "reply", _reply_entry(reply))
+
+    def keep_failure(self, request: Request, error: ModelError) -> None:
+        self._keep_of(request, "failure", _failure_entry(error))
+
+    def _keep_of(self, request: Request, kind: str, what: Entry) -> None:
+        self._checkpoint.add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
+
+    # --- the tools ---
+
+    def id_of(self, call: ToolCall) -> str:
+        """Return the id of the next call like this one: calls that are equal are told apart by their order."""
+        try:
+            said = digest(call.arguments)
+        except (TypeError, ValueError, RecursionError):
+            said = sha256(render_value(call.arguments))
+        like = f"{call.name}-{said[:12]}"
+        self._seen[like] += 1
+        return f"{like}-{self._seen[like]}"
+
+    def result(self, call_id: str, call: ToolCall) -> Observation | None:
+        """Return the recorded result of a call, None if it has none yet."""
+        entry = self._results.pop(call_id, None)
+        if entry is None:
+            return None
+        self._left -= 1
+        return Observation(**entry["result"], call_id=call.call_id)
+
+    def keep_result(self, call_id: str, seen: Observation) -> None:
+        made = asdict(replace(seen, value=None))
+        del made["call_id"]
+        self._checkpoint.add({"kind": "result", "call": call_id, "result": made | {"value": _json_value(seen.value)}})
+
+    def decision(self, call_id: str) -> Entry | None:
+        """Return what a person has decided about a call, None if nobody has."""
+        return next((one for one in self._checkpoint.entries if one["kind"] == "decision" and one["call"] == call_id), None)
+
+    def wait_for_person(self, call_id: str, call: ToolCall) -> None:
+        """Note that a call waits for a person."""
+        if all(one.id != call_id for one in self._checkpoint.pending):
+            arguments = _json_value(dict(call.arguments))
+            self._checkpoint.add({"kind": "pending", "call": call_id, "tool": call.name, "arguments": arguments})
+
+
+# --- entries ---
+
+_FIELDS: Mapping[str, Mapping[str, type]] = {
+    "reply": {"scope": str, "request": str, "reply": dict},
+    "failure": {"scope": str, "request": str, "failure": dict},
+    "result": {"call": str, "result": dict},
+    "pending": {"call": str, "tool": str, "arguments": dict},
+    "decision": {"call": str, "approved": bool, "reason": str},
+    "resumed": {},
+}
+"""The kinds of entries, with their fields; `resumed` takes back the failures right before it, of which the run had ended."""
+_FAILURES: Mapping[str, type[ModelError]] = {
+    "ProviderError": ProviderError,
+    "ContextOverflow": ContextOverflow,
+    "ModelError": ModelError,
+}
+
+
+def _made(entries: Iterable[Entry]) -> list[Entry]:
+    """Return what a run has received, in order: replies, failures that it overcame, results."""
+    made: list[Entry] = []
+    for entry in entries:
+        if entry["kind"] in ("reply", "failure", "result"):
+            made.append(entry)
+        while entry["kind"] == "resumed" and made and made[-1]["kind"] == "failure":
+            made.pop()
+    return made
+
+
+def check_entry(entry: Any, place: int) -> None:
+    """Raise ValueError for what is no entry of a checkpoint, as a file that somebody has changed may hold."""
+    try:
+        fields = _FIELDS[entry["kind"]]
+        is_sound = all(isinstance(entry[name], kind) for name, kind in fields.items())
+        if entry["kind"] == "reply":
+            _reply_of(entry["reply"])
+        elif entry["kind"] == "failure":
+            _failure_of(entry["failure"])
+        elif entry["kind"] == "result":
+            Observation(**entry["result"], call_id="")
+    except (KeyError, TypeError, AttributeError):
+        is_sound = False
+    if not is_sound:
+        raise ValueError(f"entries[{place}] is no entry of a checkpoint: {render_value(entry)[:80]}")
+
+
+def _reply_entry(reply: Reply) -> Entry:
+    return {
+        "text": reply.text,
+        "calls": [asdict(call) for call in reply.calls],
+        "usage": None if reply.usage is None else asdict(reply.usage),
+        "finish_reason": reply.finish_reason,
+        "attempts": list(reply.failed_attempts),
+    }
+
+
+def _reply_of(entry: Entry) -> Reply:
+    usage = None if entry["usage"] is None else Usage(**entry["usage"])
+    calls = tuple(NativeCall(**call) for call in entry["calls"])
+    return Reply(entry["text"], calls, usage, entry["finish_reason"], tuple(entry["attempts"]))
+
+
+def _failure_entry(error: ModelError) -> Entry:
+    kind = next(name for name, made in _FAILURES.items() if isinstance(error, made))
+    entry: Entry = {"type": kind, "message": error_text(error)}
+    if isinstance(error, ProviderError):
+        entry["kind"], entry["attempts"] = error.kind, list(error.failed_attempts)
+    return entry
+
+
+def _failure_of(entry: Entry) -> ModelError:
+    made = _FAILURES[entry["type"]]
+    if made is ProviderError:
+        return ProviderError(entry["message"], entry["kind"], failed_attempts=tuple(entry["attempts"]))
+    return made(entry["message"])
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value that JSON gives back as it is; any other becomes the text that a model reads of it."""
+    try:
+        if json.loads(canonical_json(value)) == value:
+            return value
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return render_value(value)

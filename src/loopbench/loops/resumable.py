@@ -1,0 +1,187 @@
+"""Any loop as one that can be taken up again: after a stop for a person's approval, an error, or the end of the process.
+
+The run is carried out from its start, and what its `Checkpoint` has recorded is given in the place of the model and the tools: no
+request is sent twice, and no call that has a result is made again. A design is not told, so that a run that was stopped and taken
+up is the run that was never stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from loopbench.protocol import (
+    SILENT,
+    AnswerT,
+    CallDelta,
+    Chunk,
+    Model,
+    ModelError,
+    Observation,
+    Observer,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    Toolbox,
+    ToolCall,
+    WrappedLoop,
+    WrappedModel,
+)
+from loopbench.protocol.names import nearest
+
+from .boundary import has_boundary, watched
+from .checkpoint import ApprovalRequired, Checkpoint, Replay
+from .run_arguments import check_run
+from .toolbox_around import ToolboxAround
+from .watching import Watching
+
+REJECTED = "A person refused this call"
+
+
+@dataclass(frozen=True, slots=True)
+class Resumable(WrappedLoop):
+    """A loop whose run can be taken up: run it again, with the same query, tools and checkpoint.
+
+    Events tell what happens now; what is recorded is not told again. What a design asks or calls beside the model and the tools of
+    the run, such as the `select_model` of `phased`, is not recorded.
+    """
+
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    """What the run has done so far; a checkpoint belongs to one run."""
+
+    @has_boundary
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
+        """Begin the run or go on with it.
+
+        Raises ApprovalRequired where a call waits for a person, ResumeError where the run is another one than the checkpoint's,
+        ValueError for a name in `needs_approval` that no tool has, and RuntimeError for a checkpoint whose run is under way.
+        """
+        check_run(query, tools, model)
+        for name in sorted(self.checkpoint.needs_approval):
+            if name not in tools:
+                raise ValueError(f"needs_approval: there is no tool {name!r}; {nearest(name, tools.names)}")
+        if self.checkpoint.is_running:
+            raise RuntimeError("the run of this checkpoint is under way: give each run a checkpoint of its own")
+        self.checkpoint.is_running = True
+        try:
+            return await watched(self._recorded, query, tools, model, observer)
+        finally:
+            self.checkpoint.is_running = False
+
+    async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
+        replay = Replay(self.checkpoint)
+        told = AfterReplay(observer, replay)
+        approved = ReplayedToolbox(tools, replay, self.checkpoint, told)
+        return await self.loop.run(query, approved, ReplayedModel(model, replay), told)
+
+
+class AfterReplay(Watching):
+    """Passes a design's notes on, but for those of the part that is recorded."""
+
+    def __init__(self, observer: Observer, replay: Replay) -> None:
+        super().__init__(observer)
+        self._replay = replay
+
+    def note(self, kind: str, **data: Any) -> None:
+        if not self._replay.is_replaying:
+            self.observer.note(kind, **data)
+
+
+class ReplayedModel(WrappedModel):
+    """A model that is asked what is not recorded yet."""
+
+    def __init__(self, model: Model, replay: Replay) -> None:
+        super().__init__(model)
+        self._replay = replay
+
+    async def complete(self, request: Request) -> Reply:
+        """Raises as the model does, and ResumeError."""
+        reply = self._replay.reply(request)
+        if reply is not None:
+            return reply
+        try:
+            reply = await self.model.complete(request)
+        except ModelError as error:
+            self._replay.keep_failure(request, error)
+            raise
+        self._replay.keep_reply(request, reply)
+        return reply
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Raises as the model does, and ResumeError."""
+        reply = self._replay.reply(request)
+        if reply is not None:
+            for chunk in _whole(reply):
+                yield chunk
+            return
+        text = ""
+        try:
+            async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
+                async for chunk in chunks:
+                    text += chunk.text
+                    if chunk.reply is not None:
+                        reply = chunk.reply
+                        self._replay.keep_reply(request, reply)
+                    yield chunk
+        except ModelError as error:
+            self._replay.keep_failure(request, error)
+            raise
+        if reply is None:
+            self._replay.keep_reply(request, Reply(text, finish_reason="other"))
+
+
+def _whole(reply: Reply) -> list[Chunk]:
+    """Return a recorded reply as a stream whose pieces are whole texts and calls."""
+    text = [Chunk(reply.text)] if reply.text else []
+    calls = [Chunk(call=CallDelta(place, one.id, one.name, one.arguments)) for place, one in enumerate(reply.calls)]
+    return [*text, *calls, Chunk(reply=reply)]
+
+
+class ReplayedToolbox(ToolboxAround):
+    """A toolbox that makes the calls that have no result yet, once a person has approved those that need it."""
+
+    def __init__(self, within: Toolbox, replay: Replay, checkpoint: Checkpoint, observer: Observer) -> None:
+        super().__init__(within)
+        self._replay, self._checkpoint, self._observer = replay, checkpoint, observer
+        self._under_way = 0
+        self._idle = asyncio.Event()
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        """Raises what the tool's StopRun is, and ApprovalRequired."""
+        name = self._replay.id_of(call)
+        seen = self._replay.result(name, call)
+        if seen is not None:
+            return seen
+        seen = await self._refused(name, call) if call.name in self._checkpoint.needs_approval else None
+        if seen is None:
+            seen = await self._made(call, validate)
+        self._replay.keep_result(name, seen)
+        return seen
+
+    async def _made(self, call: ToolCall, validate: bool) -> Observation:
+        self._under_way += 1
+        self._idle.clear()
+        try:
+            return await self.within.call(call, validate=validate)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    async def _refused(self, name: str, call: ToolCall) -> Observation | None:
+        """Return the error of a call that a person rejected, None for one that was approved. Raises ApprovalRequired."""
+        decision = self._replay.decision(name)
+        if decision is None:
+            self._replay.wait_for_person(name, call)
+            while self._under_way:  # calls beside it must come to their end, or they would be made again
+                await self._idle.wait()
+            raise ApprovalRequired(self._checkpoint)
+        if decision["approved"]:
+            return None
+        self._observer.note("rejected", tool_name=call.name, reason=decision["reason"])
+        reason = f"{REJECTED}: {decision['reason']}" if decision["reason"] else f"{REJECTED}."
+        return Observation(call.name, "error", reason, "Rejected", None, call.call_id)

@@ -1,0 +1,241 @@
+"""Conversations: every design shows a model the earlier turns, and an outcome's messages go on in the next query."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.boundary import run_events
+from loopbench.loops.conversation import RESULTS, UNTOLD, turns_for
+from loopbench.loops.finish import Finish
+from loopbench.loops.guarded import Guarded
+from loopbench.loops.microcompact import Microcompact
+from loopbench.loops.phased import Phased
+from loopbench.loops.react_extract import ReactExtract
+from loopbench.loops.stateless import Stateless
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Completion,
+    Inexpressible,
+    Loop,
+    Message,
+    NativeCall,
+    Query,
+    Reply,
+    Request,
+    Role,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    Understanding,
+    WireError,
+    run_sync,
+)
+from loopbench.protocol.events import RunEnded
+from tests.loops.helpers import Moves
+from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
+
+DESIGNS: list[Loop] = [
+    *(Bare(), Bare(decision_format="native"), Bare(decision_format="fields"), Finish(max_steps=4), Phased(), ReactExtract()),
+    *(Stateless(), Stateless(history_as="messages"), Microcompact(Finish(max_steps=4), keep=1), Guarded(Bare())),
+]
+NAMES = ["bare", "native", "fields", "finish", "phased", "react_extract", "stateless", "turns", "microcompact", "guarded"]
+SAID = (
+    Message("user", "What does tea cost?"),
+    Message("assistant", "", (NativeCall("c", "price", '{"item": "tea"}'),)),
+    Message("tool", "1.5", call_id="c"),
+    Message("assistant", "Tea costs 1.5."),
+)
+
+
+def asked(loop: Loop, query: Query[Any]) -> tuple[Any, list[Request]]:
+    model = Shopper()
+    ended = run_sync(loop.run(query, Toolbox([price]), model))
+    assert ended.answer == ANSWER
+    return ended, model.requests
+
+
+def said(loop: Loop, query: Query[Any], *moves: Any) -> tuple[Any, list[Request]]:
+    model = Moves(*moves)
+    ended = run_sync(loop.run(query, Toolbox([price]), model))
+    return ended, model.requests
+
+
+def told(request: Request) -> tuple[Message, ...]:
+    """The messages of a request behind its system text and demonstrations."""
+    return request.messages[request.examples + (request.messages[0].role == "system") :]
+
+
+@pytest.mark.parametrize("loop", DESIGNS, ids=NAMES)
+def test_every_design_shows_the_earlier_turns_before_its_own_messages_and_changes_nothing_else(loop: Loop) -> None:
+    alone, before = asked(loop, Query(QUESTION))
+    ended, after = asked(loop, Query(QUESTION, history=SAID))
+    assert (ended.stop, ended.steps, ended.details.keys()) == (alone.stop, alone.steps, alone.details.keys())
+    by_own = {(request.role, request.scope, told(request)[-1]): told(request) for request in after}
+    assert len(after) == len(before)
+    for plain in before:
+        own = told(plain)
+        whole = by_own[plain.role, plain.scope, own[-1]]
+        if plain.role in UNTOLD:
+            assert whole == own
+            continue
+        assert whole[-len(own) :] == own
+        earlier = whole[: -len(own)]
+        assert earlier == tuple(turns_for(plain, SAID))
+        shown = json.dumps([message.as_dict() for message in earlier])
+        assert all(part in shown for part in ("What does tea cost?", "1.5", "Tea costs 1.5."))
+
+
+@pytest.mark.parametrize("loop", DESIGNS, ids=NAMES)
+def test_an_earlier_answer_is_in_the_format_of_the_request(loop: Loop) -> None:
+    _, requests = asked(loop, Query(QUESTION, history=SAID))
+    for request in requests:
+        if request.role in UNTOLD:
+            continue
+        assert request.codec is not None
+        earlier = turns_for(request, SAID)
+        last = next(message for message in reversed(earlier) if message.role == "assistant")
+        try:
+            read = request.codec.parse(Reply(last.content, last.calls))
+        except WireError:
+            read = None
+        if isinstance(read, Answer):
+            assert read.value == "Tea costs 1.5."
+            continue
+        for confidence in (None, 1.0):  # the format has no place for an answer
+            with pytest.raises(Inexpressible):
+                request.codec.render(Answer("", "Tea costs 1.5.", confidence))
+        assert last.content == "Tea costs 1.5."
+
+
+WRITTEN = {
+    ("bare", Role.DECIDE): '{"final_answer": "Tea costs 1.5."',
+    ("finish", Role.DECIDE): "__finish__",
+    ("phased", Role.ANSWER): "Tea costs 1.5.",
+    ("react_extract", Role.DECIDE): "Tea costs 1.5.",
+    ("react_extract", Role.ANSWER): "[[ ## answer ## ]]",
+    ("stateless", Role.DECIDE): "[[ ## reasoning_output ## ]]",
+}
+"""What docs/loops.md says of an earlier answer, by design and role."""
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in WRITTEN}))
+def test_each_design_writes_an_earlier_answer_as_the_page_says(name: str) -> None:
+    _, requests = asked(DESIGNS[NAMES.index(name)], Query(QUESTION, history=SAID))
+    for request in requests:
+        wanted = WRITTEN.get((name, request.role))
+        if wanted is not None:
+            last = [message for message in turns_for(request, SAID) if message.role == "assistant"][-1]
+            assert wanted in "".join([last.content, *(call.name for call in last.calls)])
+    assert {role for design, role in WRITTEN if design == name} <= {request.role for request in requests}
+
+
+@pytest.mark.parametrize("loop", DESIGNS, ids=NAMES)
+def test_the_messages_of_an_outcome_go_on_in_the_next_query_by_way_of_json(loop: Loop) -> None:
+    first, _ = asked(loop, Query(QUESTION, history=()))
+    roles = [message.role for message in first.messages]
+    assert roles == ["user", *["assistant", "tool"] * 2, "assistant"]
+    stored = json.loads(json.dumps([message.as_dict() for message in first.messages]))
+    query = Query(QUESTION + " Again.", history=stored)
+    assert query.history == first.messages
+    second = run_sync(loop.run(query, Toolbox([price]), Shopper()))
+    assert second.messages[: len(roles)] == first.messages
+    ids = [call.id for message in second.messages for call in message.calls]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_query_that_stands_alone_has_no_messages() -> None:
+    ended, requests = said(Bare(), Query("What is tea?"), Answer("", "A drink."))
+    assert (ended.messages, len(told(requests[0]))) == ((), 1)
+
+
+def test_a_turn_without_an_answer_keeps_its_calls_and_says_nothing() -> None:
+    ended, _ = said(Bare(max_steps=1), Query("What does tea cost?", history=()), Act("", (ToolCall("price", {"item": "tea"}),)))
+    assert ended.stop is StopReason.MAX_STEPS
+    assert [message.role for message in ended.messages] == ["user", "assistant", "tool"]
+
+
+def test_a_typed_answer_stands_in_the_messages_as_json() -> None:
+    class Bill(BaseModel):
+        total: int
+
+    ended, _ = said(Finish(max_steps=2), Query("What is the bill?", schema=Bill, history=()), Answer("", {"total": 7}))
+    assert (ended.answer, ended.messages[-1]) == (Bill(total=7), Message("assistant", '{"total": 7}'))
+
+
+def test_a_guard_sees_what_the_user_said_and_no_result() -> None:
+    loop = Guarded(Bare(), tools="needed", writes="confirmed")
+    moves = [
+        Understanding("A price.", ("price",)),
+        Act("Look.", (ToolCall("price", {"item": "tea"}),)),
+        Completion(True),
+        Answer("", "two"),
+    ]
+    _, requests = said(loop, Query("And two?", history=SAID), *moves)
+    guards = [request for request in requests if request.codec is not None and request.codec.name.startswith("guarded.")]
+    assert [request.role for request in guards] == [Role.UNDERSTAND, Role.CONFIRM]
+    for request in guards:
+        assert request.messages[1] == SAID[0]
+        assert "1.5" not in "".join(message.content for message in request.messages)
+
+
+def test_without_native_tools_results_stand_under_the_question() -> None:
+    shown = turns_for(Request((), codec=None), SAID)
+    assert [message.role for message in shown] == ["user", "assistant"]
+    assert shown[0].content == f'What does tea cost?\n\n{RESULTS}\n- price {{"item": "tea"}}: 1.5'
+
+
+def test_events_of_a_conversation_show_the_whole_request() -> None:
+    async def ended() -> tuple[int, Any]:
+        model, most = FakeModel(Answer("", "two")), 0
+        async for event in run_events(Bare(), Query("And two?", history=SAID), Toolbox([price]), model):
+            most = max(most, event.as_dict().get("messages", 0))
+            if isinstance(event, RunEnded):
+                last = event
+        return most, last.outcome
+
+    most, outcome = run_sync(ended())
+    assert most == 1 + 2 + 1  # system, the earlier turn, the question
+    assert outcome.messages[-1] == Message("assistant", "two")
+
+
+TEXTS = st.text(max_size=8)
+CALLS = st.builds(NativeCall, TEXTS, TEXTS, TEXTS)
+
+
+@given(
+    st.builds(Message, st.sampled_from(["system", "user"]), TEXTS)
+    | st.builds(Message, st.just("assistant"), TEXTS, st.tuples(CALLS, CALLS))
+    | st.builds(Message, st.just("tool"), TEXTS, call_id=TEXTS)
+)
+def test_a_message_goes_through_json_without_loss(message: Message) -> None:
+    assert Message.from_dict(json.loads(json.dumps(message.as_dict()))) == message
+
+
+WRONG: list[tuple[Any, type[Exception], str]] = [
+    ("hello", TypeError, "history: give a list of messages, not str"),
+    (3, TypeError, "history: give a list of messages, not int"),
+    ([3], TypeError, r"history\[0\]: give a Message or a dict in OpenAI's chat format, not int"),
+    ([{"role": "robot"}], ValueError, r"history\[0\]: role must be one of system, user, assistant, tool, not 'robot'"),
+    ([{"role": "user", "content": [1]}], ValueError, r"history\[0\]: content must be a text, not list"),
+    ([{"role": "system", "content": "Be brief."}], ValueError, r"history\[0\]: a system message belongs to the loop"),
+    ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], ValueError, r"history\[0\]: each of tool_calls must be"),
+    (SAID[:2], ValueError, r"history\[1\]: the call 'c' has no result"),
+    ((SAID[0], SAID[1], SAID[3]), ValueError, r"history\[2\]: the call 'c' has no result before it"),
+    ((SAID[0], SAID[2]), ValueError, r"history\[1\]: the result of 'c' follows no call of that id"),
+]
+
+
+@pytest.mark.parametrize(("history", "error", "words"), WRONG)
+def test_a_history_that_no_provider_takes_is_told_in_one_line(history: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words) as raised:
+        Query("And two?", history=history)
+    assert "\n" not in str(raised.value)

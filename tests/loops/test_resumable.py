@@ -1,0 +1,418 @@
+"""Runs that are taken up again: one that was stopped at any place, and goes on, is the run that was never stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.boundary import run_events
+from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, Replay, ResumeError
+from loopbench.loops.finish import Finish
+from loopbench.loops.guarded import Guarded
+from loopbench.loops.microcompact import Microcompact
+from loopbench.loops.phased import Phased
+from loopbench.loops.provider_retry import ProviderRetry
+from loopbench.loops.react_extract import ReactExtract
+from loopbench.loops.repeat_guard import RepeatGuard
+from loopbench.loops.resumable import REJECTED, ReplayedModel, Resumable
+from loopbench.loops.stateless import Stateless
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Chunk,
+    Loop,
+    Message,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    RunEvent,
+    StopReason,
+    StopRun,
+    Toolbox,
+    ToolCall,
+    run_sync,
+)
+from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper, price
+
+DESIGNS: dict[str, Loop] = {
+    "bare": Bare(),
+    "native": Bare(decision_format="native"),
+    "finish": Finish(max_steps=6),
+    "finish in parallel": Finish(max_steps=6, parallel_tools=True),
+    "finish forced": Finish(max_steps=0),
+    "finish streamed": Finish(max_steps=6, on_stream=lambda chunk: None),
+    "phased": Phased(),
+    "phased agent": Phased(tool_layout="agent"),
+    "react_extract": ReactExtract(),
+    "stateless": Stateless(),
+    "stateless in parallel": Stateless(execution_mode="parallel", response_style="detailed"),
+    "guarded": Guarded(Bare(), tools="needed", writes="confirmed"),
+    "repeat_guard": RepeatGuard(Finish(max_steps=6)),
+    "microcompact": Microcompact(Finish(max_steps=6), keep=1),
+    "provider_retry": ProviderRetry(ReactExtract(), attempts=2),
+}
+
+
+class Interrupted(StopRun):
+    """The run stops here."""
+
+
+@dataclass
+class World:
+    """A model and tools that count what they are asked, and stop the run at the k-th time."""
+
+    stop_at: int | None
+    spoiled: int | None
+    fails: int | None = None
+    """The number of the request at which the provider fails once, counted over all runs."""
+    asked: int = 0
+    begun: int = 0
+
+    def __post_init__(self) -> None:
+        self.model = Counted(self)
+        self.calls = Counter[str]()
+        self.requests = Counter[str]()
+
+    def _count(self) -> None:
+        self.begun += 1
+        if self.begun == self.stop_at:
+            raise Interrupted
+
+    async def price(self, item: str) -> str:
+        """What an item costs."""
+        self._count()
+        self.calls[item] += 1
+        if item == "milk" and self.spoiled and self.calls[item] == 1:
+            raise ValueError("sold out")
+        return price(item)
+
+
+class Counted(Shopper):
+    def __init__(self, world: World) -> None:
+        super().__init__(world.spoiled)
+        self.world = world
+
+    async def complete(self, request: Request) -> Reply:
+        self.world._count()
+        self.world.asked += 1
+        self.world.requests[f"{request.scope} {json.dumps(request.as_dict())}"] += 1
+        if self.world.asked == self.world.fails:
+            raise ProviderError("slow down", "rate_limit")
+        return await super().complete(request)
+
+
+def went(outcome: Outcome[Any]) -> Any:
+    """All that an outcome has, without times and ids that differ between any two runs."""
+    text = repr(replace(outcome, details={})) + repr(outcome.details) + repr(outcome.messages)
+    text = re.sub(r"(timestamp|execution_time|processing_time|start_time|seconds)('?[:=]) ?[\d.e-]+", r"\1\2", text)
+    return re.sub(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}| at 0x[0-9a-f]+", "", text)
+
+
+def ran(loop: Loop, world: World, checkpoint: Checkpoint, observer: Observer | None = None) -> Outcome[Any]:
+    query = Query(QUESTION, history=())
+    tools = Toolbox([world.price])
+    return run_sync(Resumable(loop, checkpoint).run(query, tools, world.model, observer or Observer()))
+
+
+@pytest.mark.parametrize("spoiled", [None, 3], ids=["sound", "spoiled"])
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_run_that_is_stopped_anywhere_and_taken_up_is_the_run_that_was_never_stopped(name: str, spoiled: int | None) -> None:
+    loop = DESIGNS[name]
+    plain = World(None, spoiled)
+    alone = run_sync(loop.run(Query(QUESTION, history=()), Toolbox([plain.price]), plain.model))
+    whole = World(None, spoiled)
+    assert went(ran(loop, whole, Checkpoint())) == went(alone)
+    for k in range(1, whole.begun + 1):
+        world = World(k, spoiled)
+        checkpoint = Checkpoint()
+        with pytest.raises(Interrupted):
+            ran(loop, world, checkpoint)
+        stored = json.loads(json.dumps(checkpoint.entries))
+        assert went(ran(loop, world, Checkpoint(stored))) == went(alone), k
+        assert world.calls == whole.calls
+        lost = world.requests - whole.requests  # asked beside the one that stopped, and without a reply at the time
+        assert (whole.requests - world.requests).total() == 0
+        assert lost.total() <= (2 if "phased" in name else 0)
+
+
+def test_a_run_that_ended_is_told_again_without_the_model_or_the_tools() -> None:
+    world, checkpoint = World(None, None), Checkpoint()
+    first = ran(Bare(), world, checkpoint)
+    before = world.begun
+    assert went(ran(Bare(), world, Checkpoint(json.loads(json.dumps(checkpoint.entries))))) == went(first)
+    assert world.begun == before
+
+
+def test_a_run_that_failed_of_its_provider_goes_on_with_the_same_request() -> None:
+    world, checkpoint = World(None, None, fails=2), Checkpoint()
+    assert ran(Finish(max_steps=6), world, checkpoint).stop is StopReason.PROVIDER_ERROR
+    assert ran(Finish(max_steps=6), world, checkpoint).answer == ANSWER
+    assert world.calls == Counter(PRICES.keys())
+    again = World(1, None)
+    assert ran(Finish(max_steps=6), again, Checkpoint(json.loads(json.dumps(checkpoint.entries)))).answer == ANSWER
+    assert again.begun == 0
+
+
+def test_a_failure_that_a_design_overcame_is_part_of_the_run() -> None:
+    world, checkpoint = World(None, None, fails=2), Checkpoint()
+    first = ran(Bare(on_provider_error="observe"), world, checkpoint)
+    assert "LLM call failed" in repr(first.details)
+    assert went(ran(Bare(on_provider_error="observe"), World(1, None), Checkpoint(checkpoint.entries))) == went(first)
+
+
+def test_each_entry_is_told_as_it_is_made_so_that_a_crash_loses_nothing() -> None:
+    lines: list[str] = []
+    world, checkpoint = World(3, None), Checkpoint(on_entry=lambda entry: lines.append(json.dumps(entry)))
+    with pytest.raises(Interrupted):
+        ran(Bare(), world, checkpoint)
+    again = Checkpoint(json.loads(line) for line in lines)
+    assert again.entries == checkpoint.entries
+    assert ran(Bare(), world, again).answer == ANSWER
+
+
+async def until(event: asyncio.Event, running: asyncio.Task[Any]) -> None:
+    """Wait for an event, or for a run that ends without it."""
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
+    assert event.is_set(), running
+    await waiting
+
+
+def test_a_cancelled_run_goes_on() -> None:
+    calls, checkpoint = Counter[str](), Checkpoint()
+    loop = Resumable(Bare(), checkpoint)
+
+    async def twice() -> Outcome[Any]:
+        begun = asyncio.Event()
+
+        async def price(item: str) -> str:
+            """What an item costs."""
+            calls[item] += 1
+            if calls["milk"] == 1:
+                begun.set()
+                await asyncio.Event().wait()
+            return PRICES[item]
+
+        tools = Toolbox([price])
+        running = asyncio.create_task(loop.run(Query(QUESTION), tools, Shopper()))
+        await until(begun, running)
+        with pytest.raises(RuntimeError, match="the run of this checkpoint is under way"):
+            await loop.run(Query(QUESTION), tools, Shopper())
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        return await loop.run(Query(QUESTION), tools, Shopper())
+
+    assert run_sync(twice()).answer == ANSWER
+    assert calls == Counter(tea=1, milk=2)  # the call that was under way is made again
+
+
+# --- a person's approval ---
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_calls_wait_for_a_person_and_run_once_approved(name: str) -> None:
+    if "forced" in name:
+        return
+    loop, world, entries = DESIGNS[name], World(None, None), list[dict[str, Any]]()
+    made = Counter[str]()
+    for _ in range(3):
+        checkpoint = Checkpoint(json.loads(json.dumps(entries)), needs_approval=["price"])
+        try:
+            outcome = ran(loop, world, checkpoint)
+            break
+        except ApprovalRequired:
+            assert world.calls == made
+            for waiting in checkpoint.pending:
+                checkpoint.approve(waiting.id)
+                made[waiting.call.arguments["item"]] += 1
+            assert checkpoint.pending == ()
+        entries = checkpoint.entries
+    assert (outcome.answer, world.calls) == (ANSWER, Counter(PRICES.keys()))
+
+
+def test_a_rejected_call_is_an_error_that_the_model_reads() -> None:
+    model = FakeModel(Act("Look.", (ToolCall("price", {"item": "tea"}),)), Answer("", "I may not."))
+    checkpoint, made = Checkpoint(needs_approval=["price"]), list[str]()
+
+    def price(item: str) -> str:
+        """What an item costs."""
+        made.append(item)
+        return "1.5"
+
+    loop = Resumable(Bare(), checkpoint)
+    with pytest.raises(ApprovalRequired, match=r"^waiting for a person to approve or reject: price$") as stopped:
+        loop.run_sync(Query(QUESTION), Toolbox([price]), model)
+    assert stopped.value.pending == checkpoint.pending
+    (waiting,) = Checkpoint(json.loads(json.dumps(checkpoint.entries))).pending
+    assert waiting.call == ToolCall("price", {"item": "tea"})
+    checkpoint.reject(waiting, "too dear")
+    assert loop.run_sync(Query(QUESTION), Toolbox([price]), model).answer == "I may not."
+    assert f"Rejected: {REJECTED}: too dear" in model.requests[-1].messages[-1].content
+    assert made == []
+
+
+def test_a_call_beside_one_that_waits_comes_to_its_end_and_is_not_made_again() -> None:
+    made: list[str] = []
+    gate, asked = asyncio.Event(), asyncio.Event()
+
+    async def charge(cents: int) -> str:
+        """Charge a card."""
+        await gate.wait()
+        made.append("charge")
+        return "charged"
+
+    async def refund(cents: int) -> str:
+        """Give money back."""
+        made.append("refund")
+        return "given back"
+
+    tools = Toolbox([charge, refund])
+    model = FakeModel(Act("", (ToolCall("charge", {"cents": 5}), ToolCall("refund", {"cents": 5}))), Answer("", "Done."))
+    checkpoint = Checkpoint(needs_approval=["refund"], on_entry=lambda entry: asked.set() if entry["kind"] == "pending" else None)
+    loop = Resumable(Finish(max_steps=3, parallel_tools=True), checkpoint)
+
+    async def swapped() -> Outcome[Any]:
+        running = asyncio.create_task(loop.run(Query("Swap it."), tools, model))
+        await until(asked, running)
+        gate.set()
+        with pytest.raises(ApprovalRequired):
+            await running
+        assert made == ["charge"]
+        checkpoint.approve(checkpoint.pending[0])
+        return await loop.run(Query("Swap it."), tools, model)
+
+    assert run_sync(swapped()).answer == "Done."
+    assert made == ["charge", "refund"]
+
+
+# --- events ---
+
+
+class Heard(Observer):
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+
+    def on_event(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+
+@pytest.mark.parametrize("name", ["bare", "finish", "phased", "react_extract", "stateless"])
+def test_events_tell_what_happens_now_and_not_what_is_recorded(name: str) -> None:
+    whole = Heard()
+    world = World(None, None)
+    ran(DESIGNS[name], world, Checkpoint(), whole)
+    parts = Heard()
+    interrupted, checkpoint = World(world.begun // 2 + 1, None), Checkpoint()
+    with pytest.raises(Interrupted):
+        ran(DESIGNS[name], interrupted, checkpoint, parts)
+    ran(DESIGNS[name], interrupted, checkpoint, parts)
+    kinds = Counter(event.name for event in whole.events)
+    again = Counter(event.name for event in parts.events)
+    assert (again["reply_received"], again["tool_finished"]) == (kinds["reply_received"], kinds["tool_finished"])
+    assert again["run_ended"] == 2
+
+
+def test_an_iteration_over_events_of_a_resumed_run_ends_with_the_whole_conversation() -> None:
+    world, checkpoint = World(3, None), Checkpoint()
+    with pytest.raises(Interrupted):
+        ran(Bare(), world, checkpoint)
+
+    async def last() -> Any:
+        events = run_events(
+            Resumable(Bare(), checkpoint), Query(QUESTION, history=()), Toolbox([world.price]), world.model, streams=True
+        )
+        return [event async for event in events][-1]
+
+    roles = [message.role for message in run_sync(last()).outcome.messages]
+    assert roles == ["user", *["assistant", "tool"] * 2, "assistant"]
+
+
+# --- what is wrong ---
+
+
+def test_another_run_than_the_recorded_one_is_refused() -> None:
+    world, checkpoint = World(3, None), Checkpoint()
+    with pytest.raises(Interrupted):
+        ran(Bare(), world, checkpoint)
+    for loop in (Bare(instructions="Be brief."), Finish(max_steps=6), Stateless()):
+        with pytest.raises(ResumeError, match=r"a request of role decide is not the one that was recorded: .* begin a new run"):
+            ran(loop, World(None, None), Checkpoint(checkpoint.entries))
+
+
+def test_a_decision_about_a_call_that_does_not_wait_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^no call 'price-1' waits for a decision; waiting: none$"):
+        Checkpoint().approve("price-1")
+
+
+def test_a_name_that_no_tool_has_and_a_text_for_names_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^needs_approval: there is no tool 'prise'"):
+        ran(Bare(), World(None, None), Checkpoint(needs_approval=["prise"]))
+    with pytest.raises(TypeError, match=r"needs_approval: give a list of tools' names, such as \['price'\], not a text"):
+        Checkpoint(needs_approval="price")
+
+
+WRONG: list[Any] = [
+    3,
+    {"kind": "no"},
+    {"kind": "reply", "scope": "", "request": "x", "reply": {}},
+    {"kind": "result", "call": "x", "result": {"no": 1}},
+    {"kind": "failure", "scope": "", "request": "x", "failure": {"type": "KeyError"}},
+    {"kind": "decision", "call": "x", "approved": "yes", "reason": ""},
+]
+
+
+@pytest.mark.parametrize("entry", WRONG, ids=str)
+def test_what_is_no_entry_is_told_with_its_place(entry: Any) -> None:
+    with pytest.raises(ValueError, match=r"^entries\[0\] is no entry of a checkpoint: "):
+        Checkpoint([entry])
+
+
+def test_a_result_that_json_does_not_hold_comes_back_as_the_text_that_a_model_reads() -> None:
+    class Tea:
+        def __str__(self) -> str:
+            return "a cup of tea"
+
+    def brew(item: str) -> object:
+        """Make it."""
+        return Tea()
+
+    model = FakeModel(Act("", (ToolCall("brew", {"item": "tea"}),)), Interrupted(), Answer("", "Done."))
+    checkpoint = Checkpoint()
+    with pytest.raises(Interrupted):
+        Resumable(ReactExtract(extract=False), checkpoint).run_sync(Query("Tea?"), Toolbox([brew]), model)
+    outcome = Resumable(ReactExtract(extract=False), Checkpoint(json.loads(json.dumps(checkpoint.entries)))).run_sync(
+        Query("Tea?"), Toolbox([brew]), model
+    )
+    assert outcome.details["trajectory"]["observation_0"] == "a cup of tea"
+
+
+def test_a_stream_that_ends_without_its_whole_reply_is_recorded_as_far_as_it_came() -> None:
+    class Cut(Shopper):
+        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+            self.requests.append(request)
+            yield Chunk("Tea ")
+            yield Chunk("costs.")
+
+    checkpoint, model = Checkpoint(), Cut()
+    request = Request((Message("user", QUESTION),))
+
+    async def streamed() -> list[Chunk]:
+        return [chunk async for chunk in ReplayedModel(model, Replay(checkpoint)).stream(request)]
+
+    assert [chunk.text for chunk in run_sync(streamed())] == ["Tea ", "costs."]
+    assert [chunk.text for chunk in run_sync(streamed())] == ["Tea costs.", ""]
+    assert len(model.requests) == 1
