@@ -34,6 +34,7 @@ def test_a_command_becomes_the_call_that_does_the_same() -> None:
             "  loopbench show 'my runs/a' bare/clean/t1/0",
             "loopbench bless latest --output base.json",
             "loopbench compare --loop bare --loop 'finish(parse_retries=0)' --suite 'shop(size=9)' --seed 1 --no-mlflow",
+            "loopbench gate --baseline base.json",
             "loopbench report latest, or --tasks 20",
             "loopbench can't be split",
         ]
@@ -50,4 +51,5 @@ def test_a_command_becomes_the_call_that_does_the_same() -> None:
         "mlflow": False,
     }
     assert CompareConfig(**settings).suite == "shop(size=9)"
-    assert said[3:] == ["loopbench report latest, or tasks=20", "loopbench can't be split"]
+    assert said[3] == "loopbench.gate('base.json')"
+    assert said[4:] == ["loopbench report latest, or tasks=20", "loopbench can't be split"]
