@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("loopbench", "loopbench.checks.suite", "loopbench.experiments.why", "loopbench.loops")
+PACKAGES = ("loopbench", "loopbench.checks.suite", "loopbench.cli", "loopbench.experiments.why", "loopbench.loops")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -196,7 +196,8 @@ def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
     missed = json.loads(loopbench("show", "latest", "--json").out)
     lines = loopbench("show", "latest", "--all").out.splitlines()
     assert len(missed) > 0
-    *sums, total = loopbench("show", "latest").out.splitlines()
+    *sums, total, command = loopbench("show", "latest").out.splitlines()
+    assert command.startswith("  loopbench show runs/")
     assert {line.split("  ")[0]: int(line.split("  ")[1].split()[0]) for line in sums} == Counter(each["arm"] for each in missed)
     assert total.startswith(f"{len(missed)} trials were not solved")
     assert all(record["scores"]["accuracy"] < 1 for record in missed)

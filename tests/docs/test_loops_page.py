@@ -1,4 +1,4 @@
-"""docs/loops.md, "In a service", "Conversations" and "Going on after a stop": their code does what the page says."""
+"""docs/loops.md: what the code of its pages does is what they say, in a service, in a conversation and after a stop."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 import json
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopbench.loops import Bare, StopReason, Toolbox
+from loopbench.loops import Bare, Finish, Query, StopReason, Toolbox
 from loopbench.loops.resumable import REJECTED
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, Request, RunEvent, ToolCall, Usage
@@ -127,6 +129,47 @@ def test_the_table_of_stops_names_every_stop() -> None:
     (section,) = SERVICE.findall(PAGE.read_text(encoding="utf-8"))
     first_cells = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
     assert set(re.findall(r"`([a-z_]+)`", first_cells)) == {str(stop) for stop in StopReason}
+
+
+# --- a model of one's own ---
+
+
+class Completions(BaseHTTPRequestHandler):
+    """Answers the first request with a call and the next with its result; without tools it fails."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        results = [message["content"] for message in asked["messages"] if message["role"] == "tool"]
+        name, arguments = ("__finish__", {"answer": results[-1]}) if results else ("price", {"item": "tea"})
+        call = {"id": f"c{len(results)}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        usage = {"prompt_tokens": 7, "completion_tokens": 3}
+        body = json.dumps(
+            {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}], "usage": usage}
+        ).encode()
+        self.send_response(200 if "tools" in asked else 500)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+def test_a_model_of_ones_own_answers_over_http_and_its_failures_are_the_providers() -> None:
+    gateway = code_of("A model of your own")["Gateway"]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        model = gateway(f"http://127.0.0.1:{server.server_port}/v1/chat/completions", "mine")
+        outcome = Finish(max_steps=3).run_sync(Query("What does tea cost?"), Toolbox([price]), model)
+        failed = Bare().run_sync(Query("What does tea cost?"), Toolbox([price]), model)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert (outcome.answer, outcome.ok) == ("1.5", True)
+    assert (failed.stop, failed.ok) == (StopReason.PROVIDER_ERROR, False)
 
 
 # --- conversations, and going on after a stop ---

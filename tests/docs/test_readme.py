@@ -66,7 +66,9 @@ def measured(found: Comparison) -> str:
     sections = [f"### {section}" for section in to_markdown("run", found).split("\n\n### ")]
     arms, pairs = (table.split("\n", 2)[2] for table in sections if table.startswith(SHOWN))
     lines = pairs.splitlines()
-    return "\n".join([arms, "", *lines[:2], *(line for line in lines[2:] if line.startswith("| bare/flaky-format"))])
+    return "\n".join(
+        [arms, "", *lines[:2], *(line for line in lines[2:] if line.startswith("| bare |") and "| flaky-format |" in line)]
+    )
 
 
 def verdict(found: Results) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import pytest
 
@@ -21,15 +21,20 @@ from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
     Act,
     Answer,
+    Capabilities,
+    Chunk,
     Loop,
     Observer,
     PlanTask,
     ProviderError,
     Query,
+    Reply,
+    Request,
     RunEvent,
     StopReason,
     StopRun,
     Tasks,
+    Tool,
     Toolbox,
     ToolCall,
     Understanding,
@@ -60,8 +65,12 @@ def price(item: str) -> float:
     [
         ({"query": "How much?"}, r"^query: give a Query, not str; Query\(text\) makes one"),
         ({"tools": [price]}, r"^tools: give a Toolbox, not list; Toolbox\(\[function, …\]\) makes one"),
-        ({"model": "openai/gpt-4o-mini"}, r"^model: give a Model, not str; resolve_model\('provider/name'\) makes one"),
+        ({"model": "openai/gpt-4o-mini"}, r"^model: give a Model, not str; loopbench\.open_model\('provider/name'\) makes one"),
         ({"model": FakeModel}, "^model: give a Model, not the class FakeModel"),
+        (
+            {"observer": print},
+            "^observer: give an Observer, not builtin_function_or_method; a class derived from it overrides on_event",
+        ),
     ],
 )
 def test_an_argument_of_another_type_is_told_with_what_makes_the_right_one(name: str, mistake: dict[str, Any], told: str) -> None:
@@ -70,6 +79,104 @@ def test_an_argument_of_another_type_is_told_with_what_makes_the_right_one(name:
     with pytest.raises(TypeError, match=told):
         LOOPS[name]().run_sync(**given)
     assert model.requests == []
+
+
+class Plain:
+    """A model as a product might write it at first."""
+
+    name = "plain"
+    capabilities = Capabilities()
+
+    def complete(self, request: Request) -> Any:
+        return Reply("Well.")
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=Reply("Well."))
+
+
+class Texts(Plain):
+    async def complete(self, request: Request) -> Any:
+        return "Well."
+
+
+class Nameless:
+    async def complete(self, request: Request) -> Any:
+        return Reply("Well.")
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (Plain, r"^model: Plain\.complete must be async def$"),
+        (Texts, r"^model: Texts\.complete must return a Reply, not str; Reply\(text\)"),
+    ],
+)
+@pytest.mark.parametrize("history", [None, ()])
+def test_a_model_of_ones_own_that_is_none_is_told_what_it_lacks(name: str, model: type[Any], told: str, history: Any) -> None:
+    with pytest.raises(TypeError, match=told):
+        LOOPS[name]().run_sync(Query("How much?", history=history), Toolbox([price]), model())
+
+
+def test_a_model_without_capabilities_is_told_so() -> None:
+    with pytest.raises(TypeError, match=r"^model: Nameless lacks 'capabilities'; a Model has name, "):
+        Phased().run_sync(Query("How much?"), Toolbox([price]), cast(Any, Nameless()))
+
+
+def test_an_error_that_is_not_the_models_stays_what_it_is() -> None:
+    def on_step(step: Any) -> None:
+        raise AssertionError("not reached")
+
+    model = FakeModel(then=AttributeError("of the client's"))
+    with pytest.raises(AttributeError, match=r"^of the client's$"):
+        Finish(max_steps=2, on_step=on_step).run_sync(Query("How much?"), Toolbox([price]), model)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Query(cast(Any, 3)), "^query: text must be a text, not int$"),
+        (lambda: Query("How much?", cast(Any, ["tea"])), "^query: context must be a text, not list$"),
+        (lambda: Toolbox(cast(Any, price)), r"^tools: give a list, such as Toolbox\(\[price\]\), not price alone$"),
+        (
+            lambda: Toolbox(cast(Any, Tool.from_function(price))),
+            r"^tools: give a list, such as Toolbox\(\[price\]\), not price alone$",
+        ),
+        (lambda: Toolbox([price], time_limit_s=-1), "^toolbox: time_limit_s must be more than 0 s, or None, not -1$"),
+        (lambda: Toolbox([price], max_chars=-1), "^toolbox: max_chars must be 0 or more, or None, not -1$"),
+        (lambda: Toolbox([price], time_limit_s=cast(Any, "5")), "^toolbox: time_limit_s must be more than 0 s, or None, not '5'$"),
+        (
+            lambda: Tool.from_function(price, time_limit_s=float("nan")),
+            r"^tool 'price': time_limit_s .* not nan$",
+        ),
+        (
+            lambda: Tool.from_function(price, max_chars=cast(Any, True)),
+            r"^tool 'price': max_chars .* not True$",
+        ),
+    ],
+)
+def test_what_a_query_or_a_toolbox_cannot_be_made_of_is_told_in_one_line(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        make()
+
+
+PLAIN = Stateless(response_style=None, enable_error_recovery=False)
+
+
+@pytest.mark.parametrize("loop", [Bare(), PLAIN, Bare(validate_arguments=False)], ids=repr)
+def test_a_toolbox_may_check_arguments_in_designs_that_hand_them_over_as_they_are(loop: Any) -> None:
+    seen: list[Any] = []
+
+    def double(number: int) -> int:
+        """Twice a number."""
+        seen.append(number)
+        return 2
+
+    for checked in (False, True):
+        closing = Answer("", "2", 0.9 if isinstance(loop, Stateless) else None)
+        model = FakeModel(Act("", (ToolCall("double", {"number": "many"}),)), then=closing)
+        loop.run_sync(Query("Twice?"), Toolbox([double], check_arguments=checked, time_limit_s=9), model)
+    assert seen == ["many"]
 
 
 def test_an_observer_whose_events_nobody_would_await_is_refused() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,7 +134,9 @@ def test_a_tool_over_an_open_connection_works() -> None:
     check_sqlite()
 
 
-def test_it_works_where_an_event_loop_runs_already_as_in_a_notebook() -> None:
+def test_it_works_where_an_event_loop_runs_already_as_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=object))
+
     async def cell() -> str:
         mine = asyncio.current_task()
         check_sqlite()
@@ -141,6 +145,16 @@ def test_it_works_where_an_event_loop_runs_already_as_in_a_notebook() -> None:
         return "still running"
 
     assert asyncio.run(cell()) == "still running"
+
+
+def test_a_coroutine_of_a_service_is_told_to_await_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+
+    async def handler() -> None:
+        with pytest.raises(RuntimeError, match=r"^run_sync inside a coroutine .*: write `await loop\.run\(…\)`$"):
+            Bare().run_sync(Query("How much?"), Toolbox(), Script())
+
+    asyncio.run(handler())
 
 
 def test_a_module_calls_its_tools_on_the_callers_thread_unless_told_otherwise() -> None:

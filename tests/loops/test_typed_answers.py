@@ -17,6 +17,7 @@ from loopbench.loops.bare import MAX_STEPS_TEXT, Bare
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.phased import Phased
+from loopbench.loops.phased.phases import ANSWER_RETRIES
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.stateless import Stateless
@@ -121,15 +122,72 @@ def test_every_design_gives_an_instance_of_the_type(loop: Loop, said: list[FakeI
     assert typed(Owed, loop, *said).answer == Owed(7)
 
 
+def stated(loop: Loop, value: Any) -> Answer:
+    """An answer as the design's format has it."""
+    if isinstance(loop, Stateless):
+        return Answer("", json.dumps(value), 0.9)
+    is_text = isinstance(loop, Bare) and loop.decision_format == "fields"
+    return Answer("", json.dumps(value) if is_text else value)
+
+
+ASKING: list[Loop] = [
+    Bare(),
+    Bare(decision_format="fields"),
+    PHASED,
+    Stateless(response_style=None),
+    Stateless(response_style=None, history_as="messages"),
+]
+
+
 @pytest.mark.parametrize("total", ["many", -1])
-@pytest.mark.parametrize("loop", [Bare(), PHASED, Stateless(response_style=None)], ids=lambda loop: loop.name)
-def test_what_the_type_refuses_is_no_answer(loop: Loop, total: object) -> None:
-    value = {"total": total}
-    said = Answer("", json.dumps(value), 0.9) if isinstance(loop, Stateless) else Answer("", value)
-    ended = typed(Positive, loop, said)
-    assert (ended.answer, ended.stop, ended.ok) == (None, StopReason.PARSE_FAILED, False)
-    assert ended.details["answer"] in (value, json.dumps(value))
+@pytest.mark.parametrize("loop", ASKING, ids=repr)
+def test_what_the_type_refuses_is_asked_for_again_with_the_reason(loop: Loop, total: object) -> None:
+    model = FakeModel(stated(loop, {"total": total}), stated(loop, {"total": 5}))
+    ended = run_sync(loop.run(Query("What is the bill?", schema=Positive), Toolbox(), model))
+    assert (ended.answer, ended.ok, ended.error) == (Positive(total=5), True, None)
+    shown = "".join(message.content for message in model.requests[-1].messages)
+    assert "the answer is no Positive: total: " in shown
+    assert json.dumps(total) in shown.replace("\\", "")
+
+
+REFUSING: list[tuple[Loop, StopReason, int]] = [
+    (Bare(), StopReason.ERROR_VALVE, 3),
+    (Bare(max_steps=2), StopReason.MAX_STEPS, 2),
+    (PHASED, StopReason.PARSE_FAILED, 1 + ANSWER_RETRIES),
+    (Stateless(response_style=None, max_iterations=4), StopReason.MAX_STEPS, 4),
+]
+
+
+@pytest.mark.parametrize(("loop", "stop", "asked"), REFUSING)
+def test_what_the_type_refuses_again_and_again_is_no_answer(loop: Loop, stop: StopReason, asked: int) -> None:
+    model = FakeModel(then=stated(loop, {"total": -1}))
+    ended = run_sync(loop.run(Query("What is the bill?", schema=Positive), Toolbox(), model))
+    assert (ended.answer, ended.stop, ended.ok, len(model.requests)) == (None, stop, False, asked)
     assert ended.details["error"].startswith("the answer is no Positive: total: ")
+
+
+@pytest.mark.parametrize("loop", [Bare(), PHASED, Stateless(response_style=None)], ids=lambda loop: loop.name)
+def test_a_json_schema_refuses_nothing_in_designs_that_only_a_type_makes_ask_again(loop: Loop) -> None:
+    model = FakeModel(stated(loop, {"total": "many"}))
+    assert run_sync(loop.run(Query("What is the bill?", schema=SCHEMA), Toolbox(), model)).ok
+
+
+NULLS: list[tuple[Loop, list[FakeItem]]] = [
+    (Bare(), [Answer("", "null")]),
+    (Finish(max_steps=2), [Reply("", (NativeCall("c1", "__finish__", '{"answer": null}'),))]),
+    (PHASED, ["null"]),
+    (ReactExtract(), [react("finish"), "[[ ## reasoning ## ]]\nSo.\n\n[[ ## answer ## ]]\nnull\n\n[[ ## completed ## ]]"]),
+    (Stateless(response_style=None), [Answer("", "null", 0.9)]),
+]
+
+
+@pytest.mark.parametrize(("loop", "said"), NULLS, ids=lambda value: getattr(value, "name", ""))
+def test_null_is_an_answer_where_the_type_takes_it(loop: Loop, said: list[FakeItem]) -> None:
+    ended = run_sync(loop.run(Query("What is the bill?", schema=int | None, history=()), Toolbox(), FakeModel(*said)))
+    assert (ended.answer, ended.is_null, ended.ok, ended.error) == (None, True, True, None)
+    assert ended.messages[-1].content == "null"
+    alone = run_sync(loop.run(Query("What is the bill?", schema=int), Toolbox(), FakeModel(*said, then=said[-1])))
+    assert (alone.is_null, alone.ok) == (False, False)
 
 
 FINISHING: list[tuple[Loop, list[FakeItem]]] = [

@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.export_runs.sending import SpanEndpoint
-from loopbench.runs.config import load_config
+from loopbench import cli
 
 from .environment import load_env
 from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
-from .own_prints import own_prints_aside
-from .running import carry_out
 
 
 class ConfigFile(OptionGroup):
@@ -29,7 +25,4 @@ class SpanOptions(OptionGroup):
 def compare(flags: dict[str, Any], file: ConfigFile, spans: SpanOptions, output: ResultsOptions) -> None:
     """Run loops over a suite's tasks and say which is better, with intervals."""
     load_env()  # keys may stand in a .env of the current directory
-    endpoint = None if spans.otlp is None else SpanEndpoint(spans.otlp)
-    with own_prints_aside():
-        made = prepare(load_config(file.config, flags))
-    carry_out(made, output, endpoint)
+    cli.carry_out_new(file.config, flags, output, spans.otlp)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import typer
 
-from loopbench.experiments.compare.prepare import Experiment
+from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.protocol.counts import counted
 from loopbench.reports.progress.trials import watching
 from loopbench.reports.tracking_beside import MlflowLog, run_log
+from loopbench.runs.config import load_config
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import resume_flags
@@ -26,6 +29,17 @@ from .console import say
 from .options import ResultsOptions
 from .outcome import print_results, write_report
 from .own_prints import own_prints_aside, quiet_loops
+
+
+def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOptions, otlp: str | None) -> NoReturn:
+    """Prepare a comparison by its file and flags, and carry it out. `otlp`: address of the endpoint that gets trials as they end.
+
+    Raises ValueError for bad input.
+    """
+    endpoint = None if otlp is None else SpanEndpoint(otlp)
+    with own_prints_aside():
+        made = prepare(load_config(file, flags))
+    carry_out(made, output, endpoint)
 
 
 def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None = None) -> NoReturn:

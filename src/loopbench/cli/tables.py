@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from loopbench.experiments.compare.tables import STOPS
+from loopbench.experiments.compare.tables import STOPS, UNDER
 from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 
@@ -18,6 +19,8 @@ from .console import WIDE, print_cells
 
 WRAPPED = (STOPS, "errors", "meaning", "note", "fitted from")
 """Columns whose cells may wrap."""
+KEYS = ("b", UNDER)
+"""Columns behind the first that name a row, too."""
 
 
 def print_table(made: Table, console: Console) -> None:
@@ -34,7 +37,7 @@ def print_table(made: Table, console: Console) -> None:
 
 def _pieces(table: Table, width: int) -> Iterator[Table]:
     """Yield the table in pieces that are narrow enough, each with the columns that name a row; none if one column is too wide."""
-    keys = 1 + (table.columns[:2] == ("a", "b"))
+    keys = 1 + sum(1 for _ in takewhile(KEYS.__contains__, table.columns[1:]))
     parts: list[list[int]] = [[]]
     for column in range(keys, len(table.columns)):
         if parts[-1] and _narrowest(_part(table, keys, [*parts[-1], column])) > width:

@@ -14,7 +14,7 @@ from loopbench.experiments import why as reruns
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.why.arms import arms_named, pairs_named, required_arms
 from loopbench.experiments.why.delta_debugging import MAX_RUNS
-from loopbench.experiments.why.why import lost_trial
+from loopbench.experiments.why.why import comparable, lost_trial
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
@@ -71,22 +71,32 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
         _trial(found, find_record(found, a), as_json=output.as_json)
         return
     most = None if options.show_all or output.as_json else why_lines.MAX_EXAMPLES
-    arms = None if a is None or b is not None else arms_named(found, a)
-    reasons = find(found, pairs=_pairs(found, a, b), arms=arms, task=options.task, most=most)
+    in_sums = a is None and not options.verbose and not options.show_all
+    pairs, arms = _for_sums(found) if in_sums and not output.as_json else _asked_for(found, a, b)
+    reasons = find(found, pairs=pairs, arms=arms, task=options.task, most=most)
     if output.as_json:
         print(json.dumps({"run": str(found.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
-    elif a is None and not options.verbose and not options.show_all:
+    elif in_sums:
         print_shown(why_lines.sums(found, reasons, Shell(found.folder)))
     else:
         with_tasks = a is None or options.verbose or options.show_all or bool(reasons.untraced)
         print_shown(why_lines.why(found, reasons, Shell(found.folder), show_all=options.show_all, with_tasks=with_tasks))
 
 
-def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, str]] | None:
-    """Return the pairs that were asked for; None stands for all of them."""
+def _asked_for(found: Results, a: str | None, b: str | None) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
+    """Return the pairs that were asked for, and the arms; None stands for all of them."""
     if a is None:
-        return None
-    return () if b is None else pairs_named(found, a, b)
+        return None, None
+    return ((), arms_named(found, a)) if b is None else (pairs_named(found, a, b), None)
+
+
+def _for_sums(found: Results) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
+    """Return what sums need: the arms that have others to compare them with. Of several pairs they show none, which saves half."""
+    pairs = comparable(found)
+    if len(pairs) <= 1:
+        return None, None
+    paired = {arm for pair in pairs for arm in pair}
+    return (), [arm.info.arm for arm in found.comparison.arms if arm.info.arm in paired]
 
 
 def _trial(found: Results, record: Record, *, as_json: bool) -> None:

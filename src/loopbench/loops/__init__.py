@@ -20,7 +20,6 @@ _HOMES = {
         "Unfinished",
         "UnfinishedError",
         "module",
-        "resolve_model",
         "tool",
     ),
     "loopbench.loops.guarded": ("Guarded",),

@@ -17,7 +17,6 @@ from loopbench.loops.finish import Step as Step
 from loopbench.loops.finish import Unfinished as Unfinished
 from loopbench.loops.finish import UnfinishedError as UnfinishedError
 from loopbench.loops.finish import module as module
-from loopbench.loops.finish import resolve_model as resolve_model
 from loopbench.loops.finish import tool as tool
 from loopbench.loops.guarded import Guarded as Guarded
 from loopbench.loops.microcompact import Microcompact as Microcompact

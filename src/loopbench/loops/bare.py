@@ -41,7 +41,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_here
+from loopbench.protocol.threads import run_waiting
 
 from .bare_codecs import CODEC, FORMATS, BadMove
 from .boundary import bounded
@@ -126,7 +126,7 @@ class Bare(ToolSettings):
         return replace(self, max_steps=tool_steps + 1)
 
     def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_here(self.run(query, tools, model, observer))
+        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
@@ -137,7 +137,7 @@ class Bare(ToolSettings):
         offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools)
         talk = _Conversation([*opening, Message("user", query.full_text)], [{"role": "user", "content": query.full_text}])
-        steps = errors = 0
+        steps, errors, refused = 0, 0, None  # refused: why the query's type did not take the last answer
 
         def ended(answer: str | None, stop: StopReason, cause: Exception | None = None) -> Outcome:
             details: dict[str, Any] = {"history": talk.history, "consecutive_errors": errors}
@@ -148,7 +148,7 @@ class Bare(ToolSettings):
 
         while steps < self.max_steps:
             if self.max_consecutive_errors is not None and errors >= self.max_consecutive_errors:
-                return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE)
+                return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE, refused)
             status = "error"
             request = Request(
                 tuple(talk.messages),
@@ -169,10 +169,7 @@ class Bare(ToolSettings):
                     return ended(None, StopReason.PROVIDER_ERROR, error)
                 talk.observe("error", f"LLM call failed - {error}")
             except WireError as error:
-                if isinstance(error, BadMove):  # legible: it stands in the history like any reply (row S4-7)
-                    talk.keep(reply)
-                elif self.keep_bad_replies:
-                    talk.keep(reply, BAD_REPLY_CHARS)
+                talk.keep_unread(reply, error, self.keep_bad_replies)
                 talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
             else:
                 talk.keep(reply)
@@ -180,14 +177,17 @@ class Bare(ToolSettings):
                     if dropped:
                         observer.note("not_run", tool_name=dropped, reason="final_answer wins")
                     answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
-                    return ended(answer, StopReason.FINISHED)
-                call = move.calls[0]
-                status, text = await self._act(call, tools)
-                talk.observe(status, text, call.name)
+                    if not (problem := query.problem(answer)):
+                        return ended(answer, StopReason.FINISHED)
+                    refused = WireError(problem)
+                    talk.observe("error", problem)
+                else:
+                    status, text = await self._act(move.calls[0], tools)
+                    talk.observe(status, text, move.calls[0].name)
             errors = 0 if status == "success" else errors + 1
             steps += 1
 
-        return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS)
+        return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, refused)
 
     def _opening(self, prompt: Prompt, tools: Toolbox) -> tuple[list[Message], int]:
         """Return what every request begins with, a system message if any and demonstrations, and how many the latter are."""
@@ -232,6 +232,13 @@ class _Conversation:
         """Add a reply, cut after `most` characters."""
         self.history.append({"role": "assistant", "content": reply.text[:most]})
         self.messages.append(Message("assistant", reply.text[:most], reply.calls))
+
+    def keep_unread(self, reply: Reply, error: WireError, keep_bad: bool) -> None:
+        """Add a reply that could not be read, if it is legible, as any reply is (row S4-7), or to be kept although it is not."""
+        if isinstance(error, BadMove):
+            self.keep(reply)
+        elif keep_bad:
+            self.keep(reply, BAD_REPLY_CHARS)
 
     def observe(self, status: str, data: str, tool_name: str | None = None) -> None:
         """Add an observation, in answer to each native call of the last reply if it made any."""

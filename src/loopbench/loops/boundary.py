@@ -20,7 +20,7 @@ from loopbench.protocol import SILENT, AnswerT, Loop, Model, Observer, Outcome, 
 from loopbench.protocol.events import RunEnded
 
 from .conversation import ConversationModel, RecordedToolbox, messages_after
-from .run_arguments import check_run
+from .run_arguments import check_run, problem_of_model
 from .watching import WatchedModel, WatchedToolbox, Watching
 
 RunT = TypeVar("RunT", bound=Callable[..., Awaitable[Any]])
@@ -34,15 +34,20 @@ def has_boundary(run: RunT) -> RunT:
 
 
 def bounded(run: RunT) -> RunT:
-    """Decorate the `run` of a loop. Raises TypeError for arguments of other types."""
+    """Decorate the `run` of a loop. Raises TypeError for arguments of other types, and for a model that is none."""
 
     @has_boundary
     @functools.wraps(run)
     async def entered(self: Any, query: Any, tools: Any, model: Any, observer: Observer = SILENT) -> Any:
-        check_run(query, tools, model)
-        if query.answer_type is None and query.history is None and not takes_events(observer):
-            return await run(self, query, tools, model, observer)
-        return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
+        check_run(query, tools, model, observer)
+        try:
+            if query.answer_type is None and query.history is None and not takes_events(observer):
+                return await run(self, query, tools, model, observer)
+            return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
+        except (TypeError, AttributeError) as error:
+            if problem := problem_of_model(model, error):
+                raise TypeError(problem) from error
+            raise
 
     return cast(RunT, entered)
 
@@ -96,7 +101,7 @@ async def run_events(
     `streams`: pieces of replies, too. Raises what leaves the run, such as BudgetExceeded, after the last event, and TypeError for
     arguments of other types. The run is cancelled where the iteration is given up: close it with `contextlib.aclosing`.
     """
-    check_run(query, tools, model)
+    check_run(query, tools, model, SILENT)
     queue = _Queue(streams)
     run = loop.run if hasattr(loop.run, "has_boundary") else functools.partial(watched, functools.partial(conversed, loop.run))
     running = asyncio.create_task(run(query, tools, model, queue))
@@ -133,11 +138,15 @@ def answered(query: Query[AnswerT], outcome: Outcome[Any]) -> Outcome[AnswerT]:
     What the type refuses is no answer: the run then ends as `parse_failed`, and `details["answer"]` keeps what was answered. There,
     too, stand a design's own words for having no answer; its stop stays.
     """
-    if query.answer_type is None or outcome.answer is None:
+    if query.answer_type is None:
         return outcome
+    if outcome.answer is None:
+        answered_null = outcome.stop in (StopReason.FINISHED, StopReason.FORCED) and query.answer_type.takes_null
+        return replace(outcome, is_null=True) if answered_null else outcome
     if not outcome.gave_up:
         try:
-            return replace(outcome, answer=query.answer_type.read(outcome.answer))
+            answer = query.answer_type.read(outcome.answer)
+            return replace(outcome, answer=answer, is_null=answer is None)
         except ValueError as error:
             outcome = replace(outcome, stop=StopReason.PARSE_FAILED, details={**outcome.details, "error": str(error)})
     return replace(outcome, answer=cast(AnswerT, None), details={**outcome.details, "answer": outcome.answer})

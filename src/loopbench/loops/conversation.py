@@ -164,5 +164,6 @@ def messages_after(query: Query[Any], calls: Sequence[MadeCall], outcome: Outcom
         seen = made.seen
         messages.append(Message("tool", seen.data if seen.ok else f"{seen.error_type}: {seen.data}", call_id=name))
     if outcome.ok:
-        messages.append(Message("assistant", answer if isinstance(answer, str) else render_value(answer)))
+        said = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
+        messages.append(Message("assistant", said))
     return tuple(messages)

@@ -46,7 +46,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_here
+from loopbench.protocol.threads import run_here, run_waiting
 
 from .react_extract_codecs import FINISH, ExtractAnswer, ReactCodec, ReactStep, extract_codec, instructions_with_tools, react_codec
 
@@ -113,7 +113,7 @@ class ReactExtract(ToolSettings):
         return replace(self, max_iterations=tool_steps + 1)
 
     def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_here(self.run(query, tools, model, observer))
+        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

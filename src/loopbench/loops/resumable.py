@@ -60,7 +60,7 @@ class Resumable(WrappedLoop):
         Raises ApprovalRequired where a call waits for a person, ResumeError where the run is another one than the checkpoint's,
         ValueError for a name in `needs_approval` that no tool has, and RuntimeError for a checkpoint whose run is under way.
         """
-        check_run(query, tools, model)
+        check_run(query, tools, model, observer)
         for name in sorted(self.checkpoint.needs_approval):
             if name not in tools:
                 raise ValueError(f"needs_approval: there is no tool {name!r}; {nearest(name, tools.names)}")

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
-from loopbench.protocol import Query, Toolbox
+from loopbench.protocol import Observer, Query, Reply, Toolbox, WrappedModel
 
 
-def check_run(query: Any, tools: Any, model: Any) -> None:
-    """Raise TypeError for what is no query, no toolbox or no model, with the expression that makes one.
+def check_run(query: Any, tools: Any, model: Any, observer: Any) -> None:
+    """Raise TypeError for what is no query, toolbox, model or observer, with the expression that makes one.
 
     A model is told by its `complete` alone: the whole protocol takes longer to check, and each trial of a comparison comes here.
+    What else is wrong with one shows when it is asked: see `problem_of_model`.
     """
     if not isinstance(query, Query):
         raise TypeError(f"query: give a Query, not {_named(query)}; Query(text) makes one of a text")
     if not isinstance(tools, Toolbox):
         raise TypeError(f"tools: give a Toolbox, not {_named(tools)}; Toolbox([function, …]) makes one of functions")
     if not hasattr(model, "complete") or isinstance(model, type):
-        raise TypeError(f"model: give a Model, not {_named(model)}; resolve_model('provider/name') makes one of a name")
+        raise TypeError(f"model: give a Model, not {_named(model)}; loopbench.open_model('provider/name') makes one of a name")
+    if not isinstance(observer, Observer):
+        raise TypeError(f"observer: give an Observer, not {_named(observer)}; a class derived from it overrides on_event")
+
+
+def problem_of_model(model: Any, error: TypeError | AttributeError) -> str:
+    """Return what is wrong with a model that a product wrote, where that is why Python raised an error; empty if it is not."""
+    while isinstance(model, WrappedModel):
+        model = model.model
+    kind = type(model).__name__
+    if isinstance(error, TypeError):
+        is_not_awaited = "can't be used in 'await' expression" in str(error)
+        return f"model: {kind}.complete must be async def" if is_not_awaited else ""
+    if error.obj is model:
+        return f"model: {kind} lacks {error.name!r}; a Model has name, capabilities, complete and stream"
+    if isinstance(error.obj, str | dict | list | None) and error.name in _REPLY_FIELDS:
+        return f"model: {kind}.complete must return a Reply, not {type(error.obj).__name__}; Reply(text) makes one of a text"
+    return ""
+
+
+_REPLY_FIELDS = frozenset(item.name for item in fields(Reply))
 
 
 def _named(given: Any) -> str:

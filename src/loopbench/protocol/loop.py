@@ -15,7 +15,7 @@ from .model import Model
 from .outcome import Outcome, StopReason
 from .program import Program
 from .query import AnswerT, Query
-from .threads import run_here
+from .threads import run_waiting
 from .tools import Toolbox
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class WrappedLoop:
         return replace(self, loop=self.loop.with_step_limit(tool_steps))
 
     def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_here(self.run(query, tools, model, observer))
+        return run_waiting(self.run(query, tools, model, observer))
 
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return await self.loop.run(query, tools, model, observer)

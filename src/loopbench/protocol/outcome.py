@@ -71,13 +71,20 @@ class Outcome(Parametrized[AnswerT]):
     """
     stop: StopReason
     steps: int
-    """Replies to deciding requests, as the design counts its steps."""
+    """What the design's own limit counts, so that designs count differently; a comparison counts replies itself.
+
+    `bare`: replies that called a tool or could not be read, without the one that answers. `finish`: replies, the one that
+    finishes and, unless `retries_consume_steps` is off, corrections included, without those forced at the limit. `phased`: tasks
+    that use tools. `react_extract`: React replies, the choice of `finish` included. `stateless`: decisions, the last included.
+    """
     confidence: float | None = None
     """A number in [0, 1], from loops that report one."""
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What the design adds: history, trajectory, errors. Not printed with the rest, because it may be long."""
     gave_up: bool = False
     """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
+    is_null: bool = False
+    """The model answered null, which the query's type takes: None is the answer, not the lack of one."""
     messages: tuple[Message, ...] = field(default=(), repr=False)
     """The conversation with this turn, for `Query(text, history=outcome.messages)`; empty if the query has no history.
 
@@ -101,4 +108,6 @@ class Outcome(Parametrized[AnswerT]):
     @property
     def ok(self) -> bool:
         """Whether the model answered: the run finished, or was made to answer at its limit, and there is an answer."""
-        return self.stop in (StopReason.FINISHED, StopReason.FORCED) and self.answer is not None and not self.gave_up
+        return (
+            self.stop in (StopReason.FINISHED, StopReason.FORCED) and (self.answer is not None or self.is_null) and not self.gave_up
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .chat import Message, earlier_messages
@@ -58,7 +59,12 @@ class Query(Parametrized[AnswerT]):
 
     @overload
     def __init__(
-        self: Query[Any], text: str, context: str = "", schema: Mapping[str, Any] | None = None, *, history: History | None = None
+        self: Query[Any],
+        text: str,
+        context: str = "",
+        schema: Mapping[str, Any] | UnionType | None = None,
+        *,
+        history: History | None = None,
     ) -> None: ...
 
     @overload
@@ -75,7 +81,7 @@ class Query(Parametrized[AnswerT]):
         self,
         text: str,
         context: str = "",
-        schema: Mapping[str, Any] | type | None = None,
+        schema: Mapping[str, Any] | type | UnionType | None = None,
         *,
         history: History | None = None,
     ) -> None:

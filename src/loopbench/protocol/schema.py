@@ -278,6 +278,14 @@ class AnswerType:
         except PydanticUserError as error:
             raise TypeError(f"schema: {self.kind!r} has no JSON schema ({str(error).splitlines()[0]})") from None
 
+    @property
+    def takes_null(self) -> bool:
+        """Whether None is an instance, as it is of `int | None`."""
+        try:
+            return TypeAdapter(self.kind).validate_json("null") is None
+        except ValidationError:
+            return False
+
     def read(self, answer: Any) -> Any:
         """Return the instance that a text or a JSON value states; a text may be JSON itself, as that of `bare` is.
 
@@ -285,7 +293,8 @@ class AnswerType:
         """
         adapter: TypeAdapter[Any] = TypeAdapter(self.kind)
         problem = "it cannot be read"
-        for text in [json.dumps(answer), answer] if isinstance(answer, str) else [render_value(answer)]:
+        said = "null" if answer is None else render_value(answer)
+        for text in [json.dumps(answer), answer] if isinstance(answer, str) else [said]:
             try:
                 return adapter.validate_json(text)
             except ValidationError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sys
 import threading
 from asyncio.events import _set_running_loop
 from collections.abc import Callable, Coroutine, Iterator
@@ -31,6 +32,27 @@ def run_here(coroutine: Coroutine[Any, Any, T]) -> T:
             return asyncio.run(coroutine)
     finally:
         _WAITS.reset(before)
+
+
+def run_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a loop to its end like `run_here`, for a caller who is not inside a coroutine, or in a notebook's cell, which may wait.
+
+    Raises RuntimeError inside any other coroutine: its event loop would serve nobody until the run ends.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run_here(coroutine)
+    if _in_notebook():
+        return run_here(coroutine)
+    coroutine.close()
+    raise RuntimeError("run_sync inside a coroutine holds its event loop up: write `await loop.run(…)`")
+
+
+def _in_notebook() -> bool:
+    """Whether IPython runs this code; its cells are coroutines."""
+    interactive = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return interactive is not None and interactive() is not None
 
 
 def call_here(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

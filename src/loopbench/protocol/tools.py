@@ -134,6 +134,8 @@ class Tool:
     """What a model reads of the tool."""
 
     def __post_init__(self) -> None:
+        if self.time_limit_s is not None or self.max_chars is not None:
+            _check_limits(f"tool {self.name!r}", self.time_limit_s, self.max_chars)
         object.__setattr__(self, "spec", ToolSpec(self.name, self.description, self.parameters))
 
     @classmethod
@@ -181,21 +183,35 @@ class Toolbox:
         time_limit_s: float | None = None,
         max_chars: int | None = None,
         threads: bool | None = None,
+        check_arguments: bool = False,
     ) -> None:
         """`time_limit_s`: seconds for one call. `max_chars`: characters that a model reads of one result. None: no limit.
 
         A tool's own limits come before these. `threads`: run synchronous functions on threads of their own (True), or on that of
         the caller, one at a time (False); None: on the caller's where it waits for a loop, as in a loop's `run_sync`, else on their
-        own. A function with a time limit runs on a thread of its own in any case.
+        own. A function with a time limit runs on a thread of its own in any case. `check_arguments`: arguments of wrong types are
+        refused in every design, also in those that hand them over as they are.
+
+        Raises TypeError for what is no list of tools or functions, ValueError for a limit that lets nothing through.
         """
-        made = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
+        try:
+            made = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
+        except TypeError:
+            alone: Any = tools
+            if isinstance(alone, Iterable):
+                raise
+            name = getattr(alone, "__name__", None) or getattr(alone, "name", None) or type(alone).__name__
+            raise TypeError(f"tools: give a list, such as Toolbox([{name}]), not {name} alone") from None
         self._tools = {tool.name: tool for tool in made}
         if len(self._tools) != len(made):
             names = [tool.name for tool in made]
             raise ValueError(f"two tools are named {next(n for n in names if names.count(n) > 1)!r}: names must differ")
+        if time_limit_s is not None or max_chars is not None:
+            _check_limits("toolbox", time_limit_s, max_chars)
         self.time_limit_s = time_limit_s
         self.max_chars = max_chars
         self.threads = threads
+        self.check_arguments = check_arguments
         self._specs: tuple[ToolSpec, ...] = ()
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -257,7 +273,7 @@ class Toolbox:
             known = ", ".join(self._tools) or "none"
             return limits._failed(call, "UnknownTool", f"Tool '{call.name}' not found. Available tools: {known}", started)
         try:
-            args, kwargs = self._bind(tool, call.arguments, validate)
+            args, kwargs = self._bind(tool, call.arguments, validate or self.check_arguments)
         except ToolArgumentError as error:
             return limits._failed(call, "InvalidArguments", str(error), started)
         before = _LIMITS.set(None)  # a tool may call tools itself
@@ -379,6 +395,16 @@ class LimitedToolbox(Toolbox):
 
 _LIMITS: ContextVar[LimitedToolbox | None] = ContextVar("loopbench_tool_limits", default=None)
 """The limits of the call that is being made, where they are not those of the toolbox that makes it."""
+
+
+def _check_limits(owner: str, time_limit_s: Any, max_chars: Any) -> None:
+    """Raise ValueError, in one line that names it, for a limit that is no number or below what a limit can be."""
+    is_time = isinstance(time_limit_s, int | float) and not isinstance(time_limit_s, bool) and time_limit_s > 0
+    if time_limit_s is not None and not is_time:
+        raise ValueError(f"{owner}: time_limit_s must be more than 0 s, or None, not {time_limit_s!r}")
+    is_count = isinstance(max_chars, int) and not isinstance(max_chars, bool) and max_chars >= 0
+    if max_chars is not None and not is_count:
+        raise ValueError(f"{owner}: max_chars must be 0 or more, or None, not {max_chars!r}")
 
 
 def _tighter(first: float | None, second: float | None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.cli import compare as command
+from loopbench.cli import running
 from loopbench.cli.main import app
 from loopbench.cli.render_answer import answer_lines
 from loopbench.experiments.compare.answer import DecidingRun, answer
@@ -52,7 +52,7 @@ def test_the_command_in_an_answer_runs_as_it_stands(undecided, width, monkeypatc
     (told,) = (sentence.decides for sentence in answer(undecided.comparison).said if sentence.decides is not None)
     seen: list[Experiment] = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "carry_out", lambda made, *_: seen.append(made))
+    monkeypatch.setattr(running, "carry_out", lambda made, *_: seen.append(made))
     app(typed[1:], standalone_mode=False)
     (made,) = seen
     assert {arm.info(made.suite.name).arm for arm in made.manifest.arms} == set(told.arms)

@@ -237,7 +237,8 @@ def test_tables_show_arms_troubles_and_pairs(compared):
     assert arms.columns[:5] == ("arm", "scored", "errored", "excluded", "accuracy")
     assert "USD" not in arms.columns
     assert happened.rows[0][1:5] == ("finished 40", "tool.x 40", "40 of 40", "0")
-    assert [row[:3] for row in primary.rows] == [("a", "b", "accuracy")]
+    assert primary.columns[:3] == ("a", "b", "difference")
+    assert [row[:2] for row in primary.rows] == [("a", "b")]
     assert {row[2] for row in secondary.rows} == {"steps", "lm_calls", "tokens"}
 
 
@@ -408,3 +409,12 @@ def test_the_object_for_scripts_is_one_line_of_finite_json(compared, names, text
     line = json.dumps(compared(names, text).to_json(), ensure_ascii=True, allow_nan=False)
     assert "\n" not in line
     assert [arm["arm"] for arm in json.loads(line)["arms"]] == names
+
+
+def test_pairs_under_several_profiles_are_named_by_loop_and_profile(record):
+    """A row of two arms' whole names is wider than a terminal."""
+    infos = [ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s") for profile in ("calm", "rough") for loop in "ab"]
+    records = [record(arm=info.arm, task=f"t{n}", scores={"accuracy": 1.0}) for info in infos for n in range(3)]
+    pairs = found_table(tables(compare(records, infos)), "Accuracy, a minus b")
+    assert pairs.columns[:4] == ("a", "b", "under", "difference")
+    assert [row[:3] for row in pairs.rows] == [("a", "b", "calm"), ("a", "b", "rough")]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from loopbench._extras import MissingExtra
+from loopbench._extras import MissingExtra, is_installed
 from loopbench.protocol.installed import plugins_of
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import FOREIGN, PACKAGES, find
+from loopbench.runs.registry import FOREIGN, PACKAGES, find, summary_of
 
 NEEDED = "(needed)"
 """The default of an option that has none."""
@@ -78,6 +78,11 @@ def built_in(kind: str, name: str) -> CatalogueEntry:
         OptionLine(option.name, shown(option.default), option.doc, values_of(option.type)) for option in options_of(target).values()
     )
     return CatalogueEntry(name, text.splitlines()[0] if text else "", options)
+
+
+def outline(kind: str, name: str) -> CatalogueEntry:
+    """Return the entry without options. Nothing is imported where DSPy is installed, the one package that a design may lack."""
+    return CatalogueEntry(name, summary_of(kind, name)) if is_installed("dspy") else replace(built_in(kind, name), options=())
 
 
 def plugins(kind: str) -> list[CatalogueEntry]:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from loopbench.protocol.modules import module_in
 from loopbench.runs.registry import builtin_names, summary_of
 
-from .entry import CatalogueEntry, CatalogueFramework, built_in, plugins
+from .entry import CatalogueEntry, CatalogueFramework, built_in, outline, plugins
 
 
 def entries() -> list[CatalogueEntry]:
     frameworks: list[CatalogueEntry] = module_in(__package__, "frameworks").entries()
-    return [*_designs(), *(built_in("program", name) for name in builtin_names("program")), *frameworks]
+    designs = (built_in("loop", name) for name in builtin_names("loop"))
+    programs = (built_in("program", name) for name in builtin_names("program"))
+    return [*designs, *plugins("loop"), *programs, *frameworks]
 
 
 def outlines() -> list[CatalogueEntry]:
-    """Return the loops without importing what starts programs and frameworks, which brings a server with it."""
+    """Return the loops without importing them."""
+    designs = [outline("loop", name) for name in builtin_names("loop")]
     programs = [CatalogueEntry(name, summary_of("program", name)) for name in builtin_names("program")]
     frameworks = [CatalogueFramework(name, summary_of("framework", name)) for name in builtin_names("framework")]
-    return [*_designs(), *programs, *frameworks]
-
-
-def _designs() -> list[CatalogueEntry]:
-    return [*(built_in("loop", name) for name in builtin_names("loop")), *plugins("loop")]
+    return [*designs, *plugins("loop"), *programs, *frameworks]

@@ -8,7 +8,7 @@ from statistics import median
 
 from loopbench.datasets.task import Task
 from loopbench.protocol.names import Spec
-from loopbench.runs.registry import builtin_names, make_suite
+from loopbench.runs.registry import builtin_names, make_suite, summary_of
 
 from .entry import NEEDED, CatalogueEntry, CatalogueSuite, OptionLine, built_in, plugins
 
@@ -17,6 +17,11 @@ _SPLITS = {"train": 0, "dev": 1, "test": 2}
 
 def entries() -> list[CatalogueEntry]:
     return [*(_entry(name) for name in builtin_names("suite")), *plugins("suite")]
+
+
+def outlines() -> list[CatalogueEntry]:
+    """Return the suites without importing them, which would make their tasks."""
+    return [*(CatalogueSuite(name, summary_of("suite", name)) for name in builtin_names("suite")), *plugins("suite")]
 
 
 def _entry(name: str) -> CatalogueSuite:

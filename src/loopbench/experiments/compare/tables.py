@@ -12,12 +12,12 @@ from loopbench.metrics.context import DISTANCES
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.reliability import Reliability
-from loopbench.metrics.summary import METRICS, measures_of
+from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.models.profiles import evidence_for
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons
-from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, standing, verdict
+from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, short_name, standing, verdict
 from loopbench.text.table import Table, csv_cell, markdown_page
 
 from .answer import answer
@@ -27,11 +27,13 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
     """Return the tables of arms, their troubles, pairs on accuracy and the Pareto front; with `secondary`, all others too."""
     candidates = [_arms(comparison.arms), _troubles(comparison.arms)]
     if comparison.pairs:
-        candidates.append(_pairs([pair for pair in comparison.pairs if pair.family == "primary"], "Accuracy, a minus b"))
+        primary = [pair for pair in comparison.pairs if pair.family == "primary"]
+        candidates.append(_pairs(primary, "Accuracy, a minus b", comparison.arms))
         candidates.append(
             _pairs(
                 _secondary_pairs(comparison.pairs) if secondary else (),
                 SECONDARY,
+                comparison.arms,
             )
         )
     candidates.append(_pairs(comparison.pooled, TOGETHER))
@@ -212,14 +214,40 @@ _IMPLICIT = ("believed", "wrong after implicit")
 """Columns that are left out where no tool failed implicitly."""
 
 
-def _pairs(pairs: Sequence[Pair], title: str) -> Table:
-    plans = any(pair.outlook is not None for pair in pairs)
-    columns = ("a", "b", "metric", "difference", "tasks", "p", "p (Holm)", "verdict", *(["would decide"] if plans else []))
+UNDER = "under"
+"""Heading of the profile of two arms, and their suite, where a run has several."""
+
+
+def _settings(arms: Sequence[ArmResult]) -> Mapping[str, tuple[str, str]]:
+    """Return arm → its name without the profile, and what it ran under; that is empty where all ran under the same."""
+    infos = [arm.info for arm in arms]
+    suites, profiles = ({getattr(info, part) for info in infos} for part in ("suite", "profile"))
+    parts = [part for part, found in (("suite", suites), ("profile", profiles)) if len(found) > 1]
+    return {info.arm: (short_name(info), ", ".join(getattr(info, part) for part in parts)) for info in infos}
+
+
+def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) -> Table:
+    """Return a row for each pair. `arms`: those of the pairs; left out where these are of loops over all profiles together."""
+    plans, known = any(pair.outlook is not None for pair in pairs), _settings(arms)
+    apart = (UNDER,) if any(under for _, under in known.values()) else ()
+    of_several = ("metric",) if any(pair.metric != PRIMARY for pair in pairs) else ()  # else the title names it
+    columns = (
+        "a",
+        "b",
+        *apart,
+        *of_several,
+        "difference",
+        "tasks",
+        "p",
+        "p (Holm)",
+        "verdict",
+        *(["would decide"] if plans else []),
+    )
     rows = tuple(
         (
-            pair.a,
-            pair.b,
-            pair.metric,
+            *(known[arm][0] if arm in known else arm for arm in (pair.a, pair.b)),
+            *([known[pair.a][1]] if apart else []),
+            *([pair.metric] if of_several else []),
             interval(pair.difference, METRICS[pair.metric].digits),
             str(pair.difference.n),
             p_value(pair.p),
@@ -247,10 +275,20 @@ TEMPLATES_NOTE = (
 
 def over_templates(comparison: Comparison) -> Table:
     """Return accuracy with tasks as units beside accuracy with templates as units, of arms and pairs that have both."""
-    arms = [(arm.info.arm, arm.summary.accuracy, arm.summary.over_templates) for arm in comparison.arms]
-    pairs = [(f"{pair.a} - {pair.b}", pair.difference, pair.over_templates) for pair in comparison.pairs]
-    rows = [(name, interval(plain, 3), interval(over, 3), str(over.n)) for name, plain, over in [*arms, *pairs] if over is not None]
-    return Table(f"Accuracy: these templates, and {OTHERS}", ("arm or pair", "these", OTHERS, "templates"), tuple(rows))
+    known = _settings(comparison.arms)
+    apart = any(under for _, under in known.values())
+    arms = [(*known[arm.info.arm], arm.summary.accuracy, arm.summary.over_templates) for arm in comparison.arms]
+    pairs = [
+        (f"{known[pair.a][0]} - {known[pair.b][0]}", known[pair.a][1], pair.difference, pair.over_templates)
+        for pair in comparison.pairs
+    ]
+    rows = tuple(
+        (name, *([under] if apart else []), interval(plain, 3), interval(over, 3), str(over.n))
+        for name, under, plain, over in [*arms, *pairs]
+        if over is not None
+    )
+    columns = ("arm or pair", *([UNDER] if apart else []), "these", OTHERS, "templates")
+    return Table(f"Accuracy: these templates, and {OTHERS}", columns, rows)
 
 
 def _secondary_pairs(pairs: Sequence[Pair]) -> list[Pair]:

@@ -35,7 +35,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_here
+from loopbench.protocol.threads import run_waiting
 from loopbench.protocol.values import error_text
 
 from .codec import ReadCall, XmlCodec, native_codec, read_calls
@@ -155,7 +155,7 @@ class Finish(ToolSettings):
         return replace(self, max_steps=tool_steps + 1)
 
     def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_here(self.run(query, tools, model, observer))
+        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

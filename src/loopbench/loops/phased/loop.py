@@ -9,7 +9,7 @@ from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, StopReason, Toolbox
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_here
+from loopbench.protocol.threads import run_waiting
 
 from .agent_tools import AgentTools
 from .context import ToolContextManager
@@ -64,7 +64,7 @@ class Phased(PhasedOptions):
         return replace(self, max_tool_tasks=tool_steps)
 
     def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_here(self.run(query, tools, model, observer))
+        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

@@ -17,6 +17,7 @@ from .prompts import (
     call_text,
     format_tool,
     guidance_text,
+    paragraphs,
     results_text,
     sections,
     shown,
@@ -29,6 +30,9 @@ from .state import Phase, PhaseTask, Reflection, ToolCallStatus
 from .tasks import RoundTasks, numbered
 
 logger = logging.getLogger(__name__)
+
+ANSWER_RETRIES = 2
+"""How often an answer that the query's type refuses is asked for again; without a type none is refused."""
 
 
 class PhasedRun(RunContext):
@@ -130,12 +134,21 @@ class PhasedRun(RunContext):
         text = sections(*self._asked(), ("Data", data), ("Failures", self.failures(self.progress.tasks)))
         codec = ANSWER if self.given.query.schema is None else SchemaAnswerCodec.of(self.given.query.schema)
         notify(self.callbacks.on_answer_start)
-        reply = await self.ask(codec, Phase.ANSWER, text, streamed=self._streams)
-        try:
-            return codec.parse(reply).value
-        except WireError as error:
-            self.note_unreadable(Phase.ANSWER, error)
-            return reply.text
+        answer = None
+        refusal = ""
+        for _ in range(1 + ANSWER_RETRIES):
+            reply = await self.ask(codec, Phase.ANSWER, paragraphs(text, refusal), streamed=self._streams)
+            try:
+                answer = codec.parse(reply).value
+            except WireError as error:
+                self.note_unreadable(Phase.ANSWER, error)
+                answer = reply.text
+            problem = self.given.query.problem(answer)
+            if not problem:
+                break
+            self.given.observer.note("invalid_answer", problem=problem)
+            refusal = sections(("Your last answer, which was refused", reply.text), ("Why it was refused", problem))
+        return answer
 
     async def _choose_contexts(self) -> list[str]:
         """Return the whole results that the model wants to see for the answer; all of them if its choice cannot be read."""

@@ -18,7 +18,7 @@ from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_here
+from loopbench.protocol.threads import run_here, run_waiting
 
 from .agent import ManualAgentLoop
 from .manager import Activity, ActivityManager
@@ -126,13 +126,14 @@ class Stateless(ToolSettings):
         return replace(self, max_iterations=tool_steps + 1)
 
     def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_here(self.run(query, tools, model, observer))
+        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         registry = ToolboxRegistry(tools)
         agent = _agent_of(self).over(registry, model, observer)
         manager = self.manager(agent, registry, **asdict(self.manager_options), observer=observer)
+        manager.refusal = None if query.held_to is None else query.problem
         ended = await manager.carry_on(manager.new_state(_asked(query)))
         if ended.stop is StopReason.CRASHED:
             _raise_cause(ended)

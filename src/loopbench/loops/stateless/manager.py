@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -20,6 +20,8 @@ from .state import ActionDecision, ActionType, ConversationEntry, ConversationSt
 logger = logging.getLogger(__name__)
 
 NOT_RUN = "run ended before execution"
+REFUSED = "final_response"
+"""The name under which the agent reads why its answer is refused."""
 
 
 class DecidingAgent(Protocol):
@@ -80,6 +82,8 @@ class ActivityManager(ToolExecution):
         self.max_empty_decisions = options.max_empty_decisions
         self.observer = observer
         self.activity_cache: dict[str, Any] = {}  # for subclasses (row B0-35)
+        self.refusal: Callable[[Any], str] | None = None
+        """Returns why an answer is refused, empty for one that is taken; None: every answer is taken."""
 
     # --- running ---
 
@@ -118,6 +122,7 @@ class ActivityManager(ToolExecution):
         """Run the loop on a state, which it changes."""
         limit = self.max_iterations if state.max_iterations is None else state.max_iterations
         state.max_iterations = limit  # what holds is what the model is told (row B0-12)
+        refused: Exception | None = None
         while state.iteration_count < limit:
             state.iteration_count += 1
             action = await self._next_action(state)
@@ -130,13 +135,32 @@ class ActivityManager(ToolExecution):
             except ModelError as error:  # the history could not be summarised (row G-3)
                 stop = StopReason.CONTEXT_OVERFLOW if isinstance(error, ContextOverflow) else StopReason.PROVIDER_ERROR
                 return Activity("error_recovery", None, stop, state, error)
-            if ended is not None:
+            problem = "" if ended is None else self._problem_of(ended)
+            if ended is not None and not problem:
                 return ended
+            if problem:
+                refused = ValueError(problem)
+                await self._refuse(state, action, problem)
             if await settled(self._should_terminate(state, action)):
                 text = await settled(self._generate_termination_response(state))
                 return Activity("terminated", text, StopReason.TERMINATED, state)
         text = await settled(self._generate_timeout_response(state))
-        return Activity("max_iterations", text, StopReason.MAX_STEPS, state)
+        return Activity("max_iterations", text, StopReason.MAX_STEPS, state, refused)
+
+    def _problem_of(self, ended: Activity) -> str:
+        """Return why the answer of an activity is refused; empty if it is taken."""
+        if self.refusal is None or ended.stop is not StopReason.FINISHED:
+            return ""
+        return self.refusal(ended.final_response if ended.answer is None else ended.answer)
+
+    async def _refuse(self, state: ConversationState, action: ActionDecision, problem: str) -> None:
+        """Show the agent why its answer is refused: an error that no planner has to recover from, because it decides again."""
+        text = f"{problem}; what you answered: {action.final_response}"
+        error: ToolResult = {"tool_name": REFUSED, "status": "error", "error": text, "error_type": "InvalidAnswer", "seen": True}
+        self.observer.note("invalid_answer", problem=problem)
+        state.errors_encountered.append(problem)
+        state.last_tool_results = [*map(_seen, state.last_tool_results or ()), error]
+        state.conversation_history.append(_entry(state, action, [], [error], [problem]))
 
     async def _next_action(self, state: ConversationState) -> ActionDecision:
         if _decides_async(self.agent_loop):

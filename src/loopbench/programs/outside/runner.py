@@ -141,14 +141,18 @@ def found(target: str) -> Callable[..., Any]:
         folder = os.path.dirname(os.path.abspath(name))
         if folder != WIRING:
             sys.path.insert(0, folder)
-        return _callable(getattr(loaded("loopbench_solver", name), attribute))
+        return _function(loaded("loopbench_solver", name), name, attribute)
     sys.path.insert(0, os.getcwd())
-    return _callable(getattr(importlib.import_module(name), attribute))
+    return _function(importlib.import_module(name), name, attribute)
 
 
-def _callable(thing: Any) -> Callable[..., Any]:
+def _function(module: Any, name: str, attribute: str) -> Callable[..., Any]:
+    """Return a module's function. Raises AttributeError and TypeError that call the module what the user called it."""
+    thing = getattr(module, attribute, None)
+    if thing is None:
+        raise AttributeError(f"{name} has no function {attribute!r}")
     if not callable(thing):
-        raise TypeError(f"{thing!r} is not a function")
+        raise TypeError(f"{attribute!r} of {name} is not a function")
     function: Callable[..., Any] = thing
     return function
 
