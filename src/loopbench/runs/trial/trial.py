@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopbench.datasets.task import Environment, Task
-from loopbench.datasets.validity import planned_answer, replay
+from loopbench.datasets.validity import replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import UNREPLAYABLE, FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
@@ -22,7 +22,6 @@ from loopbench.models.tunnel import Tunnel
 from loopbench.models.waits import WAITS, Waits
 from loopbench.protocol import Model, Outcome, StopReason, Toolbox
 from loopbench.protocol.values import error_text
-from loopbench.runs.gold import contradiction
 from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.record import (
     STANDS,
@@ -122,7 +121,6 @@ async def _oracle(task: Task, setting: TrialContext) -> Mapping[str, Truth] | st
             known = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in calls}
             if len({truth.call for truth in known.values()}) < len(known):
                 known = "two of its calls have the same receipt; change an argument or the tool's name"
-            known = contradiction(task, planned_answer(task, calls)) or known
         except ValueError as error:
             known = str(error)
         if len(setting.oracles) >= MAX_ORACLES:
