@@ -171,6 +171,21 @@ def test_a_typed_answer_stands_in_the_messages_as_json() -> None:
     assert (ended.answer, ended.messages[-1]) == (Bill(total=7), Message("assistant", '{"total": 7}'))
 
 
+def test_an_earlier_answer_under_a_schema_is_written_as_its_fields() -> None:
+    class Bill(BaseModel):
+        total: int
+
+    history = [Message("user", "What is the bill?"), Message("assistant", '{"total": 7}')]
+    _, requests = said(Finish(max_steps=2), Query("And now?", schema=Bill, history=history), Answer("", {"total": 8}))
+    earlier = [message for message in requests[0].messages if message.calls]
+    assert [(call.name, json.loads(call.arguments)) for message in earlier for call in message.calls] == [
+        ("__finish__", {"total": 7})
+    ]
+    _, requests = said(Finish(max_steps=2), Query("And now?", history=history), Answer("", "8"))
+    (call,) = [call for message in requests[0].messages for call in message.calls]
+    assert json.loads(call.arguments) == {"answer": '{"total": 7}'}
+
+
 def test_a_guard_sees_what_the_user_said_and_no_result() -> None:
     loop = Guarded(Bare(), tools="needed", writes="confirmed")
     moves = [

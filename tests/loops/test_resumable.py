@@ -265,6 +265,23 @@ def test_a_rejected_call_is_an_error_that_the_model_reads() -> None:
     assert made == []
 
 
+@pytest.mark.parametrize(
+    "loop", [Finish(max_steps=4), Bare(), Stateless(enable_error_recovery=False, response_style=None)], ids=lambda loop: loop.name
+)
+def test_a_person_is_not_asked_about_a_call_that_will_be_refused_anyway(loop: Loop) -> None:
+    def refund(cents: int) -> str:
+        """Give money back."""
+        return "given back"
+
+    closing = Answer("", "Done.", 0.9 if isinstance(loop, Stateless) else None)
+    model = FakeModel(*(Act("", (ToolCall("refund", {"cents": cents}),)) for cents in ("many", 5)), then=closing)
+    checkpoint = Checkpoint(needs_approval=["refund"])
+    tools = Toolbox([refund], check_arguments=True, time_limit_s=9)
+    with pytest.raises(ApprovalRequired):
+        Resumable(loop, checkpoint).run_sync(Query("Give it back."), tools, model)
+    assert [one.call.arguments for one in checkpoint.pending] == [{"cents": 5}]
+
+
 def test_a_call_beside_one_that_waits_comes_to_its_end_and_is_not_made_again() -> None:
     made: list[str] = []
     gate, asked = asyncio.Event(), asyncio.Event()

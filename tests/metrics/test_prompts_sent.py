@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,3 +44,16 @@ def test_a_text_that_stands_in_a_prompt_is_shown(before, text, after):
 def test_more_is_said_where_words_are_new():
     assert says_more(["Try 1"], ["Try 1", "{", "It is no JSON"], "{")
     assert not says_more(["Try 1"], ["Try 2", "own words"], "own words")
+
+
+MESSAGES = st.lists(st.sampled_from(["try one", "try two", "one", "read it again", "it is no JSON", ""]), max_size=5)
+
+
+@given(MESSAGES, MESSAGES, MESSAGES, st.sampled_from(["", "one", "try again"]))
+def test_messages_that_both_prompts_begin_with_say_nothing_more(shared, before, now, own):
+    new = _words_of([*shared, *now]) - _words_of([*shared, *before]) - _words_of([own])
+    assert says_more([*shared, *before], [*shared, *now], own) == bool(new)
+
+
+def _words_of(messages):
+    return Counter(word for message in messages for word in re.findall(r"[^\W\d_]+", message))

@@ -173,6 +173,7 @@ def test_any_faults_in_any_scopes_replay_to_the_same_state(data: st.DataObject, 
 def test_a_fault_that_lands_again_lands_later_in_a_replay_too() -> None:
     """What was issued between the two is no recovery of the second."""
     one, two = Tunnel(), Tunnel()
+    one.keeps_effects = True
     from_request = Request((Message("user", "?"),))
     trial = bench.Bench(
         bench.chain(1), Profile(name="p", rates={"decision.wrong_value": 1}, clears=Clears(feedback=0, after=0, never=1))
@@ -195,6 +196,7 @@ def test_a_fault_that_lands_again_lands_later_in_a_replay_too() -> None:
 
 def test_receipts_without_their_values_are_told_in_a_replay_too() -> None:
     trial, again = bench.Bench(bench.chain(2)), Tunnel()
+    trial.tunnel.keeps_effects = True
     emptied = " ".join(found[0] for found in MARK.finditer(trial.results("c1")["c1"]))
     request = trial.request(emptied)
     run_sync(trial.scripted.complete(request))
@@ -207,6 +209,7 @@ def test_receipts_without_their_values_are_told_in_a_replay_too() -> None:
 
 def test_a_reply_that_nobody_asked_about_is_not_taken_for_a_later_one() -> None:
     trial = bench.Bench(bench.chain(1))
+    trial.tunnel.keeps_effects = True
     run_sync(trial.scripted.complete(trial.request()))
     assert trial.tunnel.effects("") is not None
     trial.tunnel.asked("")

@@ -14,7 +14,7 @@ from loopbench.datasets import arithmetic
 from loopbench.datasets.validity import replay
 from loopbench.models.receipts import Ledger, call_digest, content_digest
 from loopbench.protocol import Plan, Ref, refs, run_sync
-from loopbench.protocol.receipts import HALFWAY, MARK, sightings, strip_receipts
+from loopbench.protocol.receipts import HALFWAY, MARK, ReceiptReader, sightings, strip_receipts
 from tests.cases import cases
 
 from . import bench
@@ -89,12 +89,37 @@ def test_of_two_receipts_of_a_call_the_last_counts() -> None:
 @given(st.lists(st.text("abc ", max_size=20), min_size=1, max_size=5))
 def test_distance_is_counted_from_the_end_of_the_prompt(between: list[str]) -> None:
     receipts = [Ledger().issue("add", {"a": number}, "12", 12, True) for number in range(len(between))]
-    found = sightings("".join(f"{receipt.signed}{text}" for receipt, text in zip(receipts, between, strict=True)))
-    distances = [found[receipt.call][0].distance() for receipt in receipts]
+    prompt = "".join(f"{receipt.signed}{text}" for receipt, text in zip(receipts, between, strict=True))
+    found, length = sightings(prompt), len(prompt)
+    distances = [found[receipt.call][0].distance(length) for receipt in receipts]
     assert distances == sorted(distances, reverse=True)
     behind = len(" [0123ab.4567:r]") + len(between[-1])
     assert distances[-1] == behind / (behind + HALFWAY)
-    assert all(found[receipt.call][0].distance(0.5) > found[receipt.call][0].distance() for receipt in receipts)
+    assert all(found[receipt.call][0].distance(length, 0.5) > found[receipt.call][0].distance(length) for receipt in receipts)
+
+
+PIECES = st.sampled_from(
+    ["[r:0123ab.4567]", "[0123ab.4567:r]", "[r:89abcd.ef01]", "[89abcd.ef01:r]", " 12 ", "\n", "[r:0123a", "b.4567]"]
+)
+
+
+@LAW
+@given(st.lists(st.lists(PIECES, max_size=4).map("".join), max_size=8), st.lists(st.booleans(), max_size=8))
+def test_a_prompt_that_goes_on_is_read_as_a_whole_one(pieces: list[str], goes_on: list[bool]) -> None:
+    reader, prompt = ReceiptReader(), ""
+    for piece, again in zip(pieces, goes_on, strict=False):
+        prompt = f"{prompt}{piece}" if again else piece
+        assert reader.read(prompt) == sightings(prompt)
+
+
+def test_a_result_that_is_shown_as_before_is_the_very_same() -> None:
+    reader = ReceiptReader()
+    first, second = (Ledger().issue("add", {"a": number}, "12", 12, True) for number in (1, 2))
+    before = reader.read(f"Add. {first.signed}")
+    after = reader.read(f"Add. {first.signed} {second.signed}")
+    assert after[first.call] is before[first.call]
+    assert list(after) == [first.call, second.call]
+    assert second.call not in before
 
 
 # --- what the model makes of them ---

@@ -116,3 +116,12 @@ def test_what_cannot_be_read_fails_each_time() -> None:
         with pytest.raises(ValueError, match="Expecting value"):
             reader.parse(reply)
         assert reader.reads == reads
+
+
+def test_what_was_written_is_read_into_a_value_of_the_reader_s_own() -> None:
+    value = {"a": [1, 2.5, None]}
+    text = to_json(value)
+    first, second = from_json(text), from_json(text)
+    assert first == second == value
+    first["a"].append("changed")
+    assert second == value == from_json(text)

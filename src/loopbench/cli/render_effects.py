@@ -52,7 +52,8 @@ def ablation(made: AblationResult, *, verbose: bool) -> None:
 def answer_of_ablation(made: AblationResult, width: int) -> Iterator[Text]:
     """Yield the lines of the answer: title, matrix of settings, warnings, effects, and which setting to use."""
     found, best = made.results, recommendation(made)
-    yield from wrapped(f"{found.title} · {LEGEND}", "bold", width)
+    legend = LEGEND if found.comparison.pairs else "accuracy"  # too many settings are not compared in pairs
+    yield from wrapped(f"{found.title} · {legend}", "bold", width)
     yield from _settings(made, () if best is None else best.arms, width)
     yield from warning_lines(found, width)
     for line in effect_lines(made):

@@ -32,6 +32,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.json_text import Encoder
+from loopbench.protocol.wire import from_json
 
 from .toolbox_around import ToolboxAround
 
@@ -95,12 +96,22 @@ def _answer(said: Message, codec: Codec | None, call_id: str) -> list[Message]:
 
 def _rendered(answer: str, codec: Codec) -> Reply | None:
     """Return an answer in a format; None if that has no place for it. One that wants a confidence shows that of an answer given."""
-    for confidence in (None, 1.0):
-        try:
-            return codec.render(Answer("", answer, confidence))
-        except Inexpressible:
-            continue
+    for value in [*_structured(answer), answer]:
+        for confidence in (None, 1.0):
+            try:
+                return codec.render(Answer("", value, confidence))
+            except Inexpressible:
+                continue
     return None
+
+
+def _structured(answer: str) -> list[Any]:
+    """Return the object or list that an answer under a schema is, as messages hold it."""
+    try:
+        value = from_json(answer) if answer[:1] in ("{", "[") else None
+    except ValueError:
+        value = None
+    return [value] if isinstance(value, dict | list) else []
 
 
 def _with_results_as_text(history: Iterable[Message]) -> list[Message]:

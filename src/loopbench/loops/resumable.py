@@ -36,7 +36,7 @@ from loopbench.protocol.names import nearest
 from .boundary import has_boundary, watched
 from .checkpoint import ApprovalRequired, Checkpoint, Replay
 from .run_arguments import check_run
-from .toolbox_around import ToolboxAround
+from .toolbox_around import ToolboxAround, problem_of
 from .watching import Watching
 
 REJECTED = "A person refused this call"
@@ -156,7 +156,8 @@ class ReplayedToolbox(ToolboxAround):
         seen = self._replay.result(name, call)
         if seen is not None:
             return seen
-        seen = await self._refused(name, call) if call.name in self._checkpoint.needs_approval else None
+        can_run = not (validate or self.check_arguments) or problem_of(call, self.within) is None
+        seen = await self._refused(name, call) if can_run and call.name in self._checkpoint.needs_approval else None
         if seen is None:
             seen = await self._made(call, validate)
         self._replay.keep_result(name, seen)

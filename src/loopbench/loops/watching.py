@@ -18,7 +18,6 @@ from loopbench.protocol import (
     ProviderError,
     Reply,
     Request,
-    ToolArgumentError,
     Toolbox,
     ToolCall,
     WireError,
@@ -37,7 +36,7 @@ from loopbench.protocol.events import (
     ToolStarted,
 )
 
-from .toolbox_around import ToolboxAround
+from .toolbox_around import ToolboxAround, problem_of
 
 
 class Watching(Observer):
@@ -125,20 +124,8 @@ class WatchedModel(WrappedModel):
             tell(ReplyUnreadable(number, request, str(error)))
             return
         for call in move.calls if isinstance(move, Act) else ():
-            if problem := self._problem(call):
+            if problem := problem_of(call, self._tools):
                 tell(CallInvalid(number, call, *problem))
-
-    def _problem(self, call: ToolCall) -> tuple[str, str] | None:
-        """Return why a call cannot be made, the error's type and its text; None if it can."""
-        tool = self._tools.get(call.name)
-        if tool is None:
-            return "UnknownTool", f"there is no tool {call.name!r}"
-        try:
-            if tool.arguments is not None:
-                tool.arguments.check(call.arguments)
-        except ToolArgumentError as error:
-            return "InvalidArguments", str(error)
-        return None
 
 
 class WatchedToolbox(ToolboxAround):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import orjson
 
 from loopbench.protocol.checksums import seal_line
+from loopbench.protocol.quick_frozen import quick_frozen
 
 from .record_fields import check_fault, check_fields
 
@@ -59,6 +60,7 @@ class FaultRecord:
         }
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Record:
     """What one trial gave. `scored` stands in the denominator; `errored` and `excluded` do not, visibly."""

@@ -56,7 +56,11 @@ def _with_options(spec: str, own: Callable[..., Any] | None) -> Scorer:
 
 def reads_state(spec: str) -> bool:
     """Return whether a scorer may look at the end state: a built-in one says so, and one of the user's own may."""
-    name = spec.partition("(")[0].strip()
+    return _reads_state(spec.partition("(")[0].strip())
+
+
+@functools.lru_cache(maxsize=256)
+def _reads_state(name: str) -> bool:
     return name not in scorer_names() or getattr(module_in(SCORERS, name), "READS_STATE", False)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, get_args
 from loopbench.protocol import Message, render_value
 from loopbench.protocol.chat import MessageRole, NativeCall
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.quick_frozen import quick_frozen
 from loopbench.protocol.receipts import strip_receipts
 
 from .record_fields import MAX_COUNT
@@ -49,6 +50,7 @@ class RequestError(NamedTuple):
     message: str
 
 
+@quick_frozen
 @dataclass(frozen=True)
 class ModelExchange:
     """A request to the model and what came of it: a reply, or an error."""
@@ -166,6 +168,7 @@ class ModelExchange:
         return made
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class ToolRun:
     """One run of a tool, and what the loop got of it."""

@@ -58,10 +58,6 @@ class Budget:
             if limit is not None and not limit >= 0:
                 raise ValueError(f"Budget: {name} must be 0 or more, or None for no limit, not {limit!r}")
 
-    @property
-    def is_unlimited(self) -> bool:
-        return self.calls is None and self.tokens is None and self.dollars is None and self.seconds is None
-
 
 _UNLIMITED = Budget()
 _UNPRICED = (
@@ -111,7 +107,7 @@ class Meter:
     def exhausted(self) -> str:
         """The limit that is used up, in words; empty while there is room."""
         budget = self.budget
-        if budget.is_unlimited:
+        if budget.calls is None and budget.tokens is None and budget.dollars is None and budget.seconds is None:
             return ""
         spent = {
             "model calls": (self.calls, budget.calls),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import cast
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from typing import Any, cast
 
 from loopbench.protocol import Chunk, Model, Reply, Request, WrappedModel
 
@@ -27,9 +27,10 @@ class InOrder(WrappedModel):
         self._busy = False
         """A request is being answered, or turns are counted before one is."""
 
-    async def complete(self, request: Request) -> Reply:
-        if not request.scope:
-            return await self.model.complete(request)
+    def complete(self, request: Request) -> Coroutine[Any, Any, Reply]:
+        return self._in_turn(request) if request.scope else self.model.complete(request)
+
+    async def _in_turn(self, request: Request) -> Reply:
         async with self._turn(request.scope):
             return await self.model.complete(request)
 

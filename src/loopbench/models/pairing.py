@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import NamedTuple
 
 from loopbench.protocol import Message, WireError
@@ -37,8 +38,15 @@ class PairedResult(NamedTuple):
         return self.owner in self.calls
 
 
-def paired_results(messages: Sequence[Message]) -> Iterator[PairedResult]:
-    """Yield the results that messages give for the calls of replies with several; other results cannot be another call's."""
+def paired_results(messages: Sequence[Message]) -> Iterable[PairedResult]:
+    """Return the results that messages give for the calls of replies with several; other results cannot be another call's."""
+    return _paired(messages) if any(map(_calls, messages)) else ()
+
+
+_calls = attrgetter("calls")
+
+
+def _paired(messages: Sequence[Message]) -> Iterator[PairedResult]:
     known: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):
@@ -67,7 +75,7 @@ def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
     It gets a receipt that says so, of a content that its call never gave. This holds for results that a reply's calls have
     exchanged; where one is given twice, or is that of an earlier reply, this gives it away, and the model calls again.
     """
-    paired = list(paired_results(messages))
+    paired = tuple(paired_results(messages))
     if not paired:
         return messages
     asked, given = Counter[tuple[int, str]](), Counter[tuple[int, str]]()

@@ -173,6 +173,10 @@ class Weakness(_Section):
         return self
 
 
+SAYINGS = {"description", "evidence", "sources"}
+"""Fields in which a profile speaks of itself."""
+
+
 class Profile(_Section):
     """One fault profile."""
 
@@ -293,7 +297,11 @@ class Profile(_Section):
     @property
     def digest(self) -> str:
         """sha256 of all that the profile does; what it says of itself is left out."""
-        return digest(self.model_dump(exclude={"description", "evidence", "sources"}))
+        return digest(self.model_dump(exclude=SAYINGS))
+
+    def effects(self) -> dict[str, Any]:
+        """Return all that the profile does, as plain JSON; what it says of itself is left out."""
+        return self.model_dump(mode="json", exclude=SAYINGS)
 
     def to_toml(self) -> str:
         """Return the text of a file that `load_profile` reads back."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from loopbench.protocol import Plan, PlannedCall, ToolCall, render_value, resolve
 from loopbench.protocol.legibility import Path
-from loopbench.protocol.receipts import Sighting, sightings
+from loopbench.protocol.receipts import ReceiptReader, Sighting, sightings
 
 from .receipts import Form, Ledger, ReceiptEntry, Truth, call_digest
 
@@ -40,16 +40,18 @@ class Known(NamedTuple):
     def value(self) -> Any:
         return self.entry.value
 
-    @property
-    def distance(self) -> float:
-        """How far from the prompt's end what is used of it stands, 0 to 1; of each part, where it stands nearest."""
+    def distance(self, length: int) -> float:
+        """Return how far from the end of a prompt of so many characters what is used of it stands, 0 to 1.
+
+        Of each part, where it stands nearest.
+        """
         places: dict[Path, float] = {}
         for one, shares in zip(self.seen, self.shares, strict=True):
             for path, share in shares.items():
-                place = one.distance(share)
+                place = one.distance(length, share)
                 places[path] = min(place, places.get(path, place))
         used = [places[path] for path in self.uses if path in places]
-        return max(used) if used else places.get((), self.seen[-1].distance())
+        return max(used) if used else places.get((), self.seen[-1].distance(length))
 
     def is_shown_to(self, user: str) -> bool:
         """Whether a call can be made from what the prompt shows of the result."""
@@ -65,6 +67,8 @@ class Known(NamedTuple):
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
+_NO_FORMS: Mapping[int, Sequence[Form]] = MappingProxyType({})
+_NO_USES: Uses = MappingProxyType({})
 
 
 class PromptView(NamedTuple):
@@ -92,6 +96,8 @@ class PromptView(NamedTuple):
     """Receipts, CALL.CONTENT, of planned calls that the prompt shows without all that is still to be used of their results."""
     overlooked: Collection[str] = ()
     """Goals that the model sees no call for."""
+    current: Mapping[int, Sequence[Form]] = _NO_FORMS
+    """Identity of a planned call → the calls that it and its alternatives stand for, given the results that the prompt shows."""
 
     def without(self, forgotten: Collection[str]) -> PromptView:
         """Return the same prompt with some results overlooked."""
@@ -110,28 +116,45 @@ class PromptView(NamedTuple):
         """Return whether a tool is offered, or its name is a word of its own in the text ("address" does not name "add")."""
         return name in self.tools or _has_word(self.text, name)
 
+    def call_of(self, planned: PlannedCall) -> ToolCall | None:
+        """Return what a planned call that is `ready` stands for; None where a result lacks the part that it refers to."""
+        forms = self.current.get(id(planned))
+        return forms[0].call if forms and forms[0].option == 0 else concrete(planned, self.values)
+
     def ready(self) -> list[PlannedCall]:
         """Return unknown calls whose dependencies are known, in the plan's order."""
         needs, known = self.plan.dependencies, self.known.keys()
         return [call for call in self.plan.calls if call.id not in known and needs[call.id] <= known]
 
 
-def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, tools: Collection[str] = ()) -> PromptView:
-    """Read which planned calls the prompt shows. `oracle`: the truth of each planned call.
+def read(
+    plan: Plan,
+    oracle: Mapping[str, Truth],
+    ledger: Ledger,
+    text: str,
+    tools: Collection[str] = (),
+    reader: ReceiptReader | None = None,
+) -> PromptView:
+    """Read which planned calls the prompt shows. `oracle`: the truth of each planned call. `reader`: the conversation's.
 
     A call is known iff its receipt is legible, and of its result every part that the answer or a call that is not known refers to.
     """
-    seen = sightings(text)
+    seen = sightings(text) if reader is None else reader.read(text)
     if not seen:
         return PromptView(plan, text, tools, forms=ledger.forms)
     met: dict[str, Known] = {}
+    current: dict[int, Sequence[Form]] = {}
     stuck = False
     values: dict[str, Any] = {}
     refers = plan.answer is None or plan.is_referring
     given: tuple[object, ...] = ()
     for planned in plan.calls:
         name, failed = planned.id, 0
-        forms = _forms(planned, values, given, ledger) if _may_be_made(planned, met, plan) else ledger.forms.get(name, ())
+        if _may_be_made(planned, met, plan):
+            forms: Sequence[Form] = _forms(planned, values, given, ledger)
+            current[id(planned)] = forms
+        else:
+            forms = ledger.forms.get(name, ())
         for form in forms:
             sighted = seen.get(form.digest)
             entry = None if sighted is None else _latest(sighted, form, ledger, ok=not planned.fails)
@@ -140,7 +163,7 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
             if entry.ok is planned.fails:
                 failed += not planned.fails
                 continue
-            uses = plan.uses.get(name, {}) if refers else _uses_by_value(plan, name, entry, ledger)
+            uses = plan.uses.get(name, _NO_USES) if refers else _uses_by_value(plan, name, entry, ledger)
             met[name] = _met(form, entry, sighted, uses, ledger)
             values[name] = entry.value
             given += (name, id(entry.value))
@@ -148,18 +171,32 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
         else:
             stuck = stuck or failed > len(planned.alternatives)
     known = _known(plan, met)
-    misled = any(met[name].is_misled(oracle.get(name)) for name in known)
+    misled = any(item.is_misled(oracle.get(name)) for name, item in known.items())
     illegible = tuple([item.entry.key for name, item in met.items() if name not in known]) if len(known) < len(met) else ()
-    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms, illegible=illegible)
+    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms, illegible=illegible, current=current)
 
 
 def _may_be_made(planned: PlannedCall, met: Mapping[str, Known], plan: Plan) -> bool:
     """Whether the prompt shows all that a call is made from."""
-    needs = plan.dependencies[planned.id]
-    return not needs or all(name in met and met[name].is_shown_to(planned.id) for name in needs)
+    for name in plan.dependencies[planned.id]:
+        item = met.get(name)
+        if item is None or not (item.is_whole or item.is_shown_to(planned.id)):
+            return False
+    return True
 
 
 def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Known:
+    """Return what the prompt shows of a result, worked out again only where anything about it has changed since the last prompt."""
+    last = ledger.met.get(form.digest)
+    if last is not None and last[0] is form and last[1] is entry and last[2] is seen and last[3] is uses:
+        known: Known = last[4]
+        return known
+    made = _newly_met(form, entry, seen, uses, ledger)
+    ledger.met[form.digest] = (form, entry, seen, uses, made)
+    return made
+
+
+def _newly_met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Known:
     paths = tuple(uses) if () in uses else (*uses, ())
     own = [one for one in seen if one.content == entry.content]
     shares = [ledger.shown(entry, one, paths) for one in own]
@@ -171,9 +208,10 @@ def _known(plan: Plan, met: Mapping[str, Known]) -> dict[str, Known]:
     """Return the calls of which all can be read that is still to be used: what has served calls that are known is done with."""
     done: set[str | None] = set()
     for planned in reversed(plan.calls):
-        if planned.id in met and met[planned.id].is_enough(done):
+        item = met.get(planned.id)
+        if item is not None and (item.is_whole or item.is_enough(done)):
             done.add(planned.id)
-    return {name: item for name, item in met.items() if name in done}
+    return dict(met) if len(done) == len(met) else {name: item for name, item in met.items() if name in done}
 
 
 def _uses_by_value(plan: Plan, call: str, entry: ReceiptEntry, ledger: Ledger) -> Uses:

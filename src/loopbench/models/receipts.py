@@ -128,6 +128,8 @@ class Ledger:
         """Planned id → the calls that it has stood for so far, the latest first."""
         self.rests_on: dict[tuple[int, str, str], Mapping[Path, frozenset[str | None]]] = {}
         """The parts of results that an answer without references rests on, worked out once; by plan, planned call and CONTENT."""
+        self.met: dict[str, tuple[Any, ...]] = {}
+        """CALL digest → form, entry, sightings and uses of its result in the last prompt, and what the prompt view made of them."""
         self._shown: dict[tuple[object, ...], Mapping[Path, float]] = {}
         """What `legible_parts` said: prompts show the same again and again."""
         self._vouched: set[tuple[str, str, str]] = set()

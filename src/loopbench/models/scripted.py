@@ -22,6 +22,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.model import ProviderTrouble
+from loopbench.protocol.receipts import ReceiptReader
 
 from .at_once import SAME_IDS, TOO_EARLY, digest_of, early_call, with_one_id
 from .draws import unit
@@ -105,22 +106,25 @@ class Scripted:
     def __init__(self, script: Script, tunnel: Tunnel | None = None) -> None:
         """`tunnel`: shared with the trial's toolbox, which issues the receipts."""
         self.script = script
+        self._key = script.key
         self.tunnel = tunnel or Tunnel()
         abilities = script.profile.abilities
         self.capabilities = Capabilities(tool_choice=abilities.tool_choice, context_tokens=abilities.context_tokens)
         self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
         self.tunnel.instructions.author = script.author
-        self._gullible = Gullible(script.key, script.profile.gullible, self.tunnel)
+        self._gullible = Gullible(self._key, script.profile.gullible, self.tunnel)
         self._visits: dict[tuple[FaultPoint, str], PointVisits] = {}
         bluff = script.profile.bluff
-        self._bluffs = bluff > 0 and unit(*script.key, "bluff") < bluff  # a trait of the trial's model, the same for every loop
+        self._bluffs = bluff > 0 and unit(*self._key, "bluff") < bluff  # a trait of the trial's model, the same for every loop
         self._stated = ""
         """The last answer that was given."""
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
         weaknesses = [one for one in script.profile.weaknesses if script.words or one.kind != "answer"]
-        slips = chosen(slips_of(script.plan, weaknesses, script.key, script.tools), script.profile.faults)
+        slips = chosen(slips_of(script.plan, weaknesses, self._key, script.tools), script.profile.faults)
         self._plan = PlanWithSlips(script.plan, slips)
+        self._readers: dict[tuple[Role, str], ReceiptReader] = {}
+        """Role and scope, whose prompts are one conversation → what reads their receipts."""
         self._slips: dict[tuple[str, str], Fault] = {}
         """What has slipped so far, by kind and planned call."""
 
@@ -176,7 +180,7 @@ class Scripted:
         """Decide on the next move, and draw what may go wrong at its point."""
         request = turn.request
         turn.decision = self._decision(turn, turn.view)
-        turn.point = FaultPoint(request.role.value, turn.decision.point)
+        turn.point = FaultPoint(str(request.role), turn.decision.point)
         visits = turn.visits = self._visit(turn.point, request, bool(turn.view.known))
         if request.role is Role.RECOVER:
             self._note_failure(turn.point.call, request)
@@ -222,7 +226,9 @@ class Scripted:
 
     def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
-        view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
+        talk = (request.role, request.scope)
+        reader = self._readers.get(talk) or self._readers.setdefault(talk, ReceiptReader())
+        view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered, reader)
         self.tunnel.show(request.scope, view.known.keys(), view.illegible)
         if followed.says is not None or followed.forgotten:
             view = view._replace(says=followed.says, overlooked=followed.forgotten.values())
@@ -251,9 +257,12 @@ class Scripted:
         return self._gullible.instead_of(decision, turn.request.role, turn.request.scope, view.text)
 
     def _draw(self, point: FaultPoint, any_known: bool = True) -> Fault | None:
+        profile = self.script.profile
+        if profile.faults is None and not profile.rates:
+            return None
         planned = self._planned.get(point.call)
         first = point.call == self._first or not (planned or any_known)  # an answer out of nothing has no call to repeat either
-        return draw(self.script.profile, self.script.key, point, planned, first)
+        return draw(profile, self._key, point, planned, first)
 
     def _visit(self, point: FaultPoint, request: Request, any_known: bool = True) -> PointVisits:
         visits = self._visits.get((point, request.scope))
@@ -282,7 +291,7 @@ class Scripted:
         shown = parts_shown(before, request, own, visits.signs, told)
         resampled = request.sampling.temperature != 0
         mended = chance(self.script.profile.clears, shown, visits.signs, told, resampled=resampled)
-        fault.cured = unit(*self.script.key, "cured", fault.point, visits.attempts) < mended
+        fault.cured = unit(*self._key, "cured", fault.point, visits.attempts) < mended
 
     def _note_failure(self, call: str, request: Request) -> None:
         """Count a failure that a request to recover shows to the model, whatever role decided on the call."""
@@ -296,8 +305,9 @@ class Scripted:
         rate = self.script.profile.forget
         if rate == 0 or turn.point.role not in _MAY_OVERLOOK or not self.script.profile.may_strike(LAPSE, str(turn.point)):
             return ()
-        key = (*self.script.key, "forget", turn.point, attempt)
-        return [name for name, item in turn.view.known.items() if unit(*key, name) < rate * item.distance]
+        key = (*self._key, "forget", turn.point, attempt)
+        length = len(turn.view.text)
+        return [name for name, item in turn.view.known.items() if unit(*key, name) < rate * item.distance(length)]
 
     def _forget(self, turn: ReplyTurn, forgotten: Collection[str]) -> None:
         """Decide again without the results that were overlooked; it is a fault if the decision is another one."""

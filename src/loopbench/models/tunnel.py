@@ -87,8 +87,10 @@ class Tunnel:
         """Scope → receipts that its last prompt showed without the values that are used of their results."""
         self._told: dict[tuple[str, str], Observation] = {}
         """Scope and CALL digest → what the last run of the call gave the loop."""
+        self.keeps_effects = False
+        """Whether `effects` are asked for: a recording does."""
         self._effects: dict[str, tuple[Any, ...]] = {}
-        """Fields of ReplyEffects by scope: only a recording asks for them."""
+        """Fields of ReplyEffects by scope."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
         self._failed: set[str] = set()
         """Scopes in which a call has failed since their last request."""
@@ -184,8 +186,8 @@ class Tunnel:
         return sum(not (fault.landed or fault.passed_over) for fault in waiting.values())
 
     def book(self) -> list[FaultState]:
-        """Return the state of all faults."""
-        if not self.faults:
+        """Return the state of all faults, for `note`."""
+        if not self.faults or not self.keeps_effects:
             return []
         armed: dict[int, list[str]] = {}
         for call, waiting in self._armed.items():
@@ -203,7 +205,9 @@ class Tunnel:
         return states
 
     def note(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
-        """Keep the effects of a reply that found the faults as `before`, under its scope."""
+        """Keep the effects of a reply that found the faults as `before`, under its scope, if they are to be kept."""
+        if not self.keeps_effects:
+            return
         after = self.book()
         changed = tuple([now for number, now in enumerate(after) if number >= len(before) or before[number] != now])
         struck = self._struck.get(request.scope)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
+from .quick_frozen import quick_frozen
+
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
 
@@ -18,6 +20,7 @@ class NativeCall:
     arguments: str
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation."""
@@ -107,6 +110,7 @@ def _check_place(message: Message, waiting: list[str]) -> None:
     waiting += [call.id for call in message.calls]
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens and money of one reply, or of many added up."""
@@ -144,6 +148,7 @@ def _added(one: float | None, other: float | None) -> float | None:
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A model's whole answer to one request."""

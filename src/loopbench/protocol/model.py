@@ -10,6 +10,7 @@ from .chat import Capabilities, Chunk, Message, Reply
 from .grammar import Grammar
 from .moves import Codec, Role
 from .program import Prompted
+from .quick_frozen import quick_frozen
 from .tools import ToolSpec
 
 
@@ -38,6 +39,7 @@ class Sampling:
 DEFAULT_SAMPLING = Sampling()
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question to a model. `role`, `scope`, `codec`, `examples` and `prompted` are for the harness; no provider sees them."""

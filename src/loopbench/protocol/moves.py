@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import Reply
+from .quick_frozen import quick_frozen
 from .tools import ToolCall
 
 
@@ -39,6 +40,7 @@ class Act:
     calls: tuple[ToolCall, ...]
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Stop. `value` None: the run is over, and another request states the answer."""

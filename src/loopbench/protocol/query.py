@@ -91,10 +91,11 @@ class Query(Parametrized[AnswerT]):
         dicts in OpenAI's chat format. Raises TypeError for a text or context that is no text, a type without a JSON schema and a
         history that holds anything else, ValueError for a history that no provider would take.
         """
-        given: tuple[Any, Any] = (text, context)
-        for name, value in zip(("text", "context"), given, strict=True):
-            if not isinstance(value, str):
-                raise TypeError(f"query: {name} must be a text, not {type(value).__name__}")
+        said: Any = text
+        material: Any = context
+        if not isinstance(said, str) or not isinstance(material, str):
+            name, wrong = ("context", material) if isinstance(said, str) else ("text", said)
+            raise TypeError(f"query: {name} must be a text, not {type(wrong).__name__}")
         answer_type = None
         if schema is not None and not isinstance(schema, Mapping):
             from .schema import AnswerType  # loads pydantic: a typed answer may, the import of a loop must not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from .legibility import Side
@@ -27,16 +27,14 @@ class Sighting(NamedTuple):
     text: str
     start: int
     """Where the text begins, in characters of the prompt."""
-    length: int
-    """Of the prompt."""
 
-    def distance(self, share: float = 1.0) -> float:
+    def distance(self, length: int, share: float = 1.0) -> float:
         """Return how far from the prompt's end a place in the text stands, given the share of the text that comes before it.
 
-        0 at the end, 0.5 at `HALFWAY` characters from it, towards 1 beyond. In characters, not as a share of the prompt: a design
-        must not gain by a long system text.
+        `length`: of the prompt, in characters. 0 at the end, 0.5 at `HALFWAY` characters from it, towards 1 beyond. In characters,
+        not as a share of the prompt: a design must not gain by a long system text.
         """
-        behind = self.length - self.start - share * len(self.text)
+        behind = length - self.start - share * len(self.text)
         return behind / (behind + HALFWAY)
 
 
@@ -46,16 +44,56 @@ MAX_BESIDE = 60_000
 """Characters beside a single mark that are looked at: the longest result that a toolbox gives, escaped twice."""
 
 
-def sightings(text: str) -> dict[str, list[Sighting]]:
+def sightings(text: str) -> Sightings:
     """Return the receipts in a text, in order, by their CALL digest."""
-    if "[r:" not in text and ":r]" not in text:
-        return {}
-    marks = list(MARK.finditer(text))
-    closed = _pairs(marks)
+    return ReceiptReader().read(text)
+
+
+class ReceiptReader:
+    """Reads the receipts in the prompts of one conversation: a prompt that goes on where the last one ended is read from there."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        """Of the last prompt at whose end no mark was open: what follows changes nothing about it."""
+        self._found: Sightings = {}
+        """The receipts in it."""
+        self._end = 0
+        """Where its last mark ends."""
+
+    def read(self, text: str) -> Sightings:
+        """Return the receipts in a text, in order, by their CALL digest.
+
+        What stands beside a call's marks is the very same list as in the last text, if this one adds nothing to it.
+        """
+        start, found, end = 0, self._found, self._end
+        if not text.startswith(self._text):
+            found, end = {}, 0
+        elif self._text:
+            start = max(0, len(self._text) - _MARK_CHARS + 1)  # a mark may begin where the last text ended
+        marks = list(MARK.finditer(text, start)) if text.find("[r:", start) >= 0 or text.find(":r]", start) >= 0 else []
+        closed, is_open = _pairs(marks)
+        if marks:
+            found = _with_sightings(found, text, marks, closed, end)
+            end = marks[-1].end()
+        if not is_open:
+            self._text, self._found, self._end = text, found, end
+        return found
+
+
+Sightings = Mapping[str, list[Sighting]]
+_MARK_CHARS = 15
+
+
+def _with_sightings(
+    known: Sightings, text: str, marks: Sequence[re.Match[str]], closed: Mapping[int, int], end_before: int
+) -> Sightings:
+    """Return the known sightings and, in lists of their own, those of further marks.
+
+    `end_before`: where the mark before these ends.
+    """
+    found = dict(known)
     paired = set(closed.values())
-    found: dict[str, list[Sighting]] = {}
     for place, mark in enumerate(marks):
-        call, content = (mark[1], mark[2]) if mark[1] else (mark[3], mark[4])
         side: Side
         if place in closed:
             side, start, end = "both", mark.end(), marks[closed[place]].start()
@@ -65,15 +103,19 @@ def sightings(text: str) -> dict[str, list[Sighting]]:
             end = marks[place + 1].start() if place + 1 < len(marks) else len(text)
             side, start, end = "front", mark.end(), min(end, mark.end() + MAX_BESIDE)
         else:
-            start = marks[place - 1].end() if place else 0
+            start = marks[place - 1].end() if place else end_before
             side, start, end = "back", max(start, mark.start() - MAX_BESIDE), mark.start()
+        call, content = (mark[1], mark[2]) if mark[1] else (mark[3], mark[4])
         shown = text[start:end].lstrip()
-        found.setdefault(call, []).append(Sighting(content, side, shown.rstrip(), end - len(shown), len(text)))
+        found[call] = [*found.get(call, ()), Sighting(content, side, shown.rstrip(), end - len(shown))]
     return found
 
 
-def _pairs(marks: Sequence[re.Match[str]]) -> dict[int, int]:
-    """Return the marks that open a result and are closed, with the mark that closes each; between them lie whole results only."""
+def _pairs(marks: Sequence[re.Match[str]]) -> tuple[dict[int, int], bool]:
+    """Return the marks that open a result and are closed, with the mark that closes each; between them lie whole results only.
+
+    Also return whether one is left open, which a mark that follows might close.
+    """
     open_: list[int] = []
     closed: dict[int, int] = {}
     for place, mark in enumerate(marks):
@@ -83,7 +125,7 @@ def _pairs(marks: Sequence[re.Match[str]]) -> dict[int, int]:
             closed[open_.pop()] = place
         else:
             open_.clear()
-    return closed
+    return closed, bool(open_)
 
 
 def strip_receipts(text: str) -> str:

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
+from .quick_frozen import quick_frozen
 from .threads import call_here, caller_waits, in_thread
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
@@ -45,6 +46,7 @@ class TransientError(Exception):
     """A tool's failure may pass: the same call may work the next time. Subclasses name the reason."""
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call of a tool, as a move states it."""
@@ -75,6 +77,7 @@ class ToolListing(NamedTuple):
     """How often a fault has changed the list so far, whether or not that still shows."""
 
 
+@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The result of a call. The error's type is a field of its own, so that each design can word it."""
@@ -230,6 +233,7 @@ class Toolbox:
             time_limit_s=_tighter(self.time_limit_s, time_limit_s),
             max_chars=_tighter(self.max_chars, max_chars),
             threads=threads if self.threads is None else self.threads,
+            check_arguments=self.check_arguments,
         )
 
     def __iter__(self) -> Iterator[Tool]:

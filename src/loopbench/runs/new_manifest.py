@@ -13,7 +13,7 @@ from loopbench.datasets.importing.mcp_tools import tool_server
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.local.weights import find_weights
-from loopbench.models.profiles import PROFILES_VERSION
+from loopbench.models.profiles import PROFILES_VERSION, built_in_profiles
 from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from loopbench.protocol.digest import canonical_json, digest, sha256
 from loopbench.protocol.installed import package_version
@@ -31,7 +31,8 @@ VERSIONS = {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION}
 
 def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> Manifest:
     """Return the parts that decide what trials give, and where they run."""
-    weights = _weights_entries(config)
+    weights, built_in = _weights_entries(config), built_in_profiles()
+    own = {arm.profile.name: arm.profile.effects() for arm in arms if arm.profile.name not in built_in}
     return Manifest(
         created=timestamp(),
         config=config.public(),
@@ -44,6 +45,7 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
         python=platform.python_version(),
         platform=platform.platform(terse=True),
         **({"weights": weights} if weights else {}),
+        **({"own_profiles": own} if own else {}),
     )
 
 

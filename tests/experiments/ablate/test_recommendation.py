@@ -99,6 +99,14 @@ def test_where_nothing_is_better_the_loop_stays_as_it_is(ablated):
     assert first(found) == "Keep bare as it is: nothing else is shown to be better; undecided against ending=xml"
 
 
+def test_under_a_profile_without_faults_no_larger_run_is_asked_for(ablated):
+    found = ablated({"m": ("x", "y")}, lambda m: 0.9 if m == "x" else 0.95, default={"m": "x"}, profiles=("clean",))
+    assert sentences(found) == [
+        "Keep bare as it is: nothing else is shown to be better; undecided against m=y; "
+        "clean disturbs nothing: add --profile flaky-format or flaky-tools"
+    ]
+
+
 def test_an_option_that_does_harm_is_kept_off(ablated):
     found = ablated({"ending": ("off", "xml")}, lambda ending: {"off": 0.9, "xml": 0.2}[ending], default={"ending": "off"})
     assert sentences(found) == ["Use bare as it is: ending=off is better than xml"]

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, GateResult, Incomparable, bless, judge
+from loopbench.experiments.gate import Baseline, GateResult, Incomparable, bless, judge, read_baseline, write_baseline
+from loopbench.experiments.gate.baseline import to_text
 from loopbench.metrics.record import Record
 
 
@@ -277,6 +278,17 @@ def test_another_profile_or_policy_is_refused(wind, baseline):
     refused(wind, baseline.model_copy(update={"profiles": profiles}), "another digest of profile flaky-tools")
     versions = {**baseline.versions, "policy_and_profiles": 1}
     refused(wind, baseline.model_copy(update={"versions": versions}), "another version of policy_and_profiles")
+
+
+def test_a_changed_profile_from_a_file_is_refused_by_the_fields_that_changed(fresh, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\npatience = 2\nrates = {"wire.empty" = 0.1}\n', "utf-8")
+    write_baseline(tmp_path / "b.json", bless(fresh(loops=("bare",), profiles=(str(file),))))
+    was = read_baseline(tmp_path / "b.json")
+    file.write_text('name = "mine"\ndescription = "new"\nrates = {"wire.empty" = 0.2, "tool.hangs" = 0.1}\n', "utf-8")
+    told = "profile mine is another than in the baseline: patience 3, not 2, rates.tool.hangs 0.1, not none and "
+    refused(fresh(loops=("bare",), profiles=(str(file),)), was, f"{told}rates.wire.empty 0.2, not 0.1; where that is meant, ")
+    assert "own_profiles" not in to_text(bless(fresh(loops=("bare",), profiles=("clean",))))
 
 
 def test_other_tasks_are_refused(wind, fresh):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal
 
-from loopbench.experiments.compare.answer import AnswerSentence, DecidingRun
+from loopbench.experiments.compare.answer import STILL, AnswerSentence, DecidingRun
 from loopbench.experiments.compare.matrix import unit_of_cost
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.factors.factorial import Effect
@@ -199,9 +199,16 @@ def _sentence(result: AblationResult, chosen: Sequence[Choice]) -> str:
     facts = [fact for choice in chosen for fact in _facts(choice)]
     undecided = [f"{choice.factor}={value}" for choice in chosen for value in choice.against("undecided")]
     open_ones = [f"undecided against {listed(undecided)}"] if undecided else []
+    if _is_still(result):
+        open_ones.append(f"{STILL} disturbs nothing: add --profile flaky-format or flaky-tools")
     if not facts:
-        return f"Keep {_loop(result, chosen)}: nothing else is shown to be better; {'; '.join(open_ones)}"
+        return f"Keep {_loop(result, chosen)}: {'; '.join(['nothing else is shown to be better', *open_ones])}"
     return f"Use {_loop(result, chosen)}: {'; '.join([*facts, *open_ones])}"
+
+
+def _is_still(result: AblationResult) -> bool:
+    """Whether nothing was disturbed, so that more tasks would hardly show more."""
+    return {(arm.info.model, arm.info.profile) for arm in result.results.comparison.arms} == {("scripted", STILL)}
 
 
 def _facts(choice: Choice) -> Iterator[str]:
@@ -247,7 +254,7 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[s
         other = pair.b if pair.a in arms else pair.a
         if pair.metric == PRIMARY and pair.outlook is not None and {pair.a, pair.b} & {*arms} and other in others:
             plans.append((pair.outlook.more.tasks, pair.outlook.more.chance, pair, others[other]))
-    if not plans:
+    if not plans or _is_still(result):
         return
     tasks, chance, pair, other = min(plans, key=lambda plan: plan[:2])
     settings = {arm.info.arm: setting(arm) for arm in result.results.comparison.arms}

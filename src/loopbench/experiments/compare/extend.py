@@ -62,6 +62,7 @@ def extend(
                 "config": run.manifest.config | {name: config.public()[name] for name in _added_to(run.config, additions)},
                 "suite": today.suite,
                 "profiles": today.profiles,
+                **({"own_profiles": today.own_profiles} if today.own_profiles else {}),
                 "arms": today.arms,
                 "asked": asked_of(config, suite, tasks),
                 "models": abilities | models.as_manifest(),

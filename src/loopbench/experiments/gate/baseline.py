@@ -133,6 +133,8 @@ class Baseline(_Part):
     suite: BaselineSuite
     profiles: dict[str, str]
     """Fault profile → its digest."""
+    own_profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Fault profile from a file → what it did."""
     config: dict[str, Any]
     """The configuration in the run's manifest, which the gate runs again if RUN is not given."""
     seed: Seed
@@ -192,6 +194,7 @@ def bless(run: Results) -> Baseline:
             versions={"loopbench": package_version("loopbench"), **manifest.versions},
             suite=BaselineSuite(**{name: suite[name] for name in BaselineSuite.model_fields if name in suite}),
             profiles=manifest.profiles,
+            own_profiles=manifest.own_profiles,
             config=_repeatable(manifest.config),
             seed=manifest.seed,
             repeats=repeats,
@@ -306,7 +309,8 @@ def _task_line(traces: Traces, records: Sequence[Record], metrics: Sequence[str]
 
 def to_text(baseline: Baseline) -> str:
     """Return the file's text, ASCII only, with its checksum as the last field."""
-    head = baseline.model_dump(mode="json", exclude={"arms"}, exclude_none=True)
+    without = {"arms"} if baseline.own_profiles else {"arms", "own_profiles"}
+    head = baseline.model_dump(mode="json", exclude=without, exclude_none=True)
     lines = [f" {_json(name)}: {_json(value)}," for name, value in head.items()]
     arms = ",\n".join(f"  {_json(name)}: {_arm_text(arm)}" for name, arm in baseline.arms.items())
     text = "\n".join(["{", *lines, ' "arms": {', arms, " }", "}", ""])

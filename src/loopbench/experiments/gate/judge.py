@@ -17,6 +17,7 @@ from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed
 
 from .baseline import Baseline, has_all, troubles
+from .changed_profile import changed_fields
 from .changed_tasks import changes
 from .larger import larger
 from .other_changes import differences, unjudged_amounts
@@ -135,6 +136,9 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
     for name, now in manifest.profiles.items():
         if name in baseline.profiles:
             settings.append((f"digest of profile {name}", baseline.profiles[name], now))
+            fields = changed_fields(baseline.own_profiles.get(name, {}), manifest.own_profiles.get(name, {}))
+            if baseline.profiles[name] != now and fields:
+                raise Incomparable(f"{folder}: profile {name} is another than in the baseline: {fields}; {_HINT}")
     for setting, then, now in settings:
         if then != now:
             raise Incomparable(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}; {_HINT}")

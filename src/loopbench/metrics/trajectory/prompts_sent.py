@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import takewhile
 
 from loopbench.protocol.receipts import MARK, receipt_of
 
@@ -64,7 +65,8 @@ def says_more(before: Prompt, now: Prompt, own: str) -> bool:
 
     Bags of words, so that it holds for any loop's wording: the same question as a scripted model's "has feedback been shown?".
     """
-    new = _words(now) - _words(before)
+    same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, now, strict=False)))  # cancels out, and is most
+    new = _words(now[same:]) - _words(before[same:])
     new -= Counter(WORD.findall(own))
     return bool(new)
 

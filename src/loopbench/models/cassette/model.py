@@ -85,6 +85,8 @@ class RecordedModel:
         self.lane = lane
         self.inner = inner
         self.tunnel = tunnel
+        if tunnel is not None:
+            tunnel.keeps_effects = True
         self.replayed_s = 0.0
         """Recorded latency of the replayed answers, in seconds, added up; nothing sleeps."""
         self.failure: RecordingError | None = None

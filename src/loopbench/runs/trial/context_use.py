@@ -64,6 +64,13 @@ class _Part:
         self.content = content
         self.following: dict[Message | str, _Part] = {}
 
+    def grown(self, parts: Sequence[Message | str]) -> _Part:
+        """Add parts one behind the other; return the last of them, or this one if there are none."""
+        end = self
+        for part in parts:
+            end.following[part] = end = _Part(_content(part))
+        return end
+
 
 class PrefixCount:
     """How much of a trial's prompts repeats the beginning of an earlier one.
@@ -82,35 +89,52 @@ class PrefixCount:
         """The same without beginnings that are too short for a provider's cache."""
         self._root = _Part(b"")
         self._head: tuple[object, object, str] = ((), None, "")
-        self._last: tuple[str, tuple[Message, ...], _Part, int] = ("", (), self._root, 0)
-        """What stood before the last prompt's messages, the messages, the last of them in the tree, and the prompt's bytes."""
+        self._last: tuple[str, tuple[Message, ...], int] | None = None
+        """What stood before the last prompt's messages, the messages, and the prompt's bytes; None before the first prompt."""
+        self._end = self._root
+        """The last of its parts that is in the tree already."""
+        self._behind: list[Message | str] = []
+        """Its parts after that, which no other prompt has: they are put into the tree once another prompt may have them."""
 
     def count(self, request: Request) -> None:
         """Count one prompt."""
-        is_first = not self._root.following
-        head, messages = self._before_messages(request), request.messages
-        known_head, known, part, repeated = self._last
-        if known and head == known_head and messages[: len(known)] == known:
-            parts: Sequence[Message | str] = messages[len(known) :]
+        head, messages, last = self._before_messages(request), request.messages, self._last
+        if last is None:
+            self._behind += (head, *messages)
+            self._last = (head, messages, sum(map(_size, self._behind)))
+            return
+        _, known, repeated = last
+        goes_on = head == last[0] and messages[: len(known)] == known
+        if goes_on and not self._end.following:
+            new = messages[len(known) :]
+            self._behind += new
+            size = repeated + sum(map(_size, new))
         else:
-            part, repeated, parts = self._root, 0, (head, *messages)
+            self._end = self._end.grown(self._behind)
+            self._behind.clear()
+            repeated, size = self._sort_in(messages[len(known) :], repeated) if goes_on else self._sort_in((head, *messages))
+        self.later_bytes += size
+        self.repeated_bytes += repeated
+        self.cacheable_bytes += repeated if repeated >= MIN_CACHED_BYTES else 0
+        self._last = (head, messages, size)
+
+    def _sort_in(self, parts: Sequence[Message | str], behind_last: int | None = None) -> tuple[int, int]:
+        """Put a prompt into the tree, and return how many bytes it repeats, and all of its bytes.
+
+        `parts`: all of the prompt, or what follows on the last prompt, which had `behind_last` bytes.
+        """
+        part, repeated = (self._root, 0) if behind_last is None else (self._end, behind_last)
         place = 0
         while place < len(parts) and parts[place] in part.following:
             part = part.following[parts[place]]
             repeated += len(part.content)
             place += 1
-        size = repeated
-        for number, new in enumerate(parts[place:]):
-            content = _content(new)
-            if number == 0 and part.following:
-                repeated += _most_in_common(content, [other.content for other in part.following.values()])
-            size += len(content)
-            part.following[new] = part = _Part(content)
-        self._last = (head, messages, part, size)
-        if not is_first:
-            self.later_bytes += size
-            self.repeated_bytes += repeated
-            self.cacheable_bytes += repeated if repeated >= MIN_CACHED_BYTES else 0
+        new = parts[place:]
+        size = repeated + sum(map(_size, new))
+        if new and part.following:
+            repeated += _most_in_common(_content(new[0]), [other.content for other in part.following.values()])
+        self._end = part.grown(new)
+        return repeated, size
 
     def _before_messages(self, request: Request) -> str:
         """Return tools and response schema as text, made once for the very same ones: a trial's requests mostly have those."""
@@ -176,6 +200,13 @@ def _most_in_common(content: bytes, others: Sequence[bytes]) -> int:
             else:
                 high = middle - 1
     return most
+
+
+def _size(part: Message | str) -> int:
+    """Return the length of a part's content in bytes."""
+    if isinstance(part, str) or part.calls or not part.content.isascii():
+        return len(_content(part))
+    return len(part.role) + len(part.call_id.encode(errors="surrogatepass")) + len(part.content) + 2
 
 
 def _content(part: Message | str) -> bytes:

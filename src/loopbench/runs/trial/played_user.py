@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopbench.datasets.task import Environment, HasUser
-from loopbench.models.metering import Budget, Meter, MeteredExchange
+from loopbench.models.metering import Meter, MeteredExchange
 from loopbench.models.waits import waits
 from loopbench.protocol import Observation, ProviderError, Reply, Request, ToolCall, Usage, WrappedModel
 from loopbench.runs.schedule import Trial
@@ -20,7 +20,7 @@ class PlayedUser:
         self.calls = 0
         self.usage = Usage()
         self._failure = ""
-        self._meter = Meter(Budget(), run_meter)
+        self._meter = Meter(parent=run_meter)
         self._model = user_for_trial(models, trial, self._meter, self)
         self._is_priced = bool(getattr(models.real.get(models.user or ""), "is_priced", False))
 

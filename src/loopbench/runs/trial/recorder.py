@@ -77,7 +77,7 @@ class Recorder(Observer):
     # --- what the metered model and toolbox tell ---
 
     def exchange(self, exchange: MeteredExchange) -> None:
-        request, role = exchange.request, exchange.request.role.value
+        request, role = exchange.request, str(exchange.request.role)
         same = self._same(role, request)
         self.calls[role] += 1
         if exchange.reply is not None:
