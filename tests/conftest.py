@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
 from loopbench.protocol.names import Spec
-from loopbench.runs import trial_models
+from loopbench.runs import gc_tuning, trial_models
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
@@ -80,9 +81,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what is there before the first test: it would look through millions of objects again."""
+    """Spare the garbage collector what is there before the first test: it would look through millions of objects again.
+
+    A run spares it what is there before the run, and shows it everything afterwards. Here that would be those millions: a whole
+    collection would take a second, and a fork would copy the memory that they lie in.
+    """
     gc.collect()
     gc.freeze()
+    vars(gc_tuning)["gc"] = SimpleNamespace(**vars(gc) | {"freeze": lambda: None, "unfreeze": lambda: None})
     gc.set_threshold(10_000, 20, 20)  # allocations between two looks: a test ends long before its garbage fills the memory
 
 

@@ -1,13 +1,15 @@
-"""Which tests `make fast` leaves out for their cost: those that benchmarks/slow_tests.py has measured."""
+"""What keeps the tests quick: `make fast` leaves out those that cost much, and the garbage collector what was there before."""
 
 from __future__ import annotations
 
 import ast
+import gc
 from pathlib import Path
 
 import pytest
 
 from benchmarks.slow_tests import COSTLY, COSTLY_S, ROOT, costly
+from loopbench.runs.gc_tuning import relaxed_gc
 from tests.syntax import parsed
 
 NAMES = COSTLY.read_text(encoding="utf-8").splitlines()
@@ -43,3 +45,10 @@ def test_a_costly_test_is_marked_as_thorough(request: pytest.FixtureRequest) -> 
     marked = {item.nodeid.partition("[")[0] for item in request.session.items if "thorough" in item.keywords}
     collected = {item.nodeid.partition("[")[0] for item in request.session.items}
     assert collected & set(NAMES) <= marked
+
+
+def test_a_run_shows_the_garbage_collector_nothing_that_was_there_before_the_tests() -> None:
+    before = gc.get_freeze_count()
+    with relaxed_gc():
+        pass
+    assert gc.get_freeze_count() > before / 2 > 10_000

@@ -138,7 +138,7 @@ def test_finish_whatever_a_tool_raises_is_an_error_result(raised: BaseException,
 @row("X-10")
 def test_finish_a_hung_tool_is_an_error_result_beside_one_that_is_done() -> None:
     let_go = threading.Event()
-    box = Toolbox([Tool.from_function(lambda: let_go.wait(30), name="hang"), add], time_limit_s=0.02)
+    box = Toolbox([Tool.from_function(lambda: let_go.wait(30), name="hang", time_limit_s=0.02), add])
     model = Script(says(native("hang", {}), native("add", {"a": 1, "b": 2})), finish())
     run_sync(steps(parallel_tools=True).run(Query("Q"), box, model))
     let_go.set()

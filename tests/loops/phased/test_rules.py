@@ -322,7 +322,7 @@ def test_phased_a_hung_tool_fails_and_its_neighbours_do_not() -> None:
         """Never ends."""
         await asyncio.Event().wait()
 
-    tools = Toolbox([Tool.from_function(hang), *box()], time_limit_s=0.02)
+    tools = Toolbox([Tool.from_function(hang, time_limit_s=0.02), *box()])
     model = Brain(select=Act("", (ToolCall("hang", {}), *adding(1, 2))))
     outcome = run_sync(limited(Phased().run(Query("Q"), tools, model)))
     calls = outcome.details["tasks"][0]["toolCalls"]
