@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import loopbench
-from loopbench.api.arguments import in_python
 from loopbench.experiments.gate import bless, write_baseline
 from loopbench.loops import Bare
 from loopbench.metrics.judgement import Judgement
@@ -134,6 +133,16 @@ class MyLoop(Bare):
         (lambda run, path: ASK.compare(profiles=3), "^profiles: give a list, .*, got 3$"),
         (lambda run, path: ASK.compare(["bare"], provider=3), "^provider: .*, got 3$"),
         (lambda run, path: ASK.compare(["bare"], model="x"), "^unknown setting 'model'; did you mean 'models'"),
+        (lambda run, path: ASK.compare(["bare"], task=3), "^unknown setting 'task'; did you mean 'tasks'"),
+        (lambda run, path: ASK.compare(["bare"], suite=[{"question": "a", "answer": 1}]), "suite='csv' or .*, with data=FILE$"),
+        (lambda run, path: ASK.compare(["bare"], suite=3), "^suite: 3 is not a Suite, .*, nor a name$"),
+        (lambda run, path: ASK.compare(["bare"], suite="q.csv"), "^unknown suite 'q.csv'; .*suite='csv' data='q.csv'$"),
+        (lambda run, path: run.why(Bare()), "^a: give a name, as a text, got Bare.*; loopbench.why"),
+        (lambda run, path: run.why("bare", 3), "^b: give a name"),
+        (lambda run, path: run.why(task=3), "^task: give a name, as a text, got 3$"),
+        (lambda run, path: run.show(1), "^trial: give a name, as a text, got 1$"),
+        (lambda run, path: run.trace(1), "^trial: give a name, as a text, got 1$"),
+        (lambda run, path: run.loop(Bare), "^name: give a name, as a text, got <class"),
         (lambda run, path: ASK.compare(["bare"], data="x.csv"), "^suite arithmetic takes no data file; suite csv reads it$"),
         (lambda run, path: ASK.compare(["bare"], suite="csv", data="x.csv"), r"^data: x.csv: No such file or directory$"),
         (lambda run, path: ASK.compare(["bare"], suite="csv", data="x.csv", scorer="exact"), "^data: x.csv: No such file"),
@@ -185,18 +194,6 @@ def test_a_mistake_is_one_line_that_names_the_setting(
     assert "\n" not in str(raised.value)
     assert "--" not in str(raised.value)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_words_of_an_error_are_those_of_python() -> None:
-    assert in_python("needs data: give --data FILE") == "needs data: give data=FILE"
-    assert in_python("leave --tools out") == "leave tools out"
-    assert in_python("--skip-unplanned leaves them out") == "skip_unplanned=True leaves them out"
-    assert in_python("type it again: --base-url http://h:1, or log nothing: --no-mlflow") == (
-        "type it again: base_url='http://h:1', or log nothing: mlflow=False"
-    )
-    assert in_python("imported: --allow my.module:Loop") == "imported: allow=['my.module:Loop']"
-    assert in_python("only (--traces failures)\nkept") == "only (traces='failures') kept"
-    assert in_python("--unknown-flag stays, and a--data too") == "--unknown-flag stays, and a--data too"
 
 
 def test_a_scorer_may_judge_a_suite_by_name(tmp_path: Path) -> None:

@@ -116,7 +116,6 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, argume
         ["frob"],
         ["compare", "--frob"],
         ["compare", "--tasks", "x"],
-        ["list", "nope"],
         ["diff"],
         ["compare", "extra"],
     ],

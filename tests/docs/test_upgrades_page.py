@@ -64,6 +64,8 @@ def test_an_example_shows_the_regression_with_its_cause(framework, cause):
 
 
 if __name__ == "__main__" and "--write" in sys.argv:
+    if lacking := [name for example in EXAMPLES for name in missing(example)]:
+        sys.exit(f"not installed: loopbench frameworks install {' '.join(dict.fromkeys(lacking))}")
     for example in EXAMPLES:
         with tempfile.TemporaryDirectory() as made_in:
             write_output(PAGE, example, printed(example, Path(made_in)))

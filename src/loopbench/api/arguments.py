@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from loopbench._extras import needed_by
 from loopbench.experiments.optimize.config import SearchConfig
 from loopbench.protocol.names import nearest
 from loopbench.reports.dataframes import Loaded
-from loopbench.runs.config import FLAGS, CompareConfig, ProviderConfig, SettingError, flag_of, shown_short
+from loopbench.reports.in_python import in_python
+from loopbench.runs.config import CompareConfig, SettingError, shown_short
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
@@ -91,6 +91,10 @@ KINDS: Mapping[str, Kind] = {
 """Setting → the kind of its values, which is the same in every call. Other settings are checked as fields of the configuration."""
 
 
+_OF_A_RUN = frozenset({"run", "again", "task", "metric", "power", "purpose"})
+"""Arguments of questions about a run, which no run takes as a setting."""
+
+
 def check_kinds(values: Mapping[str, Any], optional: Collection[str] = ()) -> None:
     """Raise ValueError for a value of a wrong kind; None is right for `optional` settings."""
     for name, value in values.items():
@@ -143,7 +147,8 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
         settings = given.pop("settings", {})
         try:
             check_kinds(given, optional)
-            check_kinds(settings, [name for name in settings if name not in ("profiles", "models")])
+            own = {name: value for name, value in settings.items() if name not in _OF_A_RUN}  # where it is unknown as a setting
+            check_kinds(own, [name for name in own if name not in ("profiles", "models")])
             with needed_by(function.__name__):
                 return function(*args, **kwargs)
         except SettingError as error:
@@ -155,49 +160,3 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
             raise
 
     return asked
-
-
-# --- words ---
-
-
-def _settings_by_flag() -> Iterator[tuple[str, str]]:
-    for model, prefix in ((ProviderConfig, "provider."), (SearchConfig, ""), (CompareConfig, "")):
-        for name in model.model_fields:
-            yield flag_of([name]), f"{prefix}{name}"
-
-
-_SETTINGS: Mapping[str, str] = {
-    **dict(_settings_by_flag()),
-    "--allow": "allow",
-    "--budget-trials": "max_trials",
-    "--for": "purpose",
-}
-"""Flag of the command line → the setting that is the same in Python."""
-_SWITCHES = frozenset(flag_of([name]) for name, field in CompareConfig.model_fields.items() if field.annotation is bool)
-_TAKES_WORDS = frozenset(map(flag_of, (["traces"], ["engine"], ["address"], ["base_url"], ["cassette"], ["tracking_uri"])))
-"""Flags behind which messages write a value that is not in capitals."""
-_FLAG = re.compile(r"(?<![\w-])(--(?:no-)?)([a-z][a-z-]*)(?: ([^\s,;)]*[^\s,;:).]))?")
-_PLACEHOLDER = re.compile(r"[A-Z]+|\d+")
-
-
-def in_python(message: str) -> str:
-    """Return an error's message on one line, with settings as a call passes them (`data=FILE`) in the place of flags."""
-    return _FLAG.sub(_as_setting, " ".join(message.split()) if "\n" in message else message)
-
-
-def _as_setting(match: re.Match[str]) -> str:
-    dashes, name, value = match.groups()
-    flag = f"--{name}"
-    rest = "" if value is None else f" {value}"
-    if flag not in _SETTINGS:
-        return match.group()
-    setting = _SETTINGS[flag]
-    if flag in _SWITCHES:
-        return f"{setting}={dashes == '--'}{rest}"
-    if flag == "--allow" and value is not None:
-        return f"{setting}=[{value.strip(chr(39))!r}]"
-    if value is not None and _PLACEHOLDER.fullmatch(value):
-        return f"{setting}={[value] if setting in FLAGS else value}"
-    if value is not None and flag in _TAKES_WORDS:
-        return f"{setting}={value!r}"
-    return f"{setting}{rest}"

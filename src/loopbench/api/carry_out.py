@@ -23,6 +23,7 @@ from loopbench.reports.progress.display import run_display
 from loopbench.reports.tracking import log_results
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.interruption import press_everywhere
+from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import own_code
 from loopbench.runs.run_state import read_state
 
@@ -46,6 +47,7 @@ def carry_out_run(prepared: Callable[[], Experiment], settings: Mapping[str, Any
         found = results(experiment.folder)
         notes.extend(how_it_stopped(stopped, experiment.folder, experiment.config))
         notes.extend(_publish(experiment, found))
+        notes.extend(filter(None, [named_alike(experiment.folder, experiment.config.name)]))
         return found
 
     found = apart(finish)

@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,17 @@ def suite_name(given: AnySuite, scorer: AnyScorer | None = None, data: Path | No
     if isinstance(given, Suite):
         return _keep_object(given, given.name, given.open)
     if not callable(given) or not _has_parameters(given):
-        raise ValueError(f"suite: {shown_short(given)} is not a Suite, nor a function that makes one, nor a name")
+        raise ValueError(
+            f"suite: {shown_short(given)} is not a Suite, nor a function that makes one, nor a name{_rows_hint(given)}"
+        )
     return _built_in_suite(given) or _importable("suite", given) or _keep_function(given)
+
+
+def _rows_hint(given: object) -> str:
+    """Return how to hand over rows of questions and answers, for what looks like some: a list, or a DataFrame."""
+    if not isinstance(given, Sequence) and not hasattr(given, "to_csv"):
+        return ""
+    return "; rows of questions and answers are read from a file: suite='csv' or suite='jsonl', with data=FILE"
 
 
 def _judged_suite_name(given: AnySuite, scorer: AnyScorer, data: Path | None, tools: str | None) -> str:

@@ -30,6 +30,7 @@ from loopbench.models.profiles import Profile
 from loopbench.protocol import Loop
 from loopbench.protocol.names import parse_spec, value_text
 from loopbench.reports.dataframes import Loaded, load
+from loopbench.reports.in_python import said_in_python
 from loopbench.reports.why_shown import shown_why
 from loopbench.runs.config import CompareConfig, load_config
 from loopbench.runs.permissions import Permissions
@@ -157,7 +158,7 @@ def gate(
         folder = _loaded(run).results.folder
     judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path)
     said = [*brief.sentences(judged), *brief.examples(judged, "finding.tasks")]
-    return Conclusion(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
+    return Conclusion(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
 
 
 @question
@@ -186,7 +187,7 @@ def optimize(
     _check_importable(config.compare)
     found = carry_out_search(config, progress)
     said = [*optimize_tables.verdicts(found), *optimize_tables.brief_lines(found)]
-    return Conclusion(found.title, said, optimize_tables.tables(found), found)
+    return Conclusion(found.title, said_in_python(said), optimize_tables.tables(found), found)
 
 
 @question
@@ -207,7 +208,8 @@ def size(
     """
     request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,))
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
-    return Conclusion(found.run, [*size_tables.answers(found), *found.caveats], size_tables.tables(found), found)
+    said = said_in_python([*size_tables.answers(found), *found.caveats])
+    return Conclusion(found.run, said, size_tables.tables(found), found)
 
 
 @question

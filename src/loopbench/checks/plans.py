@@ -15,9 +15,10 @@ from loopbench.datasets.importing.reader import RowReader, read_plan
 from loopbench.datasets.importing.table import RowTable
 from loopbench.datasets.jsonl import JsonLines
 from loopbench.datasets.parquet import ParquetTable
-from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.task import Suite, Task, restates
 from loopbench.datasets.validity.checks import argument_problems, goal_problems, plan_problems
 from loopbench.protocol import Query
+from loopbench.runs.gold import contradiction
 
 from .suite.reference_agents import ORACLE, bench, trial
 from .suite.running import why_it_failed
@@ -124,6 +125,8 @@ def _problems(task: Task, tools: OwnTools | None) -> Iterator[str]:
         return
     for problem in (*plan_problems(task), *goal_problems(task)):
         yield problem.text
+    if restates(task) and (said := contradiction(task, task.plan.answer)):
+        yield said
     if tools is None:
         return
     try:

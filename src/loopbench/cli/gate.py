@@ -182,7 +182,10 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
     for line in contents(new):
         print(plain(f"  {line}"))
-    print(plain(f"gate it with: {shlex.join(['loopbench', 'gate', '--baseline', str(output)])}{_again(found)}"))
+    anew = [] if found.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
+    print(plain(f"gate it with: {shlex.join(['loopbench', 'gate', *anew, '--baseline', str(output)])}{_again(found)}"))
+    if anew:
+        print(plain("  RUN is an import of what the same agents did later: loopbench import FILES --name RUN"))
     if old is not None:
         for line in changes(old, new) or ["nothing changed"]:
             print(plain(f"  {line}"))

@@ -57,9 +57,10 @@ def failures_by_arm(records: Sequence[Record], folder: Path) -> None:
         ended = counts(Counter((each.stop or "not solved") if each.status == "scored" else each.status for each in own))
         print_prose(f"{arm}  {len(own)} not solved: {ended}; such as {own[0].task}/{own[0].repeat}", hanging="  ")
     missed = counted(len(records), "trial was", "trials were")
-    where = shlex.quote(str(folder))
-    print_prose(f"{missed} not solved; each of them: --all; one:", "dim")
-    print_line(f"  loopbench show {where} ARM/TASK/REPEAT", "dim")
+    has_traces = any(record.trace_at is not None for record in records)
+    print_prose(f"{missed} not solved; each of them: --all{'; one:' if has_traces else ''}", "dim")
+    if has_traces:
+        print_line(f"  loopbench show {shlex.quote(str(folder))} ARM/TASK/REPEAT", "dim")
 
 
 def _struck(record: Record) -> str:

@@ -19,6 +19,7 @@ from loopbench.reports.progress.trials import watching
 from loopbench.reports.tracking_beside import MlflowLog, run_log
 from loopbench.runs.config import load_config
 from loopbench.runs.engine.messages import WorkerError
+from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import resume_flags
 from loopbench.runs.run_state import larger, read_state
 from loopbench.runs.store.files import CutShort
@@ -100,6 +101,8 @@ def _say_how_it_went(experiment: Experiment, found: Results) -> None:
     for line in experiment.trial_models.pressure():
         say(line)
     say(f"run directory: {experiment.folder} (loopbench report, why and show say more of it)")
+    if line := named_alike(experiment.folder, experiment.config.name):
+        say(line)
 
 
 def _as_it_stands(experiment: Experiment, found: Results) -> Experiment:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from loopbench.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
+from loopbench.protocol.plan import refs
 
 TemplateRole = Literal["strata", "clusters"]
 """What the label `template` means for verdicts. `strata`: the templates are the ones asked about, each task is a unit. `clusters`:
@@ -76,6 +77,17 @@ class Task:
 def is_by_construction(task: Task) -> bool:
     """Return whether the scripted model is right by construction on a task that is run: see BY_CONSTRUCTION."""
     return task.plan is not None and not task.quarantined and bool(task.labels.get(BY_CONSTRUCTION))
+
+
+def states_its_answer(task: Task) -> bool:
+    """Return whether the plan of a task that is run gives its answer as it is, without a reference to what a call gives."""
+    plan = task.plan
+    return plan is not None and not task.quarantined and bool(plan.calls) and plan.answer is not None and not any(refs(plan.answer))
+
+
+def restates(task: Task) -> bool:
+    """Return whether a plan states an answer that is written in another way than the expected one, so that the two may differ."""
+    return states_its_answer(task) and task.plan is not None and task.plan.answer != task.expected
 
 
 @runtime_checkable

@@ -38,6 +38,7 @@ from loopbench.runs.store.traces import read_trace
 from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain_line
 
+from .in_python import said_in_python
 from .notebook import block
 from .trial_shown import ShownTrial, shown_trial
 from .why_shown import ShownWhy, shown_why
@@ -132,7 +133,7 @@ class Loaded:
     @property
     def verdicts(self) -> list[str]:
         """Return sentences that say which loop to adopt, what is undecided, and what is worse."""
-        return [f"{sentence}." for sentence in answer(self.comparison).sentences]
+        return said_in_python([f"{sentence}." for sentence in answer(self.comparison).sentences])
 
     @property
     def comparison(self) -> Comparison:
@@ -150,6 +151,7 @@ class Loaded:
         `a`, `b`: an arm or loop by name, or two where they part; the sums if left out. `task`: only its trials. Raises RunError for
         `b` without `a`, an unknown arm or task, and for traces that cannot be read.
         """
+        _check_texts(a=a, b=b, task=task)
         return shown_why(self.results, a, b, task=task)
 
     def loop(self, name: str) -> Loop:
@@ -158,6 +160,7 @@ class Loaded:
         `name`: an arm or a loop, as `why` takes it; whole, where its code is your own, which is imported. Its arms under several
         models and profiles are one loop. Raises RunError for an unknown name, and for a loop that cannot be made again as it was.
         """
+        _check_texts(name=name)
         return arm_loop(self.results, required_arms(self.results, name)[0], name)
 
     def trace(self, trial: str) -> dict[str, Any]:
@@ -165,6 +168,7 @@ class Loaded:
 
         Raises RunError if no trial or several match, or the trial has no trace.
         """
+        _check_texts(trial=trial)
         return read_trace(self.results.folder, find_record(self.results, trial)).to_json()
 
     def show(self, trial: str) -> ShownTrial:
@@ -172,6 +176,7 @@ class Loaded:
 
         `trial`: as `trace` takes it. Raises RunError as `trace` does.
         """
+        _check_texts(trial=trial)
         return shown_trial(self.results, trial)
 
     def __repr__(self) -> str:
@@ -194,7 +199,7 @@ class Loaded:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
         comparison, ablation = self.comparison, ablation_result(self.results)
         invalid = [INVALID_RUN] if comparison.invalid else []
-        warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
+        warnings = said_in_python([f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]])
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         said = self.verdicts if ablation is None else conclusions(ablation)
@@ -237,6 +242,14 @@ class Loaded:
         except (TypeError, ValueError, OverflowError) as error:
             raise RunError(f"{self.results.folder}: a record holds a value of another type: {error}") from None
         return frame(columns)
+
+
+def _check_texts(**given: object) -> None:
+    """Raise ValueError, which names the argument, for a name that is no text; None stands for one that was left out."""
+    for argument, value in given.items():
+        if value is not None and not isinstance(value, str):
+            said = "; loopbench.why(run, loop) takes a loop as an object" if argument in ("a", "b") else ""
+            raise ValueError(f"{argument}: give a name, as a text, got {shown_short(value)}{said}")
 
 
 def _counted(summary: ArmSummary) -> str:

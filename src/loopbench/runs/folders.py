@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import meant, several
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 
@@ -50,6 +51,8 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     meaning = known[-1:] if first == "latest" else meant(first, known) if first else []
     if named and (typed or len(meaning) != 1):
         meaning, below = [name for name in known if name in named], []
+        if len(meaning) > 1:
+            raise RunError(f"{str(run)!r} is the name of {_dated(meaning, runs_there, root)}; take one of these")
     if len(meaning) > 1:
         raise RunError(f"{str(run)!r} matches {len(meaning)} runs in {root}: {several(meaning)}")
     if meaning:
@@ -63,6 +66,26 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
 def _last(known: Sequence[str]) -> str:
     """Return the names of the runs that were begun last, and whether there are others."""
     return ("…, " if len(known) > MAX_NAMED else "") + ", ".join(known[-MAX_NAMED:])
+
+
+def named_alike(folder: Path, name: str | None) -> str:
+    """Return a sentence on the other runs beside this one that were given the same name; empty where there are none.
+
+    `name`: the one that this run was given. Raises OSError.
+    """
+    if name is None:
+        return ""
+    others = {path.parent.name: _run_there(path.parent) for path in folder.parent.glob(f"*/{MANIFEST}") if path.parent != folder}
+    alike = sorted((other for other, there in others.items() if there.given_name == name), key=lambda other: others[other].began)
+    if not alike:
+        return ""
+    return f"{name!r} is also the name of {_dated(alike, others, folder.parent)}: name runs by their directories"
+
+
+def _dated(names: Sequence[str], there: Mapping[str, _RunThere], root: Path) -> str:
+    """Return `2 runs: runs/A (2026-03-01 09:30), runs/B (2026-03-02 10:00)`, the last ones where there are many."""
+    begun = (f"{root / name} ({datetime.fromtimestamp(there[name].began):%Y-%m-%d %H:%M})" for name in names[-MAX_NAMED:])
+    return f"{counted(len(names), 'run')}: {'…, ' if len(names) > MAX_NAMED else ''}{', '.join(begun)}"
 
 
 MAX_NAMED = 5

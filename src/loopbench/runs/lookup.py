@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from loopbench.datasets.generating import SPLITS, split_of
 from loopbench.datasets.importing.rows import Rows
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
-from loopbench.datasets.task import HasUser, Suite, Task, is_by_construction
+from loopbench.datasets.task import HasUser, Suite, Task, is_by_construction, restates
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import nearest, parse_spec
 from loopbench.runs.config import CompareConfig, SettingError
+from loopbench.runs.gold import contradiction
 from loopbench.runs.registry import make_suite, with_size
 from loopbench.runs.schedule import Arm, make_arms
 
@@ -48,6 +49,15 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
     total = counted(len(tasks), "task")
     said = f"{counted(count, f'of {total} has', f'of {total} have')} no plan, which the scripted model needs"
     raise ValueError(f"suite {suite.name}: {said} ({why}); {rest}")
+
+
+def check_answers(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raise ValueError if the scripted model is to follow a plan that states another answer than the one that is expected."""
+    if "scripted" not in config.models or (isinstance(tasks, Rows) and tasks.facts is not None and tasks.facts.restated == 0):
+        return
+    for task in tasks:
+        if task.plan is not None and restates(task) and (problem := contradiction(task, task.plan.answer)):
+            raise ValueError(f"suite {suite.name}, {problem}; mend one of them, or name the task in a --quarantine file")
 
 
 def check_user(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:

@@ -145,6 +145,10 @@ def summary_of(kind: str, name: str) -> str:
     return text.partition("\n")[0]
 
 
+_READERS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
+"""Ending of a file → the suite that reads it."""
+
+
 def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     if ":" in name:
@@ -161,6 +165,8 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         loaded: Callable[..., Any] = load_plugin(plugins[name])
         return loaded
     known = [name for place in places for name in builtin_names(place)] + sorted(plugins)
+    if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
+        raise ValueError(f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
     raise ValueError(f"unknown {kind} {name!r}; {nearest(name, known)}, or package.module:Name")
 
 

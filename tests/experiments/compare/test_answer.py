@@ -239,7 +239,7 @@ def test_places_hold_only_arms_that_a_pair_compares(compared):
         (("flaky-format",), ", under a stress test"),
         (("flaky-format", "flaky-tools"), "beat it under any stress test, and none of its equals is cheaper"),
         (("native-2024", "flaky-tools"), "beat it under any profile, and none of its equals is cheaper"),
-        (("clean",), "; clean disturbs nothing: add --profile flaky-format or flaky-tools"),
+        (("clean",), "; clean disturbs nothing: add --profile flaky-format or --profile flaky-tools"),
     ],
 )
 def test_an_answer_says_what_kind_of_air_it_comes_from(compared, profiles, ends):

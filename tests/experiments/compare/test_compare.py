@@ -19,7 +19,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.folders import new_folder, run_folder
+from loopbench.runs.folders import named_alike, new_folder, run_folder
 from loopbench.runs.store.files import MANIFEST, RunError, write_manifest_json
 from tests.sealing import reseal
 
@@ -343,8 +343,10 @@ def test_a_run_is_found_by_the_name_that_it_was_given_where_no_folder_of_that_na
     assert run_folder("nb first", tmp_path) == tmp_path / "day-shop-1"
     assert run_folder("shop", tmp_path) == tmp_path / "day-shop-2"  # four folders have it as a part
     assert run_folder("shop-3", tmp_path) == tmp_path / "day-shop-3"
-    with pytest.raises(RunError, match="'twice' matches 2 runs"):
+    with pytest.raises(RunError, match=r"^'twice' is the name of 2 runs: \S*/day-\S* \(2026-01-01 .*\), \S* \(.*\); take one of"):
         run_folder("twice", tmp_path)
+    assert "'twice' is also the name of 1 run: " in named_alike(tmp_path / "day-5", "twice")
+    assert named_alike(tmp_path / "day-shop-2", "shop") == named_alike(tmp_path / "day-shop-3", None) == ""
     (tmp_path / "shop").mkdir()
     assert run_folder("shop", tmp_path) == tmp_path / "shop"
 

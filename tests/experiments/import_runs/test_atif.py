@@ -165,6 +165,8 @@ def test_the_digest_of_a_folder_is_of_what_was_read(tmp_path):
     ("columns", "said"),
     [
         ({"score": "extra.points"}, "--map score: nothing stands at 'extra.points'"),
+        ({"score": "agent.nam"}, "--map score: nothing stands at 'agent.nam'; did you mean 'agent.name'?"),
+        ({"score": "zzz"}, "--map score: nothing stands at 'zzz'; there are schema_version, "),
         ({"score": "extra.task"}, "the score is not a number: 'count-lines'"),
         ({"steps": "extra.task"}, "--map steps: this format takes arm, task, score, cluster, suite"),
         ({"task": "steps.0"}, "--map task is not a name"),

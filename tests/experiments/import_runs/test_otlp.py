@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.export_runs.export import export_run
 from loopbench.experiments.fit_profile.fit import fit_run
-from loopbench.experiments.import_runs import ImportRequest, import_files
+from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from loopbench.experiments.learn_plans.learn import learn_run
 from loopbench.experiments.why.why import why
 from loopbench.metrics.trace import ModelExchange, ToolRun
@@ -312,3 +312,13 @@ def test_spans_with_anything_anywhere(kit, place, leaf):
         return
     assert str(path) in said
     assert "\n" not in said
+
+
+def test_traces_whose_task_nobody_names_are_told_of_with_the_names_that_there_are(kit, tmp_path):
+    path = kit.put(gen_ai())
+    (said,) = import_files([path], ImportRequest(), tmp_path / "unnamed").notes
+    assert "each trace is a task of its own without --map task=KEY" in said
+    assert "'my.task'" in said
+    assert "gen_ai." not in said
+    named = ImportRequest(reading=ReadingOptions(columns={"task": "my.task"}))
+    assert import_files([path], named, tmp_path / "named").notes == ()

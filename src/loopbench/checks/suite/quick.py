@@ -13,11 +13,12 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.statistics import accuracy_interval
 from loopbench.protocol import Toolbox, run_sync
+from loopbench.runs.gold import answer_score
 
 from .check import find_all
 from .reference_agents import NOBODY, Passed, ReferenceAgent, without_calls
 from .running import GUESSING, passes_too_many
-from .static import FILES, JSON, OPENED, SCHEMAS, answer_score
+from .static import FILES, JSON, OPENED, SCHEMAS
 from .subject import MAX_RUN, Find, Subject, SuiteCheck, SuiteFinding, sampled, sound
 
 MAX_QUICK, MAX_QUICKLY_OPENED, MAX_QUICK_SCHEMAS = 200, 40, 5

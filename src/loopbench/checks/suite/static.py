@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from loopbench.datasets.task import Task
+from loopbench.datasets.task import Task, is_by_construction, states_its_answer
+from loopbench.datasets.validity import Replayed
 from loopbench.datasets.validity.checks import (
     Problem,
     argument_problems,
@@ -17,15 +17,18 @@ from loopbench.datasets.validity.checks import (
     plan_problems,
     schema_problems,
     set_aside,
+    some,
     split_problems,
     tool_problems,
     unanswerable_problems,
 )
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scorer_named, scores_of
+from loopbench.metrics.scorers import scorer_named
 from loopbench.models.faults import NOT_DETERMINED
+from loopbench.protocol import render_value
+from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.values import error_text
+from loopbench.runs.gold import answer_score, compares
 
 from .subject import LeftOut, Subject, SuiteCheck
 
@@ -46,10 +49,6 @@ def _goals(subject: Subject) -> Iterator[Problem]:
     return (problem for task in subject.tasks for problem in goal_problems(task))
 
 
-_COMPARING = frozenset({"exact", "normalized", "numeric", "set", "f1", "schema"})
-"""Scorers that compare an answer with the expected one; others may depend on calls or state, which a replay shows."""
-
-
 def _answers(subject: Subject) -> Iterator[Problem]:
     for task in subject.tasks:
         if ":" in task.scorer:  # a user's own scorer, which may call a model
@@ -57,7 +56,7 @@ def _answers(subject: Subject) -> Iterator[Problem]:
         right = NOT_DETERMINED if task.expected is None else task.expected
         try:
             scorer_named(task.scorer)
-            if task.scorer.partition("(")[0].strip() not in _COMPARING:
+            if not compares(task):
                 continue
             score, nothing = answer_score(task, right), max(answer_score(task, ""), answer_score(task, None))
         except Exception as error:  # an unknown scorer or an invalid schema
@@ -67,11 +66,6 @@ def _answers(subject: Subject) -> Iterator[Problem]:
             yield Problem(f"task {task.id!r}: {right!r} is expected, and gets {score:g} from scorer {task.scorer}")
         if nothing > 0:
             yield Problem(f"task {task.id!r}: an empty answer counts as right")
-
-
-def answer_score(task: Task, answer: Any) -> float:
-    """Return the score of an answer by itself, whatever the end state."""
-    return scores_of(Judgement(dataclasses.replace(task, end_state=None), answer, "finished"))["accuracy"]
 
 
 def _splits(subject: Subject) -> Iterable[Problem]:
@@ -94,6 +88,34 @@ def _tools(subject: Subject) -> Iterator[Problem]:
     # A sample may lack a distractor that other tasks have.
     distractors = subject.suite.distractors if len(subject.sample) == len(every) else subject.suite.distractors & available
     yield from tool_problems(every, available, distractors)
+
+
+def _constructed(subject: Subject) -> Iterable[Problem]:
+    """Tell of tasks that say so themselves, and of those whose plan states an answer that none of its calls gives."""
+    stated = [task for task in subject.tasks if states_its_answer(task) and compares(task) and not is_by_construction(task)]
+    told = list(constructed(subject.suite.tasks))
+    if stated and not told and not subject.truths:
+        states = counted(len(stated), "plan states its answer", "plans state their answers")
+        raise LeftOut(f"{states}; only --run-tools shows whether a call gives it")
+    not_given = [task.id for task in stated if task.id in subject.truths and not _is_given(task, subject.truths[task.id])]
+    if not_given:
+        told.append(
+            Problem(f"{len(not_given)} × the plan states an answer that none of its calls gives ({some(not_given)})", False)
+        )
+    return told
+
+
+def _is_given(task: Task, calls: Iterable[Replayed]) -> bool:
+    """Return whether the result of a call, or a part of it, is the right answer."""
+    parts = (part for call in calls if not call.failed for part in _parts(call.value))
+    return any(answer_score(task, part if task.query.schema else render_value(part)) >= 1 for part in parts)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    yield value
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    for item in inside:
+        yield from _parts(item)
 
 
 JSON = SuiteCheck("json", "tasks are plain JSON", _plain_json)
@@ -119,7 +141,7 @@ OPENED: tuple[SuiteCheck, ...] = (
 CONSTRUCTED = SuiteCheck(
     "by construction",
     "a call of the plan yields the answer, so that a scripted model cannot be right without it",
-    lambda subject: constructed(subject.suite.tasks),
+    _constructed,
 )
 SET_ASIDE = SuiteCheck(
     "set aside", "every task has a plan, and none is quarantined", lambda subject: set_aside(subject.suite.tasks)

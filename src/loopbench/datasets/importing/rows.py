@@ -18,7 +18,7 @@ import numpy as np
 
 from loopbench.protocol.digest import canonical_json, digest
 
-from ..task import DEFAULT_PLAN_CALLS, SPARE_TOOL_STEPS, Suite, Task, described_tools, is_by_construction
+from ..task import DEFAULT_PLAN_CALLS, SPARE_TOOL_STEPS, Suite, Task, described_tools, is_by_construction, restates
 from .columns import Columns, RowOptions, quoted
 from .json_files import check_limit
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools
@@ -45,6 +45,8 @@ class Facts:
     """Number of tasks that have no plan and are not quarantined."""
     by_construction: int
     """Number of tasks that a scripted model solves by construction."""
+    restated: int
+    """Number of tasks whose plans state an answer in another way than the expected one."""
     scorers: Mapping[str, str]
     """Scorer → where it is first named."""
 
@@ -133,7 +135,7 @@ def suite_of(table: RowTable, importer: str, tools: OwnTools | None, options: Ro
 def _facts(reading: RowReader, limit: int | None) -> Facts:
     places, ids = array("Q"), array("Q")
     sha = hashlib.sha256()
-    longest, unplanned, by_construction = -1, 0, 0
+    longest, unplanned, by_construction, restated = -1, 0, 0, 0
     scorers: dict[str, str] = {}
     for place, number, cells in reading.table.rows():
         task = reading.checked(len(places), number, cells)
@@ -145,6 +147,7 @@ def _facts(reading: RowReader, limit: int | None) -> Facts:
         elif not task.quarantined:
             unplanned += 1
         by_construction += is_by_construction(task)
+        restated += restates(task)
         if task.scorer not in scorers:
             if len(scorers) == MAX_SCORERS:
                 raise ValueError(f"{reading.at(number)}: more than {MAX_SCORERS} different scorers")
@@ -154,7 +157,7 @@ def _facts(reading: RowReader, limit: int | None) -> Facts:
     if not places:
         raise ValueError(f"{reading.table.source}: no row")
     _check_ids(reading, ids)
-    return Facts(places, sha.hexdigest(), None if longest < 0 else longest, unplanned, by_construction, scorers)
+    return Facts(places, sha.hexdigest(), None if longest < 0 else longest, unplanned, by_construction, restated, scorers)
 
 
 def _hash(text: str) -> int:

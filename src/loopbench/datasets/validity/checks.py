@@ -256,7 +256,7 @@ def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, whe
         found = sorted((task for task, chance in chances.items() if chance), key=lambda task: -chances[task])
         yield Problem(
             f"{share:.1%} of {tasks} tasks are passed by the answer of a near copy in {where}, at most {most:.0%} may be: "
-            f"{_some(found)}",
+            f"{some(found)}",
             fails,
         )
 
@@ -272,7 +272,7 @@ def told_problems(tasks: Sequence[Task], shown: Callable[[Task], str]) -> Iterat
             share = (
                 f"{len(told)} of {len(tasks)} tasks show their answer, a {kind}, in the question, context or tools' descriptions"
             )
-            yield Problem(f"{share}: {_some(told)}", fails)
+            yield Problem(f"{share}: {some(told)}", fails)
 
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -293,7 +293,7 @@ def constructed(tasks: Iterable[Task]) -> Iterator[Problem]:
     for task in filter(is_by_construction, tasks):
         reasons[str(task.labels[BY_CONSTRUCTION])].append(task.id)
     for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        yield Problem(f"{len(ids)} × {_short(reason)} ({_some(ids)})", False)
+        yield Problem(f"{len(ids)} × {_short(reason)} ({some(ids)})", False)
 
 
 def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:
@@ -305,10 +305,11 @@ def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:
         elif task.plan is None:
             reasons[f"without a plan: {task.no_plan or 'no reason is given'}"].append(task.id)
     for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        yield Problem(f"{len(ids)} × {_short(reason)} ({_some(ids)})", False)
+        yield Problem(f"{len(ids)} × {_short(reason)} ({some(ids)})", False)
 
 
-def _some(ids: Sequence[str]) -> str:
+def some(ids: Sequence[str]) -> str:
+    """Return the first ids of several."""
     return ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
 
 

@@ -224,7 +224,11 @@ class _Sentences:
 
     def _still_air(self) -> str:
         """Say what to do where nothing was disturbed."""
-        return f"; {STILL} disturbs nothing: add --profile flaky-format or flaky-tools" if self._profiles() == [STILL] else ""
+        return (
+            f"; {STILL} disturbs nothing: add --profile flaky-format or --profile flaky-tools"
+            if self._profiles() == [STILL]
+            else ""
+        )
 
     def _least(self, cheapest: AnswerRow) -> str:
         """Return which loop is the cheapest, or that all cost the same as far as a cost is written."""

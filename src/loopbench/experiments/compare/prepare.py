@@ -11,7 +11,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.sequential import Looks
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import new_folder
-from loopbench.runs.lookup import check_plans, check_tasks, check_user, resolve
+from loopbench.runs.lookup import check_answers, check_plans, check_tasks, check_user, resolve
 from loopbench.runs.manifest import Manifest, write_manifest
 from loopbench.runs.new_manifest import asked_of, manifest_of
 from loopbench.runs.permissions import check_tracking
@@ -71,6 +71,7 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     if folder is None:
         check_tasks(config, tasks)
     check_plans(config, suite, tasks)
+    check_answers(config, suite, tasks)
     check_user(config, suite, tasks)
     models = open_models(config, arms)
     parts = {

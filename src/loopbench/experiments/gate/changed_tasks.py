@@ -37,7 +37,7 @@ def _changes(folder: Path, sides: Sides, *, paired: bool) -> Iterator[TaskChange
         parts_at, loss = _divergence(folder, record, line, trial.counterpart, lost=_fell(was, now))
         step, cause, detail = (None, None, "") if loss is None else (loss.step, loss.cause, loss.detail)
         name = shlex.quote(f"{sides.arm}/{task}/{record.repeat}")
-        command = f"loopbench show {shlex.quote(str(folder))} {name}"
+        command = f"loopbench show {shlex.quote(str(folder))} {name}" if record.trace_at is not None else ""
         yield TaskChange(sides.arm, task, was, now, record.repeat, step, parts_at, cause, detail, command)
 
 

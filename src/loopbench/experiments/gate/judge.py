@@ -162,10 +162,19 @@ def found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str
         lacking = [old for old in matched if old not in found]
         has = ", ".join(arm.arm for arm in manifest.arms)
         raise Incomparable(
-            f"{folder}: the run has no arm for {listed(lacking)} of the baseline; it has {has}; run every loop of the baseline, "
-            "as gate does without --loop, or bless a run of the one loop alone"
+            f"{folder}: the run has no arm for {listed(lacking)} of the baseline; it has {has}; {_way_out(manifest)}"
         )
     return found
+
+
+def _way_out(manifest: Manifest) -> str:
+    """Return what to do about an arm that a run lacks; loopbench can run no agent whose results were imported."""
+    if manifest.imported is None:
+        return "run every loop of the baseline, as gate does without --loop, or bless a run of the one loop alone"
+    return (
+        "import what every agent of the baseline did into one run, name an agent as there (--arm), or bless an import of the one "
+        "agent alone"
+    )
 
 
 def _refuse_other_tasks(run: Results, baseline: Baseline) -> None:

@@ -54,7 +54,7 @@ class TaskChange:
     detail: str
     """The cause as a sentence."""
     command: str
-    """The command that shows the trial."""
+    """The command that shows the trial; empty if it has no trace to show."""
 
     @property
     def became(self) -> Became:

@@ -72,7 +72,7 @@ def paragraphs(result: GateResult) -> list[str]:
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
-    """Return two lines per changed task: the change, and the command that shows it; no text starts with white space or a colon."""
+    """Return lines of each changed task: the change, and a command that shows it; no text starts with white space or a colon."""
     changes = _spread(result.tasks, most)
     omitted = len(result.tasks) - len(changes)
     return [*task_lines_of(changes), *([f"- and {omitted} more; --json has all"] if omitted else [])]
@@ -91,8 +91,12 @@ def _spread(changes: Sequence[TaskChange], most: int | None) -> Sequence[TaskCha
 
 
 def task_lines_of(changes: Sequence[TaskChange]) -> list[str]:
-    """Return two lines for each of these changed tasks, as `task_lines` does."""
-    return [line for change in changes for line in (f"- {literal(_change_line(change))}", f"    {literal(change.command)}")]
+    """Return the lines of these changed tasks, as `task_lines` does; a trial without a trace has no command to show it."""
+    return [
+        line
+        for change in changes
+        for line in (f"- {literal(_change_line(change))}", *([f"    {literal(change.command)}"] if change.command else []))
+    ]
 
 
 def to_markdown(result: GateResult) -> str:
@@ -327,11 +331,11 @@ def _results(side: Side) -> str:
     stops = Counter(stop for stop in side.stops if stop is not None)
     if len(stops) == 1 and len(side.stops) == 1:
         return f"{mean} {next(iter(stops))}"
-    return f"{mean} {counts(stops)}"
+    return f"{mean} {counts(stops)}" if stops else mean
 
 
 def _task_text(change: TaskChange) -> str:
-    return f"{literal(_change_line(change))}\n{literal(change.command)}"
+    return "\n".join(map(literal, filter(None, (_change_line(change), change.command))))
 
 
 def _task_row(change: TaskChange) -> tuple[str, ...]:

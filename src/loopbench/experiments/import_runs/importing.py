@@ -123,7 +123,7 @@ def _format_of(file: ForeignFile, name: str | None) -> Format:
     if match is not None:
         return match
     if file.tree is not None:
-        raise ValueError(f"no format recognizes the files in it; {hint}")
+        raise ValueError(f"no format recognizes the files in it; {hint}" if file.tree.names else "it holds no file")
     try:
         _ = file.json_object
     except ValueError as error:

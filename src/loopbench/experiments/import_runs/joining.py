@@ -71,7 +71,8 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> list[Fore
     if not names:
         return list(logs)
     if len(names) != len(logs):
-        raise ValueError(f"--arm names the arm of each file in turn: {len(logs)} files, {len(names)} names")
+        there = f"{len(logs)} file{'s' * (len(logs) != 1)}, {len(names)} name{'s' * (len(names) != 1)}"
+        raise ValueError(f"--arm names the arm of each file in turn: {there}")
     free: dict[tuple[str, str], int] = {}
     renamed = []
     for log, typed, model in zip(map(_of_one_loop, logs) if request.models else logs, names, models, strict=True):

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loopbench.protocol.names import near
+
 from .foreign_trials import ReadingOptions
 from .values import names_in_a_line, shown
+
+MAX_PLACES = 8
+"""Most places that a message names."""
 
 
 def value_at(data: Any, place: str) -> Any:
@@ -26,6 +31,21 @@ def value_at(data: Any, place: str) -> Any:
     return data
 
 
+def _instead(data: Any, place: str) -> str:
+    """Return which places there are where nothing stands at one: the most similar one, or else the first ones beside it."""
+    before, point, _ = place.rpartition(".")
+    beside = value_at(data, before) if before else data
+    if not isinstance(beside, Mapping):
+        before, point, beside = "", "", data
+    if not isinstance(beside, Mapping) or not beside:
+        return ""
+    places = [f"{before}{point}{key}" for key in beside]
+    asked = near(place, places)
+    return (
+        f"; {asked}" if asked else f"; there are {names_in_a_line(places[:MAX_PLACES])}{', …' if len(places) > MAX_PLACES else ''}"
+    )
+
+
 def check_meanings(reading: ReadingOptions, known: Sequence[str]) -> None:
     """Raise ValueError for a meaning of --map that this format has no use for."""
     for meaning in reading.columns:
@@ -43,5 +63,5 @@ def mapped(data: Any, meaning: str, reading: ReadingOptions) -> Any:
         return None
     value = value_at(data, place)
     if value is None:
-        raise ValueError(f"--map {meaning}: nothing stands at {shown(place)}")
+        raise ValueError(f"--map {meaning}: nothing stands at {shown(place)}{_instead(data, place)}")
     return value

@@ -58,11 +58,17 @@ def _is_right(task: Task, answer: Any) -> bool:
 
 
 def _calls(traces: Iterable[Trace]) -> list[Mapping[str, Any]]:
-    """Return every call that ran, each once, with its first result: those of the first trace come first."""
+    """Return every call that ran, each once: those of the first trace come first.
+
+    A call has its first result in the first trace that made it; one that failed and got through when it was made again, that one.
+    """
     found: dict[str, Mapping[str, Any]] = {}
     for trace in traces:
+        own: dict[str, Mapping[str, Any]] = {}
         for event in trace.events:
             if isinstance(event, ToolRun) and not event.never_ran and isinstance(event.call.arguments, dict):
                 call = {"tool": event.call.tool, "arguments": event.call.arguments, "result": event.result, "failed": not event.ok}
-                found.setdefault(event.call.key, call)
+                if own.setdefault(event.call.key, call)["failed"] and event.ok:
+                    own[event.call.key] = call
+        found = own | found
     return list(found.values())

@@ -25,7 +25,8 @@ def caveats(pilot: Pilot, run: Results, second: Results | None = None) -> Iterat
     if run.manifest.settings.models != ("scripted",) and pilot.price.cost_usd is None:
         hint = "" if run.manifest.imported is not None else ": --prices, docs/models.md"
         yield f"No price is known, so the cost in dollars is unknown{hint}."
-    yield from _variance_caveats(pilot, any(arm.info.model == "scripted" for arm in run.comparison.arms))
+    again = "with --repeats 2" if run.manifest.imported is None else "in which each task ran twice"
+    yield from _variance_caveats(pilot, again, scripted=any(arm.info.model == "scripted" for arm in run.comparison.arms))
     for arm, (_, p) in pilot.second.items():
         if p < pilot.alpha / len(pilot.second):
             yield f"{arm}: the two runs differ by more than fresh seeds explain (p = {p:.2g}); something else has changed."
@@ -49,12 +50,12 @@ def _model_caveats(run: Results) -> Iterator[str]:
         yield "The replies came from a recording: a live model varies more."
 
 
-def _variance_caveats(pilot: Pilot, scripted: bool) -> Iterator[str]:
+def _variance_caveats(pilot: Pilot, again: str, *, scripted: bool) -> Iterator[str]:
     loops, pairs, purposes = pilot.loops.values(), pilot.pairs, pilot.request.purposes
     if not all(spread.within_known for spread in loops):
         yield (
             "Tasks ran once, so the variation within a task is unknown: noise and gate sizes are upper bounds, and comparison "
-            "sizes assume one repeat. A pilot with --repeats 2 would tell."
+            f"sizes assume one repeat. A pilot {again} would tell."
         )
     elif constant := [arm for arm in pilot.loops if all(len(set(results)) == 1 for results in pilot.values[arm].values.values())]:
         assumed = f"3 of {counted(pilot.loops[constant[0]].tasks, 'task')}"

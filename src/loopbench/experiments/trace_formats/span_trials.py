@@ -12,7 +12,7 @@ from typing import Any
 from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions
 from loopbench.experiments.import_runs.log_builder import LogBuilder
 from loopbench.experiments.import_runs.places import mapped
-from loopbench.experiments.import_runs.values import answer_of, label_of, name_of, names_in_a_line, score
+from loopbench.experiments.import_runs.values import answer_of, label_of, name_of, names_in_a_line, score, shown
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 from loopbench.protocol.wire import from_json
@@ -24,6 +24,10 @@ from .own_trials import OwnTrial, own_trial
 
 MEANINGS = ("arm", "task", "score", "cluster", "suite")
 NO_SCORE = "no result of an evaluation; say where the score stands: --map score=KEY"
+NO_TASK = "each trace is a task of its own without --map task=KEY"
+_CONVENTIONAL = ("gen_ai.", "llm.", "openinference.", "input.", "output.", "telemetry.", "error.")
+"""Beginnings of attributes that conventions define, none of which names a task or a score."""
+MAX_KEYS = 12
 
 
 @dataclass(slots=True)
@@ -32,6 +36,8 @@ class SpanTrials:
 
     reading: ReadingOptions
     made: LogBuilder = field(default_factory=lambda: LogBuilder("traces"))
+    keys: dict[str, None] = field(default_factory=dict)
+    """Attributes of root spans and resources that --map may name, where it does not name both task and score."""
 
     def add(self, trace_id: str, spans: Sequence[ReadSpan], beside: Mapping[str, Any], scores: Mapping[str, float]) -> None:
         """Add a trace. `beside`: values that stand beside the root span's attributes. `scores`: results of evaluations, by name.
@@ -52,6 +58,8 @@ class SpanTrials:
         self, trace_id: str, spans: Sequence[ReadSpan], values: Mapping[str, Any], scores: Mapping[str, float]
     ) -> tuple[ForeignArm, ForeignTrial, str, str]:
         reading, root = self.reading, root_of(spans)
+        if not (reading.columns.get("task") and reading.columns.get("score")):
+            self.keys |= dict.fromkeys(name for name in values if not name.startswith(_CONVENTIONAL))
         arm = _arm(spans, root, values, mapped(values, "arm", reading))
         told = mapped(values, "task", reading)
         task = name_of(trace_id if told is None else told, "--map task")
@@ -67,7 +75,7 @@ class SpanTrials:
             task,
             self.made.next_repeat(arm.name, task),
             status="excluded" if value is None else "scored",
-            reason=NO_SCORE if value is None else "",
+            reason="" if value is not None else NO_SCORE if told is not None else f"{NO_SCORE}; and {NO_TASK}",
             score=value,
             stop=StopReason.CRASHED if root.error else StopReason.FINISHED if answer else None,
             answer=answer_of(answer or None),
@@ -88,6 +96,10 @@ class SpanTrials:
 
     def log(self, by: str = CONVENTIONS) -> ForeignLog:
         """Return all trials. `by`: the tool that wrote them."""
+        if self.keys and "task" not in self.reading.columns:
+            more = ", …" if len(self.keys) > MAX_KEYS else ""
+            named = f"its attributes are {', '.join(map(shown, list(self.keys)[:MAX_KEYS]))}{more}"
+            self.made.notes.append(f"{NO_TASK}, so that no two agents share any; {named}")
         return self.made.log(by)
 
 

@@ -1,0 +1,40 @@
+"""Whether the answer of a task's plan is the expected one, by the task's own scorer."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from loopbench.datasets.task import Task
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import scores_of
+from loopbench.models.faults import NOT_DETERMINED
+from loopbench.protocol import render_value
+
+_COMPARING = frozenset({"exact", "normalized", "numeric", "set", "f1", "schema"})
+"""Scorers that compare an answer with the expected one; others depend on calls or state, or call a model."""
+
+
+def compares(task: Task) -> bool:
+    """Return whether the task's scorer compares the answer with the expected one, and looks at nothing else."""
+    return task.scorer.partition("(")[0].strip() in _COMPARING
+
+
+def answer_score(task: Task, answer: Any) -> float:
+    """Return the score of an answer by itself, whatever the end state."""
+    return scores_of(Judgement(dataclasses.replace(task, end_state=None), answer, "finished"))["accuracy"]
+
+
+def contradiction(task: Task, answer: Any) -> str:
+    """Return in what the answer of a task's plan, without references, is not the expected one; empty if it is, or nobody can tell.
+
+    Raises ValueError for a scorer that does not exist.
+    """
+    if not compares(task):
+        return ""
+    stated = NOT_DETERMINED if answer is None else answer
+    if task.query.schema is None:
+        stated = render_value(stated)
+    if answer_score(task, stated) > 0:  # in part right, as by `f1`, is no contradiction
+        return ""
+    return f"task {task.id!r}: the plan's answer is {answer!r}, expected is {task.expected!r} (scorer {task.scorer})"

@@ -1,0 +1,50 @@
+"""A call that failed and got through when it was made again: its plan is learned, and replays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.datasets.importing.recorded_tools import RECORDED
+from loopbench.experiments.learn_plans.imported_suite import imported_suite
+from loopbench.experiments.learn_plans.learn import learn_run
+from loopbench.protocol import Plan
+
+
+def trajectory(outcomes: list[bool], answer: str = "12") -> dict[str, Any]:
+    """Return a trajectory that makes one call again and again. `outcomes`: whether it got through each time."""
+    steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": "How many lines does a.csv have?"}]
+    for number, got_through in enumerate(outcomes, 2):
+        call = {"tool_call_id": f"c{number}", "function_name": "count", "arguments": {"file": "a.csv"}}
+        result = {
+            "source_call_id": f"c{number}",
+            "content": "12" if got_through else "timeout",
+            "extra": {"is_error": not got_through},
+        }
+        step = {"step_id": number, "source": "agent", "message": "", "tool_calls": [call], "observation": {"results": [result]}}
+        steps.append(step)
+    steps.append({"step_id": len(steps) + 1, "source": "agent", "message": answer})
+    head = {"schema_version": "ATIF-v1.6", "session_id": "s", "agent": {"name": "careful", "version": "1"}}
+    return {**head, "steps": steps, "extra": {"task": "count-lines", "reward": 1}}
+
+
+COLUMNS = {"task": "extra.task", "score": "extra.reward"}
+
+
+def test_the_plan_of_a_retried_call_is_learned(kit):
+    found = kit.imported(kit.put(trajectory([False, False, True])), columns=COLUMNS)
+    learned = learn_run(found.folder)
+    assert dict(learned.not_learned) == {}
+    (lesson,) = learned.lessons
+    assert isinstance(lesson.plan, Plan)
+    assert [(call.tool, call.arguments) for call in lesson.plan.calls] == [("count", {"file": "a.csv"})]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=4))
+def test_a_recorded_call_gives_what_it_gave_when_it_got_through(kit, outcomes):
+    found = kit.imported(kit.put(trajectory(outcomes)), columns=COLUMNS)
+    suite = imported_suite(found.folder, found.manifest, found.records)
+    (call,) = suite.tasks[0].world[RECORDED]
+    assert (call["failed"], call["result"]) == ((False, "12") if any(outcomes) else (True, "timeout"))
