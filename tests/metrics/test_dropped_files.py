@@ -82,6 +82,7 @@ def drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drop:
 @pytest.fixture(autouse=True)
 def forget_scorers() -> None:
     scoring._with_options.cache_clear()
+    scoring._reads_state.cache_clear()
 
 
 def judged(spec: str) -> float:

@@ -199,6 +199,7 @@ def test_a_request_beyond_the_context_is_refused():
 
 def test_the_metadata_say_what_is_asked():
     trial = bench.Bench(bench.chain(1))
+    trial.tunnel.keeps_effects = True
     book = Book(any=of(trial))
 
     async def work(server, asking):
@@ -216,6 +217,7 @@ def test_the_metadata_say_what_is_asked():
 def test_the_effects_stay_in_the_tunnel_and_no_mark_is_left():
     """The client in the same process takes them; a mark under a request that is gone might be taken for another's."""
     trial = bench.Bench(bench.chain(1), Profile(name="x", rates={"provider.server": 1.0}))
+    trial.tunnel.keeps_effects = True
     run(lambda server, asking: failure(asking, metadata={"codec": "native"}), Book(any=of(trial)))
     effects = trial.tunnel.effects("")
     assert effects is not None
