@@ -54,6 +54,8 @@ class BareCodec:
     max_calls: int = 1
     task: ClassVar[str] = TASK
     """What the model should do, free of the format."""
+    typed: ClassVar[str] = 'The value of "final_answer" must follow this JSON schema: '
+    """Stands before the schema of a query's answer."""
     form: ClassVar[str] = f"""\
 Reply with one JSON object and nothing else, no prose and no code fence.
 To call a tool: {{"thought": "why", "tool_name": "name", "arguments": {{"argument": value}}}}
@@ -105,6 +107,7 @@ class FieldsCodec:
     role: Role = Role.DECIDE
     max_calls: int = 1
     task: ClassVar[str] = TASK
+    typed: ClassVar[str] = 'What follows "Answer:" must be JSON that follows this schema, a string without its quotation marks: '
     form: ClassVar[str] = f"""\
 Reply with these lines and nothing else.
 To call a tool:
@@ -182,6 +185,7 @@ class NativeCallCodec:
     role: Role = Role.DECIDE
     max_calls: int = 1
     task: ClassVar[str] = "You solve tasks step by step with tools, one call at a time."
+    typed: ClassVar[str] = "Your answer must be JSON that follows this schema, a string without its quotation marks: "
     form: ClassVar[str] = f"""\
 Reply with your answer as plain text when you have it.
 {OBSERVATIONS}"""
