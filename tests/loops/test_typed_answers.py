@@ -102,7 +102,7 @@ STATING: list[tuple[Loop, list[FakeItem]]] = [
 
 @pytest.mark.parametrize("schema", [Parcel, Parcel.model_json_schema()], ids=["type", "schema"])
 @pytest.mark.parametrize(("loop", "said"), STATING)
-def test_a_request_states_every_field_of_the_type_before_an_answer_is_refused(loop: Loop, said: list[FakeItem], schema: Any) -> None:
+def test_a_request_states_every_field_of_the_type_before_any_refusal(loop: Loop, said: list[FakeItem], schema: Any) -> None:
     model = FakeModel(*said)
     ended = run_sync(loop.run(Query("What is sent?", schema=schema), Toolbox(), model))
     assert ended.ok

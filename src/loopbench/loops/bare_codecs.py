@@ -52,6 +52,7 @@ class BareCodec:
     name: str = "bare.json"
     role: Role = Role.DECIDE
     max_calls: int = 1
+    grows_as: ClassVar[str] = "bare.json"
     task: ClassVar[str] = TASK
     """What the model should do, free of the format."""
     typed: ClassVar[str] = 'The value of "final_answer" must follow this JSON schema: '
@@ -106,6 +107,7 @@ class FieldsCodec:
     name: str = "bare.fields"
     role: Role = Role.DECIDE
     max_calls: int = 1
+    grows_as: ClassVar[str] = "bare.fields"
     task: ClassVar[str] = TASK
     typed: ClassVar[str] = 'What follows "Answer:" must be JSON that follows this schema, a string without its quotation marks: '
     form: ClassVar[str] = f"""\
@@ -184,6 +186,7 @@ class NativeCallCodec:
     name: str = "bare.native"
     role: Role = Role.DECIDE
     max_calls: int = 1
+    grows_as: ClassVar[str] = "bare.native"
     task: ClassVar[str] = "You solve tasks step by step with tools, one call at a time."
     typed: ClassVar[str] = "Your answer must be JSON that follows this schema, a string without its quotation marks: "
     form: ClassVar[str] = f"""\

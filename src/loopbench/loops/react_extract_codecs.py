@@ -42,7 +42,7 @@ class ExtractAnswer(dspy.Signature):  # type: ignore[misc]
 class ReactCodec(SignatureCodec):
     """The fields next_thought, next_tool_name and next_tool_args. `finish` ends the run; the answer comes from extract."""
 
-    name = "react_extract.react"
+    name = grows_as = "react_extract.react"
     role = Role.DECIDE
     predictor = "react"
 
@@ -78,7 +78,7 @@ class ReactCodec(SignatureCodec):
 class FinishingReactCodec(ReactCodec):
     """Without an extract call: `finish` may hold the answer."""
 
-    name = "react_extract.react_only"
+    name = grows_as = "react_extract.react_only"
     finish_grammar = json_object({"answer": {"type": "string"}})
 
     def finish_args(self, move: Answer) -> dict[str, Any]:
