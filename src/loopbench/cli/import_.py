@@ -79,7 +79,7 @@ class ImportOptions(OptionGroup):
 def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth: VerboseOption) -> None:
     """Import and compare results of other tools.
 
-    It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV or JSON lines, and runs of terminal-bench; and, with what
+    It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV, JSON or Parquet, and runs of terminal-bench; and, with what
     happened in each trial, trajectories in ATIF, jobs of Harbor, results of tau-bench and tau2-bench, memories of
     smolagents, spans of OTLP, traces of MLflow, and runs of LangSmith.
     """
