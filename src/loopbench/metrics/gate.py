@@ -67,7 +67,9 @@ class Held:
     cost_usd: float | None = None
     """US dollars of one trial of the run; None if no price is known."""
     unchanged: bool = False
-    """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline, and the stop."""
+    """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline; of accuracy, none has a
+    graver stop.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,34 +12,12 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, GateResult, Incomparable, bless, judge, read_baseline, write_baseline
+from loopbench.experiments.gate import Baseline, Incomparable, bless, judge, read_baseline, write_baseline
 from loopbench.experiments.gate.baseline import to_text
 from loopbench.metrics.record import Record
-
-
-@pytest.fixture(scope="session")
-def baseline(wind) -> Baseline:
-    return bless(wind)
-
-
-def failing(*names: str, arm: str = "bare/clean") -> Callable[[Record], Record]:
-    """These tasks of an arm are no longer solved."""
-
-    def change(record: Record) -> Record:
-        return replace(record, scores={"accuracy": 0.0}) if record.arm == arm and record.task in names else record
-
-    return change
-
-
-def task(number: int) -> str:
-    return f"arithmetic-{number:04d}"
-
+from tests.experiments.gate.conftest import arm_of, failing, task
 
 ALL = [task(number) for number in range(1, 13)]
-
-
-def arm_of(judged: GateResult, name: str) -> Any:
-    return next(arm for arm in judged.arms if arm.arm == name)
 
 
 # --- outcomes ---
@@ -122,12 +99,6 @@ def test_the_same_scores_are_unchanged_only_where_nothing_is_left_to_chance(alte
     assert judge(altered(dearer), sampled).outcome == "undecided"
 
 
-def test_another_stop_is_a_change(altered, baseline):
-    judged = judge(altered(lambda r: replace(r, stop="forced") if r.task == task(1) and r.arm == "bare/clean" else r), baseline)
-    assert [change.became for change in judged.tasks] == ["other"]
-    assert {arm.arm: arm.lines[0].outcome for arm in judged.arms}["bare/clean"] == "undecided"
-
-
 def test_an_unchanged_score_excuses_no_other_metric(altered, baseline):
     """Of each metric every trial has to have the value that it had."""
     found = altered(lambda r: replace(r, input_tokens=r.input_tokens + 3 * (r.task == task(1))))
@@ -152,8 +123,9 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert set(made) == {
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
+        "stops",
     }  # fmt: skip
-    assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"}
+    assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics", "stop_alone"}
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
         "worse", "better", "outlook", "typical",
