@@ -14,6 +14,9 @@ import pytest
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, Incomparable, bless, judge, read_baseline, write_baseline
 from loopbench.experiments.gate.baseline import to_text
+from loopbench.experiments.gate.larger import larger
+from loopbench.metrics.gate import Bounds, GateLine
+from loopbench.metrics.outlook import Chance, MoreRepeats, Outlook
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import arm_of, failing, task
 
@@ -128,7 +131,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics", "stop_alone"}
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
-        "worse", "better", "outlook", "typical",
+        "worse", "better", "outlook", "typical", "more_repeats",
     }  # fmt: skip
     assert set(made["tasks"][0]) == {
         "arm",
@@ -222,6 +225,30 @@ def test_what_is_undecided_names_the_commands_of_a_larger_baseline(baseline, alt
     assert re.fullmatch(r"arithmetic\(size=\d+\)", compare[compare.index("--suite") + 1])
     assert compare[compare.index("--repeats") + 1] == "2"
     assert bless_it == ["loopbench", "bless", "latest", "--output", "b.json"]
+
+
+def own_recipe(baseline: Baseline, repeats: MoreRepeats | None) -> list[str]:
+    """The advice about an undecided line of a baseline whose tasks stand in a file."""
+    of_tasks = {"loops": ["bare"], "suite": "jsonl", "data": "my tasks.jsonl", "tools": "my_tools", "repeats": 2}
+    outlook = Outlook(2, Chance(24, 48, None, 0.5), Chance(90, 180, None, 0.8))
+    line = GateLine("bare/clean", "accuracy", 1, 1, Bounds(0, -1, 1), 0.02, 12, 12, 1, 1, 1, "undecided", False, outlook, repeats)
+    return list(larger([line], baseline.model_copy(update={"config": of_tasks}), Path("b.json"), []))
+
+
+def test_an_undecided_gate_of_ones_own_tasks_has_commands_too_and_a_word_on_repeats(baseline):
+    first, *commands, last = own_recipe(baseline, MoreRepeats(5, 0.9))
+    assert (
+        "a baseline of 90 tasks decides with a chance of about 80 %, if my tasks.jsonl has so many (the baseline ran 12)" in first
+    )
+    assert commands == [
+        "loopbench compare --loop bare --suite jsonl --seed 0 --data 'my tasks.jsonl' --tools my_tools --repeats 2",
+        "loopbench bless latest --output b.json",
+        "loopbench gate --baseline b.json",
+    ]
+    assert last == "Or with the same tasks: --repeats 5 behind compare decides with a chance of about 90 %."
+    assert own_recipe(baseline, MoreRepeats(None, 0.3))[-1].startswith("More repeats of the same tasks do not: even 20 decide with")
+    for unknown in (None, MoreRepeats(None, None)):
+        assert own_recipe(baseline, unknown)[-1].startswith("This run cannot tell whether more repeats of the same tasks would do")
 
 
 # --- refusals ---

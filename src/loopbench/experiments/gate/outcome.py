@@ -11,7 +11,8 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol import StopReason
 
-Outcome = Literal["identical", "pass", "unchanged", "regression", "undecided", "invalid"]
+Outcome = Literal["identical", "pass", "unchanged", "regression", "undecided", "invalid", "blessed"]
+"""`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""
 PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged")
 """Outcomes of a run that nothing is held against."""
 Became = Literal["worse", "better", "other"]
