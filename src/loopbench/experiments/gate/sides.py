@@ -25,9 +25,8 @@ class TrialPair:
 
     @cached_property
     def same(self) -> bool:
-        """Whether both results are the same; False if infrastructure made either trial fail."""
-        outcome = outcome_of(self.record)
-        return outcome is not None and self.line.outcome[self.record.repeat] == outcome
+        """Whether both results are the same; trials that gave none, as on both sides the infrastructure failed, are alike."""
+        return self.line.outcome[self.record.repeat] == outcome_of(self.record)
 
     @property
     def same_score(self) -> bool:
@@ -114,7 +113,7 @@ class Sides:
 
     def unchanged(self, metric: str) -> bool:
         """Whether every trial of the baseline ran again with the same value of the metric; the stop is another question."""
-        return self.whole and all(pair.record.status != "errored" and pair.same_value(metric) for pair in self.pairs)
+        return self.whole and all(pair.same_value(metric) and (pair.record.status != "errored" or pair.same) for pair in self.pairs)
 
     def identical(self, metrics: Iterable[str]) -> bool:
         """Whether every trial of the baseline has the same result in the run, these metrics included."""
