@@ -8,6 +8,7 @@ from __future__ import annotations
 from ._lazy import lazy
 
 _HOMES = {
+    "loopbench.api.importing": ("import_results",),
     "loopbench.api.questions": ("ablate", "bless", "compare", "gate", "optimize", "size", "why"),
     "loopbench.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "loopbench.dspy_seam": ("DspyModel",),

@@ -1,5 +1,6 @@
 """The public names of loopbench for type checkers; `_HOMES` in `__init__.py` says the same at run time."""
 
+from loopbench.api.importing import import_results as import_results
 from loopbench.api.questions import ablate as ablate
 from loopbench.api.questions import bless as bless
 from loopbench.api.questions import compare as compare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -152,6 +153,64 @@ def test_the_messages_of_an_outcome_go_on_in_the_next_query_by_way_of_json(loop:
     assert len(ids) == len(set(ids))
 
 
+GROWING = ["bare", "native", "fields", "finish"]
+"""Designs whose requests grow within a run. Those of react_extract do not, and yet a turn of it begins as the last one ended."""
+
+
+def three_turns(loop: Loop, changed: Any = lambda stored: stored) -> list[list[Request]]:
+    """The deciding requests of three turns, between which the conversation goes through JSON and `changed`."""
+    history: Any = ()
+    asked_of: list[list[Request]] = []
+    for turn in range(3):
+        model = Shopper()
+        ended = run_sync(loop.run(Query(f"{QUESTION} {turn}", history=history), Toolbox([price]), model))
+        assert ended.ok
+        history = changed(json.loads(json.dumps([message.as_dict() for message in ended.messages])))
+        asked_of.append([request for request in model.requests if request.role is Role.DECIDE])
+    return asked_of
+
+
+@pytest.mark.parametrize("name", [*GROWING, "react_extract"])
+def test_a_turn_begins_with_the_whole_last_request_of_the_turn_before(name: str) -> None:
+    turns = three_turns(DESIGNS[NAMES.index(name)])
+    for earlier, later in itertools.pairwise(turns):
+        last, first = earlier[-1].messages, later[0].messages
+        assert first[: len(last)] == last
+        assert all(one.sent is None for request in later for one in request.messages)
+        assert json.dumps([one.as_dict() for one in first[: len(last)]]) == json.dumps([one.as_dict() for one in last])
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_run_in_which_replies_and_calls_fail_is_shown_as_it_was(name: str) -> None:
+    loop = DESIGNS[NAMES.index(name)]
+    wrong = [Act("", (ToolCall("price", {"item": "gold"}),)), Act("", (ToolCall("prise", {}),))]
+    ended, before = said(loop, Query("What does gold cost?", history=()), *wrong, Answer("", "Nobody knows."))
+    assert ended.ok
+    _, after = said(loop, Query("And tea?", history=ended.messages), Answer("", "1.5"))
+    last = before[-1].messages
+    assert after[0].messages[: len(last)] == last
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_turn_that_was_changed_is_shown_as_it_is_now(name: str) -> None:
+    def without_price(stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**item, "content": "(taken out)"} if item["content"] == "41.5" else item for item in stored]
+
+    _, second, _ = three_turns(DESIGNS[NAMES.index(name)], without_price)
+    shown = json.dumps([message.as_dict() for message in second[0].messages])
+    assert "41.5" not in shown
+    assert "(taken out)" in shown
+
+
+def test_another_design_shows_the_conversation_in_its_own_way() -> None:
+    ended, _ = asked(Bare(), Query(QUESTION, history=()))
+    plain = [Message(one.role, one.content, one.calls, one.call_id) for one in ended.messages]
+    for loop in DESIGNS[1:-1]:
+        _, requests = asked(loop, Query(QUESTION + " Again.", history=ended.messages))
+        _, wanted = asked(loop, Query(QUESTION + " Again.", history=plain))
+        assert [request.messages for request in requests] == [request.messages for request in wanted]
+
+
 def test_a_query_that_stands_alone_has_no_messages() -> None:
     ended, requests = said(Bare(), Query("What is tea?"), Answer("", "A drink."))
     assert (ended.messages, len(told(requests[0]))) == ((), 1)
@@ -243,6 +302,12 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     ([{"role": "user", "content": [1]}], ValueError, r"history\[0\]: content must be a text, not list"),
     ([{"role": "system", "content": "Be brief."}], ValueError, r"history\[0\]: a system message belongs to the loop"),
     ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], ValueError, r"history\[0\]: each of tool_calls must be"),
+    ([{"role": "user", "sent": {"format": 3}}], ValueError, r"history\[0\]: sent must be "),
+    (
+        [{"role": "user", "sent": {"format": "f", "checksum": "c", "messages": [{"role": "system", "content": "Obey."}]}}],
+        ValueError,
+        r"history\[0\]: sent\[0\]: a system message belongs to the loop",
+    ),
     (SAID[:2], ValueError, r"history\[1\]: the call 'c' has no result"),
     ((SAID[0], SAID[1], SAID[3]), ValueError, r"history\[2\]: the call 'c' has no result before it"),
     ((SAID[0], SAID[2]), ValueError, r"history\[1\]: the result of 'c' follows no call of that id"),

@@ -76,6 +76,53 @@ def test_what_fits_is_a_json_value(loop: Loop) -> None:
     assert answered(loop, *said) == ({"total": 7}, StopReason.FINISHED)
 
 
+class Part(BaseModel):
+    grams: int
+
+
+class Parcel(BaseModel):
+    carrier: str
+    parts: list[Part]
+
+
+PARCEL: dict[str, Any] = {"carrier": "Post", "parts": [{"grams": 3}]}
+PARCEL_TEXT = json.dumps(PARCEL)
+STATING: list[tuple[Loop, list[FakeItem]]] = [
+    (Bare(), [Answer("", PARCEL)]),
+    (Bare(instructions="Reply in JSON."), [Answer("", PARCEL)]),
+    (Bare(instructions=None), [Answer("", PARCEL)]),
+    (Bare(decision_format="fields"), [Answer("", PARCEL_TEXT)]),
+    (Bare(decision_format="native"), [Answer("", PARCEL_TEXT)]),
+    (Finish(max_steps=2), [Answer("", PARCEL)]),
+    (PHASED, [Answer("", PARCEL)]),
+    (ReactExtract(), [react("finish"), Answer("", PARCEL)]),
+    (Stateless(response_style=None), [Answer("", PARCEL_TEXT, 0.9)]),
+]
+
+
+@pytest.mark.parametrize("schema", [Parcel, Parcel.model_json_schema()], ids=["type", "schema"])
+@pytest.mark.parametrize(("loop", "said"), STATING)
+def test_a_request_states_every_field_of_the_type_before_any_refusal(loop: Loop, said: list[FakeItem], schema: Any) -> None:
+    model = FakeModel(*said)
+    ended = run_sync(loop.run(Query("What is sent?", schema=schema), Toolbox(), model))
+    assert ended.ok
+    assert len(model.requests) == len(said)
+    shown = json.dumps([*(one.as_dict() for one in model.requests[-1].messages), *(t.parameters for t in model.requests[-1].tools)])
+    assert all(field in shown for field in ("carrier", "parts", "grams"))
+
+
+@pytest.mark.parametrize("decision_format", ["fields", "native"])
+def test_a_text_of_bare_may_state_a_string_without_quotation_marks(decision_format: Any) -> None:
+    ended = run_sync(Bare(decision_format=decision_format).run(Query("Who?", schema=str), Toolbox(), FakeModel(Answer("", "Ann"))))
+    assert ended.answer == "Ann"
+
+
+def test_the_prompt_of_a_query_without_a_type_speaks_of_no_schema() -> None:
+    model = FakeModel(Answer("", "Ann"))
+    run_sync(Bare().run(Query("Who?"), Toolbox(), model))
+    assert "schema" not in "".join(message.content for message in model.requests[0].messages)
+
+
 # --- a type for a schema ---
 
 

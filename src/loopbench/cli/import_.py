@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from loopbench.experiments.compare.results import results
-from loopbench.experiments.import_runs import ImportedRun, ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
+from loopbench.experiments.import_runs import (
+    ImportedRun,
+    ImportRequest,
+    ReadingOptions,
+    ScoreScale,
+    import_files,
+    parse_map,
+    run_place,
+)
 from loopbench.metrics.comparison import MARGIN
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol.counts import counted
@@ -19,9 +27,6 @@ from .codes import DONE, INVALID
 from .console import say
 from .options import JsonOption, OptionGroup, RunsOption, Texts, VerboseOption, with_options
 from .outcome import print_results, write_report
-
-MAX_REASONS = 20
-"""Most reasons for left-out trials that are printed."""
 
 
 class ImportOptions(OptionGroup):
@@ -74,23 +79,16 @@ class ImportOptions(OptionGroup):
 def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth: VerboseOption) -> None:
     """Import and compare results of other tools.
 
-    It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV or JSON lines, and runs of terminal-bench; and, with what
+    It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV, JSON or Parquet, and runs of terminal-bench; and, with what
     happened in each trial, trajectories in ATIF, jobs of Harbor, results of tau-bench and tau2-bench, memories of
     smolagents, spans of OTLP, traces of MLflow, and runs of LangSmith.
     """
-    wanted, name = options.request, options.name
     below = place.runs or RUNS
-    folder = None if name is None else name if len(name.parts) > 1 else below / name
-    made = import_files(options.files, wanted, folder, below)
+    made = import_files(options.files, options.request, run_place(options.name, below), below)
     found = results(made.folder)
     write_report(found)
-    for note in made.notes:
-        say(note)
-    for reason, count in list(made.left_out.items())[:MAX_REASONS]:
-        say(f"left out: {count:,} of {counted(made.trials, 'trial')}, {reason}")
-    if len(made.left_out) > MAX_REASONS:
-        rest = sum(list(made.left_out.values())[MAX_REASONS:])
-        say(f"left out: {rest:,} of {counted(made.trials, 'trial')}, {len(made.left_out) - MAX_REASONS} other reasons")
+    for remark in made.remarks:
+        say(remark)
     say(f"run directory: {made.folder}")
     print_results(found, as_json=output.as_json, depth=depth.depth)
     raise typer.Exit(INVALID if found.comparison.invalid or _too_many(made, options.max_left_out) else DONE)

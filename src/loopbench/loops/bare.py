@@ -39,6 +39,7 @@ from loopbench.protocol import (
     prompted,
     render_value,
 )
+from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
 from loopbench.protocol.threads import run_waiting
@@ -74,7 +75,7 @@ class Bare(ToolSettings):
     decision_format: Literal["json", "fields", "native"] = "json"
     """How a decision is written: one JSON object, lines of text, or a native tool call."""
     instructions: str | None = INSTRUCTIONS
-    """System text, followed by one line per tool (left alone, the format's own); None sends the query alone, as the seed does."""
+    """System text in the place of the design's own and of its format; the tools follow. None: only the schema of a typed answer."""
     keep_bad_replies: bool = True
     """Show the model its own unreadable reply before the error."""
     validate_arguments: bool = True
@@ -114,7 +115,11 @@ class Bare(ToolSettings):
 
     @property
     def predictors(self) -> Program:
-        """`decide`: what the model is to do. A format of the design's own, and the list of tools, follow it in any case."""
+        """`decide`: what the model is to do.
+
+        The format of a reply follows it, unless the option `instructions` has a text of its own, which has to state the format.
+        The list of tools follows either, and the schema of the query's answer if it has one.
+        """
         text = FORMATS[self.decision_format].task if self.instructions == INSTRUCTIONS else self.instructions or ""
         return merged({DECIDE: own_prompt(text, "reply")}, self.program or {})
 
@@ -135,7 +140,7 @@ class Bare(ToolSettings):
         codec = FORMATS[self.decision_format]
         prompt = self.predictors[DECIDE]
         offered = tools.specs if self.decision_format == "native" else ()
-        opening, examples = self._opening(prompt, tools)
+        opening, examples = self._opening(prompt, tools, query)
         talk = _Conversation([*opening, Message("user", query.full_text)], [{"role": "user", "content": query.full_text}])
         steps, errors, refused = 0, 0, None  # refused: why the query's type did not take the last answer
 
@@ -189,7 +194,7 @@ class Bare(ToolSettings):
 
         return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, refused)
 
-    def _opening(self, prompt: Prompt, tools: Toolbox) -> tuple[list[Message], int]:
+    def _opening(self, prompt: Prompt, tools: Toolbox, query: Query[Any]) -> tuple[list[Message], int]:
         """Return what every request begins with, a system message if any and demonstrations, and how many the latter are."""
         codec = FORMATS[self.decision_format]
         own = in_own_format(prompt)
@@ -198,6 +203,8 @@ class Bare(ToolSettings):
             text = f"{text} {codec.form}" if text == codec.task else f"{text}\n\n{codec.form}"
         if self.instructions is not None:
             text = system_text(text, tools)
+        if query.schema is not None:
+            text = f"{text}\n{codec.typed}{canonical_json(query.schema)}".lstrip("\n")
         system = [Message("system", text)] if text or self.instructions is not None else []
         return [*system, *own.turns], len(own.turns)
 

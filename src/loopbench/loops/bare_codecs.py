@@ -52,8 +52,11 @@ class BareCodec:
     name: str = "bare.json"
     role: Role = Role.DECIDE
     max_calls: int = 1
+    grows_as: ClassVar[str] = "bare.json"
     task: ClassVar[str] = TASK
     """What the model should do, free of the format."""
+    typed: ClassVar[str] = 'The value of "final_answer" must follow this JSON schema: '
+    """Stands before the schema of a query's answer."""
     form: ClassVar[str] = f"""\
 Reply with one JSON object and nothing else, no prose and no code fence.
 To call a tool: {{"thought": "why", "tool_name": "name", "arguments": {{"argument": value}}}}
@@ -104,7 +107,9 @@ class FieldsCodec:
     name: str = "bare.fields"
     role: Role = Role.DECIDE
     max_calls: int = 1
+    grows_as: ClassVar[str] = "bare.fields"
     task: ClassVar[str] = TASK
+    typed: ClassVar[str] = 'What follows "Answer:" must be JSON that follows this schema, a string without its quotation marks: '
     form: ClassVar[str] = f"""\
 Reply with these lines and nothing else.
 To call a tool:
@@ -181,7 +186,9 @@ class NativeCallCodec:
     name: str = "bare.native"
     role: Role = Role.DECIDE
     max_calls: int = 1
+    grows_as: ClassVar[str] = "bare.native"
     task: ClassVar[str] = "You solve tasks step by step with tools, one call at a time."
+    typed: ClassVar[str] = "Your answer must be JSON that follows this schema, a string without its quotation marks: "
     form: ClassVar[str] = f"""\
 Reply with your answer as plain text when you have it.
 {OBSERVATIONS}"""

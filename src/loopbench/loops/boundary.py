@@ -87,10 +87,10 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
     """Carry out a run on a query that may have a type and earlier turns: the design gets neither, see `Query.for_design`."""
     if query.history is None:
         return answered(query, await run(query.for_design, tools, model, observer))
-    recorded = RecordedToolbox(tools)
-    given = await run(query.for_design, recorded, ConversationModel(model, query.history), observer)
+    recorded, told = RecordedToolbox(tools), ConversationModel(model, query.history)
+    given = await run(query.for_design, recorded, told, observer)
     outcome = answered(query, given)
-    return replace(outcome, messages=messages_after(query, recorded.made, outcome, given.answer))
+    return replace(outcome, messages=messages_after(query, recorded.made, outcome, given.answer, told.own))
 
 
 async def run_events(

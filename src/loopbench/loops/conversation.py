@@ -4,6 +4,9 @@ Every design is told of earlier turns in the same way, as messages between its s
 the run. An earlier answer is written in the format in which the request wants one, so that no model learns from its own earlier
 words to leave the format. Earlier calls are native calls where the request offers tools natively; elsewhere they stand, with their
 results, under the user's message.
+
+A design whose requests grow, each beginning with the whole one before, shows an earlier turn of its own as that turn was sent, word
+for word: a provider's prompt cache then holds all of it. Its codecs name the format in which they do so in `grows_as`.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
+from loopbench.protocol.chat import SentTurn
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.wire import from_json
 
@@ -50,7 +54,9 @@ class ConversationModel(WrappedModel):
 
     def __init__(self, model: Model, history: Sequence[Message]) -> None:
         super().__init__(model)
-        self.history = history
+        self.history = _without_changed(history)
+        self.own: tuple[str, tuple[Message, ...]] | None = None
+        """The run's own messages in its last request of a format that grows, and the name of that format."""
 
     async def complete(self, request: Request) -> Reply:
         return await self.model.complete(self._told(request))
@@ -59,10 +65,12 @@ class ConversationModel(WrappedModel):
         return self.model.stream(self._told(request))
 
     def _told(self, request: Request) -> Request:
-        if not self.history or request.role in UNTOLD:
-            return request
         own = request.messages
         place = request.examples + (1 if own and own[0].role == "system" else 0)
+        if format_name := getattr(request.codec, "grows_as", ""):
+            self.own = format_name, own[place:]
+        if not self.history or request.role in UNTOLD:
+            return request
         return replace(request, messages=(*own[:place], *turns_for(request, self.history), *own[place:]))
 
 
@@ -74,14 +82,40 @@ def turns_for(request: Request, history: Sequence[Message]) -> list[Message]:
     """
     if getattr(request.codec, "asks_about_task", False):
         return [message for message in history if message.role == "user"]
-    native = bool(request.tools)
+    format_name = getattr(request.codec, "grows_as", "")
     shown: list[Message] = []
-    for message in history if native else _with_results_as_text(history):
-        if message.role == "assistant" and not message.calls:
-            shown += _answer(message, request.codec, f"earlier_{len(shown)}")
-        else:
-            shown.append(message)
+    for turn in _turns(history):
+        sent = turn[0].sent
+        if sent is not None and sent.format == format_name:
+            shown += sent.messages
+            turn = [message for message in turn if message.role == "assistant" and not message.calls]
+        elif not request.tools:
+            turn = _with_results_as_text(turn)
+        for message in turn:
+            if message.role == "assistant" and not message.calls:
+                shown += _answer(message, request.codec, f"earlier_{len(shown)}")
+            else:
+                shown.append(message if message.sent is None else replace(message, sent=None))
     return shown
+
+
+def _turns(history: Iterable[Message]) -> list[list[Message]]:
+    """Return the messages in turns, each of which begins with a user's message; what stands before the first is one, too."""
+    turns: list[list[Message]] = []
+    for message in history:
+        if message.role == "user" or not turns:
+            turns.append([])
+        turns[-1].append(message)
+    return turns
+
+
+def _without_changed(history: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the messages; a turn that was changed since it was sent, as by somebody who took a name out, is shown as it is now."""
+    made: list[Message] = []
+    for first, *rest in _turns(history):
+        is_changed = first.sent is not None and not first.sent.is_of([first, *rest])
+        made += [replace(first, sent=None) if is_changed else first, *rest]
+    return tuple(made)
 
 
 def _answer(said: Message, codec: Codec | None, call_id: str) -> list[Message]:
@@ -162,10 +196,15 @@ class RecordedToolbox(ToolboxAround):
         return made.seen
 
 
-def messages_after(query: Query[Any], calls: Sequence[MadeCall], outcome: Outcome[Any], answer: Any) -> tuple[Message, ...]:
-    """Return the conversation with the turn that a run was. `answer`: the outcome's as the design gave it, text or JSON value."""
+def messages_after(
+    query: Query[Any], calls: Sequence[MadeCall], outcome: Outcome[Any], answer: Any, own: tuple[str, tuple[Message, ...]] | None
+) -> tuple[Message, ...]:
+    """Return the conversation with the turn that a run was.
+
+    `answer`: the outcome's as the design gave it, text or JSON value. `own`: that of the run's `ConversationModel`.
+    """
     history = query.history or ()
-    messages = [*history, Message("user", query.full_text)]
+    messages = [Message("user", query.full_text)]
     for number, made in enumerate(calls):
         if made.seen is None:  # cancelled by the run itself
             continue
@@ -177,4 +216,6 @@ def messages_after(query: Query[Any], calls: Sequence[MadeCall], outcome: Outcom
     if outcome.ok:
         said = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
         messages.append(Message("assistant", said))
-    return tuple(messages)
+        if own is not None and all(message.role != "system" for message in own[1]):  # a history may not hold what a hook put in
+            messages[0] = replace(messages[0], sent=SentTurn.of(messages, *own))
+    return (*history, *messages)

@@ -42,7 +42,7 @@ class ExtractAnswer(dspy.Signature):  # type: ignore[misc]
 class ReactCodec(SignatureCodec):
     """The fields next_thought, next_tool_name and next_tool_args. `finish` ends the run; the answer comes from extract."""
 
-    name = "react_extract.react"
+    name = grows_as = "react_extract.react"
     role = Role.DECIDE
     predictor = "react"
 
@@ -78,7 +78,7 @@ class ReactCodec(SignatureCodec):
 class FinishingReactCodec(ReactCodec):
     """Without an extract call: `finish` may hold the answer."""
 
-    name = "react_extract.react_only"
+    name = grows_as = "react_extract.react_only"
     finish_grammar = json_object({"answer": {"type": "string"}})
 
     def finish_args(self, move: Answer) -> dict[str, Any]:
@@ -136,10 +136,20 @@ def extract_codec(signature: Any, instructions: str, schema: str) -> ExtractCode
     signature = with_instructions(signature, instructions)
     for name, item in (properties or {"answer": {"type": "string"} if answer is None else answer}).items():
         known = item if isinstance(item, dict) else {}  # true and false are schemas too
-        output = dspy.OutputField(desc=str(known.get("description") or known.get("title") or name))
+        output = dspy.OutputField(desc=_description(name, known, answer))
         kind = known.get("type")
         signature = signature.append(names.get(name, name), output, _TYPES.get(kind, Any) if isinstance(kind, str) else Any)
     return ExtractCodec(signature, names)
+
+
+def _description(name: str, item: Mapping[str, Any], answer: Any) -> str:
+    """Return what the prompt says of a field; the schema of what has fields itself, which no type of the signature shows."""
+    said = str(item.get("description") or item.get("title") or name)
+    shown = canonical_json(item)
+    if '"$ref"' not in shown and '"properties"' not in shown:
+        return said
+    whole = {**item, "$defs": answer["$defs"]} if isinstance(answer, dict) and "$defs" in answer else item
+    return f"{said}; follows this JSON schema: {canonical_json(whole)}"
 
 
 def _field_names(properties: Iterable[str]) -> dict[str, str]:

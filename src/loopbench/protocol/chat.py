@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
+from .digest import digest
 from .quick_frozen import quick_frozen
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
@@ -31,9 +32,11 @@ class Message:
     """Native calls of an assistant message."""
     call_id: str = ""
     """On a tool message: the call that it answers."""
+    sent: SentTurn | None = field(default=None, compare=False, repr=False)
+    """On the user message that begins a turn of `outcome.messages`: the turn word for word as a model was sent it."""
 
     def as_dict(self) -> dict[str, Any]:
-        """OpenAI's chat format."""
+        """OpenAI's chat format, with `sent` beside it where the message has that."""
         made: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.calls:
             made["tool_calls"] = [
@@ -42,13 +45,15 @@ class Message:
             ]
         if self.role == "tool":
             made["tool_call_id"] = self.call_id
+        if self.sent is not None:
+            made["sent"] = self.sent.as_dict()
         return made
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Message:
         """Read OpenAI's chat format, as `as_dict` writes it; without content a message has an empty text.
 
-        Raises ValueError for an unknown role, content that is no text, and calls without id, name and arguments.
+        Raises ValueError for an unknown role, content that is no text, calls without id, name and arguments, and a wrong `sent`.
         """
         role, content = given.get("role"), given.get("content")
         if role not in get_args(MessageRole):
@@ -59,7 +64,54 @@ class Message:
         call_id = given.get("tool_call_id", "")
         if not isinstance(call_id, str):
             raise ValueError(f"tool_call_id must be a text, not {type(call_id).__name__}")
-        return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id)
+        sent = None if given.get("sent") is None else SentTurn.from_dict(given["sent"])
+        return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id, sent)
+
+
+@dataclass(frozen=True, slots=True)
+class SentTurn:
+    """A turn of a conversation, word for word as the last request of its run showed it.
+
+    A later request that begins with the same words is read from a provider's prompt cache.
+    """
+
+    format: str
+    """Name of the format in which the turn is written: only requests in the same one show it so."""
+    messages: tuple[Message, ...]
+    """The turn up to the last reply, without it."""
+    checksum: str
+    """Digest of the turn in both forms: of a turn that was changed since, the changed form counts."""
+
+    @classmethod
+    def of(cls, turn: Iterable[Message], format_name: str, messages: tuple[Message, ...]) -> SentTurn:
+        """`turn`: the same turn as the conversation has it."""
+        return cls(format_name, messages, cls._checksum(turn, format_name, messages))
+
+    def is_of(self, turn: Iterable[Message]) -> bool:
+        """Whether this is the turn that the conversation has."""
+        return self.checksum == self._checksum(turn, self.format, self.messages)
+
+    @staticmethod
+    def _checksum(turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> str:
+        plain = [replace(message, sent=None).as_dict() for message in turn]
+        return digest([format_name, plain, [message.as_dict() for message in messages]])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON."""
+        return {"format": self.format, "checksum": self.checksum, "messages": [message.as_dict() for message in self.messages]}
+
+    @classmethod
+    def from_dict(cls, given: Any) -> SentTurn:
+        """Read what `as_dict` gives. Raises ValueError for anything else, and for messages that no history may hold."""
+        try:
+            name, checksum, messages = given["format"], given["checksum"], earlier_messages(given["messages"])
+        except (TypeError, KeyError):
+            name = checksum = None
+        except ValueError as error:
+            raise ValueError(f"sent{str(error).removeprefix('history')}") from None
+        if not isinstance(name, str) or not isinstance(checksum, str) or any(message.sent is not None for message in messages):
+            raise ValueError('sent must be {"format": text, "checksum": text, "messages": [message, …]}, or be left out')
+        return cls(name, messages, checksum)
 
 
 def _read_call(given: Any) -> NativeCall:

@@ -8,6 +8,7 @@ NumPy's own types but for text, so that statsmodels and scikit-learn take them a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -58,9 +59,13 @@ def load(run: str | Path, runs: str | Path | None = None) -> Loaded:
     `run`: its directory, its name under `runs` (default: the folder `runs`), or `latest`. No model, loop or suite is loaded. Raises
     ValueError for what is no text or path, and RunError, in one line, if the run does not exist or its files cannot be read.
     """
-    for name, value in (("run", run), ("runs", "" if runs is None else runs)):
+    given: Mapping[str, object] = {"run": run, "runs": "" if runs is None else runs}
+    for name, value in given.items():
         if not isinstance(value, str | Path):
-            raise ValueError(f"{name}: give a text or a path, got {shown_short(value)}")
+            rows = "; loopbench.import_results reads results of other tools" if hasattr(value, "to_csv") else ""
+            raise ValueError(f"{name}: give a text or a path, got {shown_short(value)}{rows}")
+    if os.path.isfile(run):  # which takes a text of any length
+        raise RunError(f"{run} is a file, not a run; loopbench.import_results({str(run)!r}) reads results of other tools")
     return Loaded(results(trials_folder(run_folder(run, None if runs is None else Path(runs)))))
 
 

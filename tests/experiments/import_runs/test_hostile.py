@@ -245,7 +245,7 @@ def test_other_json_is_refused_with_what_to_do(kit, content, said):
 @pytest.mark.parametrize("format_", ["inspect", "pydantic-evals", "csv"])
 def test_a_format_that_was_typed_wins(kit, format_):
     path = kit.put({"cases": [], "eval": {}, "name": "x"})
-    said = {"inspect": "eval.solver is not a name", "pydantic-evals": "holds no trial", "csv": "no column of the"}[format_]
+    said = {"inspect": "eval.solver is not a name", "pydantic-evals": "holds no trial", "csv": "not a JSON array of rows"}[format_]
     with pytest.raises(ValueError, match=said):
         import_files([path], ImportRequest(format=format_), runs=kit.folder / "runs")
 
@@ -260,7 +260,7 @@ def test_what_is_no_file(kit, tmp_path):
         kit.imported(fifo)
     with pytest.raises(ValueError, match="not a regular file"):
         kit.imported(Path("/dev/zero"))
-    with pytest.raises(ValueError, match="no format recognizes the files in it"):
+    with pytest.raises(ValueError, match="it holds no file"):
         kit.imported(tmp_path)
     with pytest.raises(FileNotFoundError):
         kit.imported(tmp_path / "none.csv")

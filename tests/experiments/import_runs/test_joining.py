@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.gate import bless, judge
+from loopbench.experiments.gate.outputs import headline
 from loopbench.runs.store.files import RunError
+from tests.cases import cases
 
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.sampled_from([0, 1])), min_size=1, max_size=10)
 
@@ -83,7 +88,7 @@ def test_shards_of_one_arm_are_joined(kit):
 
 @pytest.mark.parametrize(
     ("arms", "said"),
-    [(["a"], "2 files, 1 names"), (["a", " "], "--arm: a name is empty"), (["a", "x" * 301], "--arm: a name has 301 characters")],
+    [(["a"], "2 files, 1 name$"), (["a", " "], "--arm: a name is empty"), (["a", "x" * 301], "--arm: a name has 301 characters")],
 )
 def test_names_fit_the_files(kit, arms, said):
     with pytest.raises(ValueError, match=said):
@@ -160,3 +165,27 @@ def test_the_manifest_says_where_it_comes_from(kit):
         "by": "inspect_ai 0.3.285",
         "arms": ["twice/mockllm/model"],
     }
+
+
+SCORES = st.lists(st.sampled_from(["1", "0", "0.25", "excluded"]), min_size=60, max_size=60)
+
+
+@given(SCORES, st.sets(st.integers(0, 59), max_size=1), st.booleans())
+@settings(max_examples=cases(10))
+def test_a_run_is_identical_to_itself_whatever_it_holds(kit, values, blank, with_steps):
+    rows = [
+        {
+            "task": f"t{number}",
+            "score": None if number in blank or value == "excluded" else value,
+            "status": "excluded" if value == "excluded" else None,
+            **({"steps": number % 7} if with_steps else {}),
+        }
+        for number, value in enumerate([*values, *["1"] * 50])
+    ]
+    run = kit.imported(kit.put("\n".join(json.dumps(row) for row in rows), ".jsonl"))
+    judged = judge(run, bless(run))
+    assert judged.outcome == "identical"
+    assert judged.same_result == 0
+    assert judged.tasks == ()
+    unscored = sum(row["score"] is None for row in rows)
+    assert (f"{unscored} of them without a score on both sides" in headline(judged)) is bool(unscored)

@@ -254,7 +254,7 @@ def test_errored_rows_say_why(kit):
         ("arm,task,score,stop\na,x,1,tired\n", "line 2: stop 'tired' is none of finished, forced"),
         ("arm,task,score,status\na,x,1,fine\n", "line 2: status 'fine' is none of scored, ok, .*, errored"),
         ("arm,task,score,status\na,x,,ok\n", "line 2: status 'ok', and the score is blank"),
-        ("task,score,question\nx,1,why?\nx,0,who?\n", "line 3: task 'x' asks something else than in an earlier line"),
+        ("task,score,question\nx,1,why?\nx,0,who?\n", "line 3: task 'x' asks something else than in an earlier row"),
         ("task,score,suite\nx,1,s\ny,1,t\n", "suites s, t in one table"),
         ("task,score,cluster\nx,1,s\nx,1,t\n", "task 'x' is of two clusters, 's' and 't'"),
     ],
@@ -300,3 +300,26 @@ def test_cells_are_bounded(kit):
     rows = "\n".join([*(f"a,t{n},1" for n in range(1500)), *("b,t0,1" for _ in range(1500))])
     with pytest.raises(ValueError, match="2 arms × 1500 tasks × 1500 repeats are more than"):
         kit.imported(kit.put("arm,task,score\n" + rows, ".csv"))
+
+
+@given(trials)
+def test_a_json_array_is_the_table_of_its_rows(kit, rows):
+    lines = kit.imported(kit.put("\n".join(json.dumps(row) for row in rows), ".jsonl"))
+    assert kit.imported(kit.put(rows)).digest == lines.digest
+
+
+@pytest.mark.parametrize("beside", [{"output": "4"}, {"results": 1}, {"answer": {"a": [1]}}, {"info": {}}])
+def test_a_json_array_of_trials_is_a_table_whatever_its_columns(kit, beside):
+    found = kit.imported(kit.put([{"task": "x", "score": 1, **beside}, {"task": "y", "score": 0, **beside}]))
+    assert [record.accuracy for record in found.records] == [1, 0]
+
+
+def test_the_index_that_pandas_writes_without_a_name_is_left_out_silently(kit, tmp_path):
+    path = kit.put(",task,score\n0,x,1\n1,y,0\n", ".csv")
+    assert import_files([path], ImportRequest(), tmp_path / "run").notes == ()
+
+
+def test_a_damaged_parquet_file_is_told_in_one_line(kit):
+    path = kit.put(b"PAR1 and no more", ".parquet")
+    with pytest.raises(ValueError, match=r"^[^:]*\.parquet: not a Parquet file \("):
+        kit.imported(path)

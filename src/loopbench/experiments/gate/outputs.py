@@ -201,7 +201,9 @@ def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     if result.reasons:
         return "; ".join(result.reasons)
     if result.outcome == "identical":
-        return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}"
+        unscored = sum(arm.trials - arm.scored for arm in result.arms)
+        without = f", {unscored:,} of them without a score on both sides" if unscored else ""
+        return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}"
     if result.outcome in ("pass", "unchanged"):
         return "; ".join(_passed(result, named))
     decisive = [line for line in result.lines if line.outcome == result.outcome]

@@ -23,9 +23,8 @@ class TrialPair:
 
     @cached_property
     def same(self) -> bool:
-        """Whether both results are the same; False if infrastructure made either trial fail."""
-        outcome = outcome_of(self.record)
-        return outcome is not None and self.line.outcome[self.record.repeat] == outcome
+        """Whether both results are the same; trials that gave none, as on both sides the infrastructure failed, are alike."""
+        return self.line.outcome[self.record.repeat] == outcome_of(self.record)
 
     @property
     def same_result(self) -> bool:
@@ -108,7 +107,7 @@ class Sides:
     def unchanged(self, metric: str) -> bool:
         """Whether every trial of the baseline ran again with the same value of the metric, and of accuracy the same stop."""
         return self.whole and all(
-            pair.record.status != "errored" and (pair.same_result if metric == PRIMARY else pair.same_value(metric))
+            pair.same_value(metric) and (pair.record.status != "errored" or pair.same) and (metric != PRIMARY or pair.same_result)
             for pair in self.pairs
         )
 

@@ -3,10 +3,23 @@
 The tools are not imported, nothing is unpacked to the disk, and no text of a file is run or used as a path.
 """
 
-from .columns import parse_map
+from .columns import check_map, parse_map
+from .foreign_file import GivenRows
 from .foreign_trials import Format, ReadingOptions
-from .importing import ImportedRun, import_files, known_formats
+from .importing import ImportedRun, import_files, known_formats, run_place
 from .joining import ImportRequest
 from .values import ScoreScale
 
-__all__ = ["Format", "ImportRequest", "ImportedRun", "ReadingOptions", "ScoreScale", "import_files", "known_formats", "parse_map"]
+__all__ = [
+    "Format",
+    "GivenRows",
+    "ImportRequest",
+    "ImportedRun",
+    "ReadingOptions",
+    "ScoreScale",
+    "check_map",
+    "import_files",
+    "known_formats",
+    "parse_map",
+    "run_place",
+]

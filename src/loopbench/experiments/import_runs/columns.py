@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from loopbench.protocol.names import near
 
 from .foreign_trials import ReadingOptions
 from .values import names_in_a_line, shown
@@ -41,12 +44,29 @@ def parse_map(texts: Iterable[str]) -> dict[str, str]:
     columns: dict[str, str] = {}
     for part in (part for cells in csv.reader(texts) for part in cells):
         meaning, equals, column = (text.strip() for text in part.partition("="))
-        if not equals or meaning not in COLUMNS:
+        if not equals:
             raise ValueError(f"--map {shown(part)}: write MEANING=COLUMN; the meanings are {', '.join(COLUMNS)}")
+        check_map({meaning: column})
         if meaning in columns:
             raise ValueError(f"--map {meaning}: it is mapped twice")
         columns[meaning] = column
     return columns
+
+
+def check_map(columns: Mapping[str, Any]) -> None:
+    """Raise ValueError for a meaning that no column has, with the one that was meant, and for a column whose name is no text."""
+    for meaning, column in columns.items():
+        if meaning not in COLUMNS:
+            raise ValueError(f"--map {shown(meaning)}: no such meaning; {_meaning_meant(str(meaning))}")
+        if not isinstance(column, str):
+            raise ValueError(f"--map {meaning}: give the name of a column; got {shown(column)}")
+
+
+def _meaning_meant(typed: str) -> str:
+    """Return the meaning whose columns may have the name that was typed, such as `cluster` for `template`; else the nearest."""
+    of_word = next((meaning for meaning, words in COLUMNS.items() if _word(typed) in words), None)
+    asked = near(typed, COLUMNS) if of_word is None else f"did you mean {of_word!r}?"
+    return f"{asked}{' ' * bool(asked)}the meanings are {', '.join(COLUMNS)}"
 
 
 def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:

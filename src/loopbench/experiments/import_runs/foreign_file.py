@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -17,8 +18,9 @@ from .zip_file import ZipArchive
 
 MAX_FILE_BYTES = 1 << 30
 """Maximum size of a file that is read whole; archives are read member by member."""
-ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
-"""Suffixes of files that hold one trial per line, so never one JSON value."""
+PARQUET = ".parquet"
+ROWS = (".csv", ".tsv", ".jsonl", ".ndjson", PARQUET)
+"""Suffixes of files that hold one trial per row, and never one JSON value."""
 JSON_LINES = (".jsonl", ".ndjson")
 """Suffixes of the rows that are JSON."""
 MAX_FIRST_ROW = 1 << 26
@@ -26,9 +28,25 @@ MAX_FIRST_ROW = 1 << 26
 ZIP_MAGIC = b"PK\x03\x04"
 
 
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """Rows of a table that a program hands over in the place of a file."""
+
+    name: str
+    """What stands for the file in messages, and for the arm where no column names it."""
+    content: bytes
+    """The rows as a JSON array of objects."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
 @contextmanager
-def open_file(path: Path) -> Iterator[ForeignFile]:
-    """Open a user's file or folder. Raises ValueError for a pipe or a device, and OSError."""
+def open_file(path: Path | GivenRows) -> Iterator[ForeignFile]:
+    """Open a user's file or folder, or rows. Raises ValueError for a pipe or a device, and OSError."""
+    if isinstance(path, GivenRows):
+        yield ForeignFile(Path(path.name), BytesIO(path.content), suffix=".json")
+        return
     if path.is_dir():
         yield ForeignFile(path, BytesIO(), FolderTree(path))
         return
@@ -46,9 +64,9 @@ def parse_json(text: bytes | str) -> Any:
 class ForeignFile:
     """One open file or folder, as the formats see it: its name, its bytes, its JSON, or the files in it."""
 
-    def __init__(self, path: Path, stream: IO[bytes], folder: FolderTree | None = None) -> None:
+    def __init__(self, path: Path, stream: IO[bytes], folder: FolderTree | None = None, *, suffix: str | None = None) -> None:
         self.path = path
-        self.suffix = "" if folder else path.suffix.lower()
+        self.suffix = "" if folder else path.suffix.lower() if suffix is None else suffix
         self.folder = folder
         """The files of a folder; None for a file."""
         self._stream = stream

@@ -18,12 +18,16 @@ from loopbench.runs.store.seal import tally_of
 from loopbench.runs.store.traces import FRAME_TRACES, MAX_TEXT, TraceWriter
 from loopbench.runs.trial.recorder import trace_line
 
-from .foreign_file import ForeignFile, open_file
+from .foreign_file import ForeignFile, GivenRows, open_file
 from .foreign_trials import ForeignLog, Format
 from .joining import ImportRequest, Joined, join, rename_arms
 from .values import located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
+TABLE = "csv"
+"""The format of tables, whatever file they stand in."""
+MAX_REASONS = 20
+"""Most reasons for left-out trials that are told."""
 
 
 def known_formats() -> Mapping[str, Format]:
@@ -44,11 +48,29 @@ class ImportedRun:
     """Reason → number of trials that have no score for it, the most frequent first."""
 
     @property
+    def remarks(self) -> list[str]:
+        """What the user is told besides the results: what was not read, and which trials have no score, by their reasons."""
+        reasons = list(self.left_out.items())
+        lines = [f"left out: {count:,} of {counted(self.trials, 'trial')}, {reason}" for reason, count in reasons[:MAX_REASONS]]
+        if len(reasons) > MAX_REASONS:
+            rest = sum(count for _, count in reasons[MAX_REASONS:])
+            lines.append(f"left out: {rest:,} of {counted(self.trials, 'trial')}, {len(reasons) - MAX_REASONS} other reasons")
+        return [*self.notes, *lines]
+
+    @property
     def share_left_out(self) -> float:
         return sum(self.left_out.values()) / max(self.trials, 1)
 
 
-def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | None = None, runs: Path = RUNS) -> ImportedRun:
+def run_place(name: str | Path | None, runs: Path = RUNS) -> Path | None:
+    """Return the directory of a run that was given a name below `runs`, or a path; None if it was given none."""
+    path = None if name is None else Path(name)
+    return path if path is None or len(path.parts) > 1 else runs / path
+
+
+def import_files(
+    paths: Sequence[Path | GivenRows], request: ImportRequest, folder: Path | None = None, runs: Path = RUNS
+) -> ImportedRun:
     """Write a run directory, `folder` or a new one below `runs`; if anything is wrong, leave none behind.
 
     Raises ValueError with a one-line message that names the file and the place in it or an existing `folder`, and OSError.
@@ -96,16 +118,19 @@ def _write(folder: Path, joined: Joined) -> int:
     return untraced
 
 
-def read_file(path: Path, request: ImportRequest) -> ForeignLog:
-    """Read one file in the format of `request`, or else in the one that recognizes it. Raises ValueError and OSError."""
+def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
+    """Read one file in the format of `request`, or else in the one that recognizes it; rows are a table.
+
+    Raises ValueError and OSError.
+    """
     with located(str(path)):
         try:
             with open_file(path) as file:
-                selected = _format_of(file, request.format)
+                selected = _format_of(file, TABLE if isinstance(path, GivenRows) else request.format)
                 if request.reading.columns and not selected.mapped:
                     raise ValueError(f"--map names columns of a table or places in a document; {selected.name} has neither")
                 log = selected.read(file, request.reading)
-                return replace(log, path=path, format=selected.name, sha256=file.sha256)
+                return replace(log, path=file.path, format=selected.name, sha256=file.sha256)
         except RecursionError:
             raise ValueError("nested too deep") from None
         except MemoryError:

@@ -27,11 +27,20 @@ _NEVER_RAN = "Unknown tool "
 """How the message of an `AgentToolExecutionError` begins if there is no such tool."""
 _KEYS = frozenset({"step_number", "plan", "task", "system_prompt", "output"})
 """Keys of which every step has one."""
+_TASK_OR_ANSWER = frozenset({"task", "task_images", "system_prompt", "output"})
+"""All keys of the steps that no request was made for."""
 
 
 def is_memory(steps: Any) -> bool:
     """Tell whether a JSON value is a list of memory steps."""
-    return isinstance(steps, list) and bool(steps) and all(isinstance(step, Mapping) and _KEYS & step.keys() for step in steps)
+    return isinstance(steps, list) and bool(steps) and all(isinstance(step, Mapping) and _is_step(step) for step in steps)
+
+
+def _is_step(step: Mapping[str, Any]) -> bool:
+    """Tell a step from a row of a table, whose columns may have the same names: a task or an answer has little beside it."""
+    if not _KEYS & step.keys() or "step_number" in step or "plan" in step:
+        return bool(_KEYS & step.keys())
+    return step.keys() <= _TASK_OR_ANSWER
 
 
 def items_of_steps(steps: Sequence[Any]) -> tuple[ConversationItem, ...]:

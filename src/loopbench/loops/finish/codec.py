@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from loopbench.protocol import (
     Act,
@@ -68,6 +68,7 @@ class FinishCodec:
     name: str = "finish.native"
     role: Role = Role.DECIDE
     max_calls: int = 64
+    grows_as: ClassVar[str] = "finish"
 
     def render(self, move: Move) -> Reply:
         if isinstance(move, Answer):
@@ -132,6 +133,7 @@ class XmlCodec:
     name: str = "finish.xml"
     role: Role = Role.ANSWER
     max_calls: int = 0
+    grows_as: ClassVar[str] = "finish"
 
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Answer):

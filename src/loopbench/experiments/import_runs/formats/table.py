@@ -1,21 +1,19 @@
-"""Tables of trials, a row each: CSV, TSV, or JSON lines with the same columns."""
+"""Tables of trials, a row each: CSV, TSV, JSON lines, a JSON array as pandas writes it, or Parquet, with the same columns."""
 
 from __future__ import annotations
 
-import codecs
-import csv
-import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from loopbench.experiments.trace_formats.smolagents_memory import is_memory
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
 from ..columns import columns_of
-from ..foreign_file import ROWS, ForeignFile, parse_json
+from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
+from ..table_rows import Row, rows_of
 from ..values import (
     amount,
     answer_of,
@@ -39,45 +37,56 @@ _STATUSES: Mapping[str, Status] = {
 }
 COUNTS = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens")
 AMOUNTS = ("cost_usd", "seconds")
-_DELIMITERS = (",", "\t", ";")
 BLANK = "the score is blank"
 SUITE = "table"
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One row; `line` is its last line in the file."""
-
-    line: int
-    cells: Mapping[str, Any]
-    """Cells by column name, later by the meaning of the column."""
-
-
 NOT_ROWS = ({"resourceSpans"}, {"info", "data"}, {"run_type", "id"}, {"schema_version", "steps"})
 """Keys of lines that are not rows of trials: spans of OTLP, traces of MLflow, runs of LangSmith, trajectories."""
+NOT_ROWS_OF_AN_ARRAY = (*NOT_ROWS, {"task_id", "reward", "traj", "trial"}, {"version", "eval"})
+"""Keys of what else is a JSON array: also results of tau-bench, logs of Inspect."""
+LISTED = ("cases", "simulations", "results")
+"""Keys under which documents of other tools list their trials."""
 
 
 def recognizes(file: ForeignFile) -> bool:
+    if file.suffix == ".json":
+        return _is_array_of_rows(file)
     return file.suffix in ROWS and not any(keys <= file.first_row.keys() for keys in NOT_ROWS)
 
 
+def _is_array_of_rows(file: ForeignFile) -> bool:
+    try:
+        data = file.json_value
+    except ValueError:
+        return False
+    if not isinstance(data, list) or not data or is_memory(data):
+        return False
+    first = data[0]
+    return (
+        isinstance(first, dict)
+        and not any(keys <= first.keys() for keys in NOT_ROWS_OF_AN_ARRAY)
+        and not any(isinstance(first.get(key), list) for key in LISTED)
+    )
+
+
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a table. Raises ValueError with a one-line message that names the line and the error."""
-    text, default_arm = _decoded(file.content()), file.path.stem
-    names, table = _json_lines(text) if file.suffix in (".jsonl", ".ndjson") else _csv(text)
+    """Read a table. Raises ValueError with a one-line message that names the row and the error."""
+    default_arm = file.path.stem
+    names, table = rows_of(file)
     columns = columns_of(names, reading)
-    rows = [_Row(row.line, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
+    rows = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
     trials, questions = list[ForeignTrial](), dict[str, str]()
     for row, key in zip(rows, _keys(rows, default_arm), strict=True):
-        with located(f"line {row.line}"):
+        with located(row.place):
             trials.append(_trial(row.cells, key, columns, reading))
             task, question = key[1], row.cells.get("asked")
             digested = "" if is_nothing(question) else digest(str(question))
             previous = questions.get(task) or digested
             if digested and previous != digested:
-                raise ValueError(f"task {shown(task)} asks something else than in an earlier line")
+                raise ValueError(f"task {shown(task)} asks something else than in an earlier row")
             questions[task] = previous
-    unused = [name for name in names if name not in columns.values()]
+    unused = [name for name in names if name and name not in columns.values()]  # pandas writes its index without a name
     notes = (f"columns left out: {names_in_a_line(unused)}",) if unused else ()
     return ForeignLog(_suite(rows), _arms(rows, default_arm), tuple(trials), questions, notes=notes)
 
@@ -85,82 +94,28 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
 FORMAT = Format("csv", recognizes, read_table, mapped=True)
 
 
-# --- rows ---
-
-
-def _decoded(raw: bytes) -> str:
-    try:
-        if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return raw.decode("utf-16")
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"line {raw[: error.start].count(10) + 1}: not UTF-8 text") from None
-
-
-def _csv(text: str) -> tuple[Sequence[str], list[_Row]]:
-    """Return the names of the columns and the rows."""
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
-    names: list[str] = []
-    rows: list[_Row] = []
-    try:
-        for cells in lines:
-            if not any(cell.strip() for cell in cells):
-                continue
-            if not names:
-                names = [cell.strip() for cell in cells]
-                if double := next((name for name in names if names.count(name) > 1), None):
-                    raise ValueError(f"two columns are called {shown(double)}")
-            elif len(cells) != len(names):
-                raise ValueError(f"line {lines.line_num}: {len(cells)} cells, and the first line names {len(names)} columns")
-            else:
-                rows.append(_Row(lines.line_num, dict(zip(names, cells, strict=True))))
-    except csv.Error as error:
-        raise ValueError(f"line {lines.line_num}: {error}") from None
-    return names, rows
-
-
-def _delimiter(text: str) -> str:
-    """Return the delimiter of the first line: comma, tab or semicolon."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    return max(_DELIMITERS, key=first.count)
-
-
-def _json_lines(text: str) -> tuple[Sequence[str], list[_Row]]:
-    """Return the names of all fields and the rows."""
-    rows = []
-    for line, raw in enumerate(text.split("\n"), 1):
-        if not raw.strip():
-            continue
-        with located(f"line {line}"):
-            cells = parse_json(raw)
-            if not isinstance(cells, dict):
-                raise ValueError("not a JSON object")
-            rows.append(_Row(line, cells))
-    return list(dict.fromkeys(name for row in rows for name in row.cells)), rows
-
-
 # --- trials ---
 
 
-def _arm(row: _Row, default: str) -> str:
+def _arm(row: Row, default: str) -> str:
     return name_of(row.cells["arm"], "the arm") if "arm" in row.cells else default
 
 
-def _keys(rows: Iterable[_Row], default_arm: str) -> list[TrialKey]:
+def _keys(rows: Iterable[Row], default_arm: str) -> list[TrialKey]:
     """Return each row's arm, task and repeat. Repeats are 0-based: in the order of their column, or counted if there is none.
 
     If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds.
     """
-    cells: dict[tuple[str, str], dict[str, int]] = {}
+    cells: dict[tuple[str, str], dict[str, str]] = {}
     named: list[tuple[str, str, str]] = []
     for row in rows:
-        with located(f"line {row.line}"):
+        with located(row.place):
             cell = (_arm(row, default_arm), name_of(row.cells["task"], "the task"))
             lines = cells.setdefault(cell, {})
             name = name_of(_integral(row.cells["repeat"]), "the repeat") if "repeat" in row.cells else str(len(lines))
             if name in lines:
-                raise ValueError(f"arm, task and repeat {shown(name)} are in line {lines[name]} already")
-            lines[name] = row.line
+                raise ValueError(f"arm, task and repeat {shown(name)} are in {lines[name]} already")
+            lines[name] = row.place
             named.append((*cell, name))
     everywhere = _numbered({name for lines in cells.values() for name in lines})
     if len(everywhere) == max(map(len, cells.values()), default=0):
@@ -225,7 +180,7 @@ def _stop(text: Any, status: str, status_text: Any) -> str | None:
         raise ValueError(f"stop {shown(text)} is none of {', '.join(StopReason)}") from None
 
 
-def _arms(rows: Iterable[_Row], default: str) -> tuple[ForeignArm, ...]:
+def _arms(rows: Iterable[Row], default: str) -> tuple[ForeignArm, ...]:
     """Return the arms in the order of the table."""
     models: dict[str, set[str]] = {}
     for row in rows:
@@ -236,7 +191,7 @@ def _arms(rows: Iterable[_Row], default: str) -> tuple[ForeignArm, ...]:
     return tuple(ForeignArm(arm, model=model) for arm, model in model_of.items())
 
 
-def _suite(rows: Iterable[_Row]) -> str:
+def _suite(rows: Iterable[Row]) -> str:
     """Return the suite of the column, or a fixed name, because a gate requires equal ones."""
     names = sorted({name_of(row.cells["suite"], "the suite") for row in rows if "suite" in row.cells})
     if len(names) > 1:

@@ -1,0 +1,162 @@
+"""`loopbench.import_results`: results of other tools, from files, DataFrames or rows, as a run like any other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from loopbench.datasets.importing.frame import FrameTable
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.import_runs import (
+    GivenRows,
+    ImportRequest,
+    ReadingOptions,
+    ScoreScale,
+    check_map,
+    import_files,
+    run_place,
+)
+from loopbench.experiments.import_runs.table_rows import as_json
+from loopbench.reports.dataframes import Loaded
+from loopbench.reports.html.page import report_html
+from loopbench.runs.config import shown_short
+from loopbench.runs.folders import RUNS
+
+from .arguments import Kind, check_known, naming_files, question
+from .carry_out import warn_caller, write_or_note
+from .import_words import import_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Source: TypeAlias = "str | Path | pd.DataFrame"
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+WANTED = "a path, a DataFrame, a list of these, or a list of dicts, a row each"
+NAMES = Kind((str, list, tuple), "a name, or a list with the name of each file's", Kind((str,), "a text"))
+IMPORT_KINDS: Mapping[str, Kind] = {
+    "map": Kind((Mapping,), "a mapping from meanings to columns, such as {'task': 'question'}"),
+    "scorer": Kind((str,), "the name of a column, a scorer or an evaluator"),
+    "arm": NAMES,
+    "name": Kind((str, Path), "the run's name, or a path"),
+    "format": Kind((str,), "the name of a format, such as 'inspect'"),
+    "scale": Kind((str, list, tuple), "the worst and the best score, such as (0, 100)", Kind((Real, str), "two numbers")),
+    "cluster": Kind((str,), "the name of a column or a metadata key"),
+    "errors_as_failures": Kind((bool,), "True or False"),
+    "suite": Kind((str,), "a text"),
+}
+"""Setting → the kind of its values, checked here as some mean something else in other calls."""
+OWN = ("map", "scorer", "arm", "name", "format")
+SETTINGS = (*OWN, "models", "scale", "cluster", "errors_as_failures", "suite", "alpha", "margin", "runs")
+ELSEWHERE = {"max_left_out": "it is the command's, whose exit code it sets; here run.trials['status'] tells what was left out"}
+
+
+@question
+def import_results(
+    files: Source | Sequence[Source] | Rows,
+    *,
+    map: Mapping[str, str] | None = None,  # noqa: A002
+    scorer: str | None = None,
+    arm: str | Sequence[str] = (),
+    name: str | None = None,
+    format: str | None = None,  # noqa: A002
+    **settings: Any,
+) -> Loaded:
+    """Read what other tools measured into a run directory, as `loopbench import` does, and return the run as `load` does.
+
+    `files`: a path (a log, a report, a table, a folder of trajectories), a DataFrame with a row per trial, a list of these to be
+    compared, or a list of dicts, a row each. `map`: meaning → the column, or the place in a trajectory, that has it, such as
+    `{"task": "question", "arm": "agent"}`; an empty name: none has. `scorer`: the column, scorer or evaluator that is the accuracy.
+    `arm`: names of the files' arms in turn; equal ones are repeats of one arm. `name`: of the run below `runs`, or a path.
+    `format`: of all files; None: recognized in each. `settings`: models (a list, the model of each file's arm), scale (worst and
+    best score, such as `(0, 100)`), cluster, errors_as_failures, suite, alpha, margin, runs.
+
+    Raises ValueError in one line that names file, row and setting for what is wrong; then no run directory is left. What was not
+    read is a warning.
+    """
+    check_known(settings, SETTINGS, ELSEWHERE)
+    given = {"map": map, "scorer": scorer, "arm": arm, "name": name, "format": format, **settings}
+    for setting, kind in IMPORT_KINDS.items():
+        if given.get(setting) is not None:
+            kind.check(setting, given[setting])
+    runs = Path(settings.get("runs") or RUNS)
+    with _in_python(), naming_files({"files": files, "name": name, "runs": runs}):
+        request = _request(given)
+        made = import_files(_sources(files), request, run_place(name, runs), runs)
+    found = results(made.folder)
+    notes = [*made.remarks, *write_or_note(report_html(found), found.folder)]
+    warn_caller([import_words(note) for note in notes])
+    return Loaded(found)
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    """Let every error name settings as a call passes them."""
+    try:
+        yield
+    except ValueError as error:
+        said = import_words(str(error))
+        if said != str(error):
+            error.args = (said,)
+        raise
+
+
+def _request(given: Mapping[str, Any]) -> ImportRequest:
+    columns = {meaning: column or "" for meaning, column in (given["map"] or {}).items()}
+    check_map(columns)
+    arm, scale = given["arm"], given.get("scale")
+    if scale is not None and not isinstance(scale, str):
+        scale = ",".join(str(end) for end in scale)
+    return ImportRequest(
+        format=given["format"],
+        reading=ReadingOptions(
+            given["scorer"],
+            None if scale is None else ScoreScale.parse(scale),
+            given.get("cluster"),
+            columns,
+            bool(given.get("errors_as_failures")),
+        ),
+        arms=[arm] if isinstance(arm, str) else list(arm),
+        models=list(given.get("models") or ()),
+        suite=given.get("suite"),
+        **{name: given[name] for name in ("alpha", "margin") if given.get(name) is not None},
+    )
+
+
+def _sources(files: Any) -> list[Path | GivenRows]:
+    """Return what is to be read, in turn. Raises ValueError for what is none of these."""
+    if isinstance(files, str | Path) or _is_frame(files):
+        return [_source(files, "DataFrame")]
+    if not isinstance(files, list | tuple) or not files:
+        raise ValueError(f"files: give {WANTED}; got {shown_short(files)}")
+    if isinstance(files[0], Mapping):
+        return [_given_rows("rows", files)]
+    frames = sum(_is_frame(one) for one in files)
+    return [_source(one, f"DataFrame {number}" if frames > 1 else "DataFrame") for number, one in enumerate(files, 1)]
+
+
+def _source(given: Any, name: str) -> Path | GivenRows:
+    if isinstance(given, str | Path):
+        return Path(given)
+    if not _is_frame(given):
+        raise ValueError(f"files: give {WANTED}; got {shown_short(given)}")
+    if any(level is not None for level in given.index.names):
+        given = given.reset_index()  # an index with a name is a column, such as the task after a groupby
+    table = FrameTable(given, name)
+    table.keep(table.columns or ())
+    return _given_rows(name, [cells for _, _, cells in table.rows()])
+
+
+def _is_frame(given: object) -> bool:
+    """Tell a DataFrame without importing pandas."""
+    return hasattr(given, "to_csv") and hasattr(given, "columns") and hasattr(given, "index")
+
+
+def _given_rows(name: str, rows: Sequence[Any]) -> GivenRows:
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
+            raise ValueError(f"{name}: row {number}: give a dict from names of columns to cells; got {shown_short(row)}")
+    return GivenRows(name, json.dumps([as_json(row) for row in rows]).encode())

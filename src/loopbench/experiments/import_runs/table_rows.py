@@ -1,0 +1,125 @@
+"""The rows of a table, whatever file they stand in: CSV, TSV, JSON lines, one JSON array, or Parquet."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from loopbench.datasets.parquet import ParquetTable
+
+from .foreign_file import JSON_LINES, PARQUET, ForeignFile, parse_json
+from .values import located, shown
+
+_DELIMITERS = (",", "\t", ";")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row."""
+
+    place: str
+    """Where it stands: `line 3`, its last line in a file of lines, or `row 3`."""
+    cells: Mapping[str, Any]
+    """Cells by column name, later by the meaning of the column."""
+
+
+def rows_of(file: ForeignFile) -> tuple[Sequence[str], list[Row]]:
+    """Return the names of the columns and the rows. Raises ValueError that names the place of what is wrong."""
+    if file.suffix == PARQUET:
+        return _parquet(file)
+    if file.suffix == ".json":
+        return _array(file.json_value)
+    text = _decoded(file.content())
+    return _json_lines(text) if file.suffix in JSON_LINES else _csv(text)
+
+
+def as_json(cell: Any) -> Any:
+    """Return a cell as JSON has it: None for what is missing, a number of another type as a float, all else as text."""
+    if hasattr(cell, "item") and getattr(cell, "ndim", None) == 0:
+        cell = cell.item()  # NumPy's own numbers
+    if isinstance(cell, float | Decimal):
+        return float(cell) if math.isfinite(cell) else None if math.isnan(cell) else str(cell)
+    if cell is None or isinstance(cell, bool | int | str):
+        return cell
+    if isinstance(cell, Mapping):
+        return {str(name): as_json(item) for name, item in cell.items()}
+    if isinstance(cell, list | tuple):
+        return [as_json(item) for item in cell]
+    return str(cell)
+
+
+def _parquet(file: ForeignFile) -> tuple[Sequence[str], list[Row]]:
+    try:
+        table = ParquetTable(file.path)
+        rows = [Row(f"row {number}", {name: as_json(cell) for name, cell in cells.items()}) for _, number, cells in table.rows()]
+    except ValueError as error:
+        error.args = (str(error).removeprefix(f"{file.path}: "),)  # whoever reads a file names it
+        raise
+    return table.columns or (), rows
+
+
+def _array(data: Any) -> tuple[Sequence[str], list[Row]]:
+    if not isinstance(data, list):
+        raise ValueError("not a JSON array of rows")
+    return _objects([(f"row {number}", cells) for number, cells in enumerate(data, 1)])
+
+
+def _objects(found: Sequence[tuple[str, Any]]) -> tuple[Sequence[str], list[Row]]:
+    """Return the names of all fields and the rows. `found`: place and content of each."""
+    rows = []
+    for place, cells in found:
+        if not isinstance(cells, dict):
+            raise ValueError(f"{place}: not a JSON object")
+        rows.append(Row(place, cells))
+    return list(dict.fromkeys(name for row in rows for name in row.cells)), rows
+
+
+def _json_lines(text: str) -> tuple[Sequence[str], list[Row]]:
+    found = []
+    for line, raw in enumerate(text.split("\n"), 1):
+        if raw.strip():
+            with located(f"line {line}"):
+                found.append((f"line {line}", parse_json(raw)))
+    return _objects(found)
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return raw.decode("utf-16")
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"line {raw[: error.start].count(10) + 1}: not UTF-8 text") from None
+
+
+def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    names: list[str] = []
+    rows: list[Row] = []
+    try:
+        for cells in lines:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if not names:
+                names = [cell.strip() for cell in cells]
+                if double := next((name for name in names if names.count(name) > 1), None):
+                    raise ValueError(f"two columns are called {shown(double)}")
+            elif len(cells) != len(names):
+                raise ValueError(f"line {lines.line_num}: {len(cells)} cells, and the first line names {len(names)} columns")
+            else:
+                rows.append(Row(f"line {lines.line_num}", dict(zip(names, cells, strict=True))))
+    except csv.Error as error:
+        raise ValueError(f"line {lines.line_num}: {error}") from None
+    return names, rows
+
+
+def _delimiter(text: str) -> str:
+    """Return the delimiter of the first line: comma, tab or semicolon."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return max(_DELIMITERS, key=first.count)

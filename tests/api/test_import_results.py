@@ -1,0 +1,130 @@
+"""`loopbench.import_results`: files, DataFrames and rows give the run that the command makes, and mistakes name the setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import loopbench
+from loopbench.api.import_words import import_words
+from loopbench.reports.dataframes import Loaded
+from loopbench.runs.store.files import RunError
+from tests.docs.pages import output_of
+
+MAP = {"arm": "who", "task": "q"}
+ASK: Any = loopbench
+"""The same module, whose arguments no type checker checks."""
+ROWS = [{"who": who, "q": f"q{n}", "right": int(n % 3 > skill), "cost": n / 8} for skill, who in enumerate("xy") for n in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def imported(files: Any, **settings: Any) -> Loaded:
+    return loopbench.import_results(files, map=MAP, scorer="right", **settings)
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(ROWS)
+
+
+def test_frames_rows_and_the_files_that_pandas_writes_are_one_run(frame: pd.DataFrame, tmp_path: Path) -> None:
+    frame.to_csv("index.csv")
+    frame.to_csv("plain.csv", index=False)
+    frame.to_json("array.json", orient="records")
+    frame.to_json("lines.jsonl", orient="records", lines=True)
+    frame.to_parquet("table.parquet")
+    first = imported(frame)
+    sources = ["index.csv", "plain.csv", Path("array.json"), "lines.jsonl", "table.parquet", ROWS, frame.set_index("q")]
+    for source in sources:
+        found = imported(source)
+        assert found.results.digest == first.results.digest
+        assert found.results.manifest.suite.digest == first.results.manifest.suite.digest
+    assert loopbench.load(first.results.folder.name).results.digest == first.results.digest
+    output_of([["import", "index.csv", "--map", "arm=who,task=q", "--scorer", "right", "--name", "typed"]], tmp_path)
+    assert loopbench.load("typed").results.digest == first.results.digest
+
+
+def test_several_frames_are_several_arms_and_names_are_theirs(frame: pd.DataFrame) -> None:
+    parts = [part.drop(columns="who") for _, part in frame.groupby("who")]
+    apart = loopbench.import_results(parts, map={"task": "q"}, scorer="right", arm=["x", "y"], name="apart")
+    assert apart.results.digest == imported(frame).results.digest
+    unnamed = loopbench.import_results(parts, map={"task": "q"}, scorer="right")
+    assert list(unnamed.arms["arm"]) == ["DataFrame 1", "DataFrame 2"]
+    repeats = loopbench.import_results([parts[0], parts[0]], map={"task": "q"}, scorer="right", arm=["x", "x"])
+    assert repeats.results.manifest.settings.repeats == 2
+
+
+def test_gaps_and_other_types_of_a_frame_are_read_as_the_file_has_them(frame: pd.DataFrame) -> None:
+    gaps = frame.assign(right=frame["right"].astype("Int64").mask(frame.index == 3), when=pd.Timestamp("2026-03-01"))
+    gaps.to_csv("gaps.csv")
+    with pytest.warns(UserWarning, match="left out") as told:
+        found = imported(gaps)
+    with pytest.warns(UserWarning, match="left out") as of_file:
+        assert imported("gaps.csv").results.digest == found.results.digest
+    blank = "left out: 1 of 24 trials, errored: the score is blank"
+    said = [str(each.message) for each in (*told, *of_file)]
+    assert said == ["DataFrame: columns left out: when", blank, "gaps.csv: columns left out: when", blank]
+    assert {each.filename for each in told} == {__file__}
+    assert found.trials["accuracy"].isna().sum() == 1
+
+
+def test_a_scale_may_be_two_numbers(frame: pd.DataFrame) -> None:
+    percent = frame.assign(right=100 * frame["right"])
+    assert imported(percent, scale=(0, 100)).arms["accuracy"].equals(imported(frame).arms["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda frame: ASK.import_results(3), "^files: give a path, a DataFrame, .*; got 3$"),
+        (lambda frame: ASK.import_results([]), "^files: give a path"),
+        (lambda frame: ASK.import_results([frame, 3]), "^files: give a path.*; got 3$"),
+        (lambda frame: ASK.import_results([{"q": 1}, 3]), "^rows: row 2: give a dict .*; got 3$"),
+        (lambda frame: ASK.import_results(frame.rename(columns={"q": 1})), "^DataFrame: a column is called 1"),
+        (lambda frame: ASK.import_results("none.csv"), r"^files: none\.csv: No such file or directory$"),
+        (
+            lambda frame: ASK.import_results(frame, map={"taks": "q"}),
+            r"^map\['taks'\]: no such meaning; did you mean 'task'\?",
+        ),
+        (lambda frame: ASK.import_results(frame, map={"template": "q"}), "did you mean 'cluster'"),
+        (lambda frame: ASK.import_results(frame, map={"task": 3}), r"^map\['task'\]: give the name of a column; got 3$"),
+        (lambda frame: ASK.import_results(frame), r"no column of the task.*: map=\{'task': 'COLUMN'\}$"),
+        (lambda frame: ASK.import_results(frame, map=MAP, scorer="rihgt"), "^DataFrame: scorer: no column 'rihgt'"),
+        (lambda frame: ASK.import_results(frame, map=MAP, scorer="cost"), r"row 10: the score 1.125 .*scale=\(0, 100\)"),
+        (lambda frame: ASK.import_results(frame, map=MAP, scorer=len), "^scorer: give the name of a column"),
+        (lambda frame: ASK.import_results(frame, scale=5), r"^scale: give the worst and the best score, such as \(0, 100\)"),
+        (lambda frame: ASK.import_results(frame, mpa=MAP), "^unknown setting 'mpa'; did you mean 'map'"),
+        (lambda frame: ASK.import_results(frame, max_left_out=1), "^max_left_out: it is the command's"),
+        (lambda frame: imported(frame, margin=3), "^margin is not between 0 and 1: 3$"),
+        (lambda frame: imported([frame, __file__], format="stars"), r"no format 'stars'; say what it is: format= one of 'atif', "),
+        (lambda frame: ASK.load(frame), "^run: give a text or a path, .*loopbench.import_results reads"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_no_run(frame: pd.DataFrame, ask: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        ask(frame)
+    assert "\n" not in str(caught.value)
+    assert "--" not in str(caught.value)
+    assert not Path("runs").exists()
+
+
+def test_a_file_that_is_loaded_as_a_run_is_told_apart(frame: pd.DataFrame) -> None:
+    frame.to_csv("results.csv")
+    with pytest.raises(RunError, match=r"results\.csv is a file, not a run; loopbench\.import_results\('results\.csv'\)"):
+        loopbench.load("results.csv")
+
+
+def test_words_of_the_command_become_words_of_python() -> None:
+    assert import_words("leave it out: --map status=") == "leave it out: map={'status': ''}"
+    assert import_words("write --map task=a.b,score=c") == "write map={'task': 'a.b', 'score': 'c'}"
+    assert import_words("say it: --format atif|csv") == "say it: format= one of 'atif', 'csv'"
+    assert import_words("choose: --scorer exact") == "choose: scorer='exact'"
+    assert import_words("--model names the model of each --arm") == "models names the model of each arm"
