@@ -126,6 +126,20 @@ def test_undecided_is_what_the_test_says(pytester, blessed, how, outcome):
     ended.stdout.fnmatch_lines(["*undecided: *"])
 
 
+def test_blessing_again_gives_a_result_and_says_what_changes(pytester, blessed):
+    """A test may read the outcome whatever the flags are."""
+    call = f"loop_gate({LOOP + '(parse_retries=0)'!r}, suite='arithmetic', profile='flaky-format', tasks=12)"
+    pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    assert {call}.outcome == 'blessed'\n")
+    ended = run(pytester, "--loop-bless")
+    ended.assert_outcomes(passed=1)
+    ended.stdout.fnmatch_lines(
+        ["*blessed 12 trials: *", "*: arm finish/flaky-format: gone", "*: arm finish(parse_retries=0)/flaky-format: new"]
+    )
+    run(pytester, "--loop-bless").stdout.fnmatch_lines(["*test_agent: nothing changed"])
+    blessed.write_text(blessed.read_text("utf-8").replace("finished", "crashed", 1), "utf-8")
+    run(pytester, "--loop-bless").stdout.fnmatch_lines(["*test_agent: it replaces a file that was no whole baseline"])
+
+
 def test_the_marker_gives_defaults_and_selects(pytester):
     pytester.makepyfile(
         """
@@ -287,7 +301,7 @@ def test_a_loop_that_ends_its_process_fails_its_test_only(pytester):
         """
     )
     arguments = ("-p", "no:cacheprovider", "-o", "pythonpath=.")
-    pytester.runpytest_subprocess(*arguments, "--loop-bless").assert_outcomes(passed=2)
+    run(pytester, *arguments[2:], "--loop-bless").assert_outcomes(passed=2)
     pytester.makepyfile(own_ending=loop)
     ended = pytester.runpytest_subprocess(*arguments)
     ended.assert_outcomes(passed=1, failed=1)
@@ -309,18 +323,21 @@ def test_another():
     ended.stdout.fnmatch_lines(["*Own/clean: every trial crashed (1 of 1)*called os._exit(0)*nothing was blessed*"])
 
 
-@pytest.mark.parametrize("ending", ["import os; os._exit(0)", "import posix; posix._exit(0)"])
-def test_a_module_that_ends_its_process_when_it_is_imported_fails_its_test_only(pytester, ending):
-    pytester.makepyfile(own_leaving=ending)
+def test_a_module_that_ends_its_process_when_it_is_imported_fails_its_test_only(pytester):
+    pytester.makepyfile(own_leaving="import os; os._exit(0)", own_going="import posix; posix._exit(0)")
     pytester.makepyfile(
         """
-        def test_agent(loop_gate):
-            loop_gate("own_leaving:Own", suite="arithmetic(size=1)")
+        import pytest
+
+        @pytest.mark.parametrize("module", ["own_leaving", "own_going"])
+        def test_agent(loop_gate, module):
+            loop_gate(f"{module}:Own", suite="arithmetic(size=1)")
 
         def test_another():
             pass
         """
     )
     ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-o", "pythonpath=.", "--loop-bless")
-    ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["*importing own_leaving failed: *called os._exit(0)*"])
+    ended.assert_outcomes(passed=1, failed=2)
+    for module in ("own_leaving", "own_going"):
+        ended.stdout.fnmatch_lines([f"*importing {module} failed: *called os._exit(0)*"])
