@@ -23,7 +23,7 @@ from .outputs import (
     task_lines_of,
     value_in_words,
 )
-from .stop_words import MAX_GROUPS, MAX_TRIALS, stops_alone
+from .stop_words import MAX_GROUPS, MAX_TRIALS, short_arm, stops_alone
 
 MAX_EXAMPLES = 3
 """Maximum number of changed tasks, each with another cause."""
@@ -46,7 +46,7 @@ def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
 
 def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
     course = " → ".join(value_in_words(line, value, short=short) for value in (line.baseline, line.run))
-    return (literal(line.arm), line.metric, course, effect_in_words(line, short=short), outcome_in_words(line))
+    return (literal(short_arm(line.arm)), line.metric, course, effect_in_words(line, short=short), outcome_in_words(line))
 
 
 def margins(result: GateResult) -> str:
