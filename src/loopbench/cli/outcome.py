@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from loopbench.experiments.ablate.ablation import ablation_result
+from loopbench.experiments.ablate.ablation import AblationResult, ablation_result
+from loopbench.experiments.ablate.recommendation import sentences
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.reports.html.files import PAGE, write_page
@@ -20,7 +22,7 @@ def print_results(found: Results, *, as_json: bool, depth: Depth = "answer") -> 
     """Print a run's results to stdout: its answer, or for an ablation its effects, after as much as `depth` says."""
     ablation = ablation_result(found)
     if as_json:
-        print(json.dumps(found.to_json() | (ablation.to_json() if ablation else {}), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(found.to_json() | (_ablation_json(ablation) if ablation else {}), ensure_ascii=True, allow_nan=False))
         return
     with_tables = depth in ("tables", "all metrics")
     if with_tables and found.traces.kept:
@@ -33,6 +35,13 @@ def print_results(found: Results, *, as_json: bool, depth: Depth = "answer") -> 
         render.results(found)
     if ablation is not None:
         render_effects.ablation(ablation, verbose=with_tables)
+
+
+def _ablation_json(made: AblationResult) -> dict[str, Any]:
+    """Return an ablation's results with which setting to use, which stands in the place of a comparison's answer."""
+    said = sentences(made)
+    margin = made.results.comparison.margin
+    return made.to_json() | {"answer": {"recommendation": said[0] if said else None, "sentences": said, "margin": margin}}
 
 
 def write_report(found: Results, html: Path | None = None, *, told: bool = True) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.answer_json import answer_json
 from loopbench.experiments.compare.claims import claims_in_words
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
@@ -81,6 +82,16 @@ def test_the_margin_has_to_hold_under_every_profile(priced):
     one = answer(priced({"fine": (0.97, 0.97), "plain": (0.94, 0.8)}, tokens, margin=0.1)).sentences[0]
     assert one.startswith("Adopt fine (501 tokens a trial)")
     assert one.endswith("under some profile; plain is cheaper (401 tokens a trial against 501)")
+
+
+def test_json_holds_the_answer_with_margin_and_costs(priced):
+    comparison = priced({"fine": (0.97,), "plain": (0.94,)}, {"fine": 500, "plain": 400}, 0.1)
+    found = answer_json(comparison)
+    assert found["recommendation"].startswith("Adopt plain: fine is more accurate by 0.030 [")
+    assert (found["margin"], found["unit"]) == (0.1, "tokens")
+    assert found["sentences"] == list(answer(comparison).sentences)
+    assert [(row["loop"], row["places"]) for row in found["loops"]] == [("fine", {"calm": "highest"}), ("plain", {"calm": "lower"})]
+    assert [round(row["cost"]["value"]) for row in found["loops"]] == [501, 401]
 
 
 def test_of_equal_cost_the_more_accurate_loop_is_adopted(priced):

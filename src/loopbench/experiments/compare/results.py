@@ -24,6 +24,7 @@ from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import traces_damage
 from loopbench.runs.store.traces import TracesSize, traces_size
 
+from .answer_json import answer_json
 from .exposure import exposures
 
 MAX_PAIRED = 16
@@ -104,6 +105,7 @@ class Results:
         return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
             "complete": self.is_complete,
             "scheduled": self.scheduled,
+            "answer": answer_json(self.comparison),
             "views": self.views.to_json(),
             "harness": [found.to_json() for found in self.harness],
             "exposure": [found.to_json() for found in ([] if self.comparison.invalid else exposures(self.comparison))],

@@ -1,0 +1,31 @@
+"""A comparison's answer as plain JSON: what is recommended, in words, and the accuracies and costs that it weighs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopbench.metrics.comparison import Comparison
+
+from .answer import answer
+from .matrix import AnswerRow
+
+
+def answer_json(comparison: Comparison) -> dict[str, Any]:
+    """Return the answer under stable names; costs are means over suites and profiles, in `unit`.
+
+    `recommendation` is the first sentence; None where there is none, as of an invalid run or a single loop.
+    """
+    made = answer(comparison)
+    headings = [made.heading(column) for column in made.columns]
+    return {
+        "recommendation": made.sentences[0] if made.sentences else None,
+        "sentences": list(made.sentences),
+        "margin": comparison.margin,
+        "unit": made.unit,
+        "loops": [_loop(row, headings) for row in made.rows],
+    }
+
+
+def _loop(row: AnswerRow, headings: list[str]) -> dict[str, Any]:
+    places = {heading: cell.place for heading, cell in zip(headings, row.cells, strict=True) if cell is not None}
+    return {"loop": row.loop, "cost": None if row.cost is None else row.cost.as_dict(), "places": places}
