@@ -20,8 +20,16 @@ def counts(found: Mapping[Name, int]) -> str:
 def reasons(found: Mapping[str, int], most: int = MAX_REASONS) -> str:
     """Return the most frequent reasons, as they were given, with their counts: `12 × no reply; 3 × TypeError: x; and 2 others`."""
     ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    text = "; ".join(f"{n} × {reason[:MAX_REASON_CHARS]}" for reason, n in ordered[:most])
+    text = "; ".join(f"{n} × {_beginning(reason)}" for reason, n in ordered[:most])
     return text + (f"; and {counted(len(ordered) - most, 'other')}" if len(ordered) > most else "")
+
+
+def _beginning(reason: str) -> str:
+    """Return a reason, or of a long one as many of its first words as there is room for; a word that is longer is cut."""
+    if len(reason) <= MAX_REASON_CHARS:
+        return reason
+    head = reason[:MAX_REASON_CHARS]
+    return f"{head if reason[MAX_REASON_CHARS].isspace() else head.rpartition(' ')[0] or head} …"
 
 
 MAX_NAMES = 4
