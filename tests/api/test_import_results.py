@@ -128,3 +128,19 @@ def test_words_of_the_command_become_words_of_python() -> None:
     assert import_words("say it: --format atif|csv") == "say it: format= one of 'atif', 'csv'"
     assert import_words("choose: --scorer exact") == "choose: scorer='exact'"
     assert import_words("--model names the model of each --arm") == "models names the model of each arm"
+
+
+def test_clusters_that_are_too_few_are_told_with_their_column_and_how_to_leave_it_out(frame: pd.DataFrame) -> None:
+    grouped = frame.assign(template=[f"k{n % 3}" for n in range(12)] * 2)
+    shown = repr(imported(grouped))
+    assert "x minus y: 0.333 [" in shown
+    assert "] in accuracy, paired over 12 common tasks in 3 clusters (p = " in shown
+    assert "3 clusters of tasks can show no difference, whatever the number of tasks in them" in shown
+    assert "tasks would decide" not in shown
+    assert "12 tasks count as 3 clusters, by 'template'" in shown
+    assert "import with map={'cluster': ''} if they are independent." in shown
+    with pytest.warns(UserWarning, match="columns left out: template"):
+        alone = loopbench.import_results(grouped, map={**MAP, "cluster": ""}, scorer="right")
+    assert "x minus y: 0.333 [" in repr(alone)
+    assert "paired over 12 common tasks (p" in repr(alone)
+    assert "cluster" not in repr(alone)

@@ -11,14 +11,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.comparison import Comparison, Pair, too_few_units
 from loopbench.metrics.statistics import VerdictWord, is_narrow
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 from loopbench.models.profiles import stress_tests
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES, listed
-from loopbench.text.numbers import RELATIONS, chance_in_words, interval, standing
+from loopbench.text.numbers import RELATIONS, chance_in_words, interval, p_value, standing
 
 from .exposure import exposures
 from .matrix import AnswerColumn, AnswerRow, amount, matrix_rows, place_of, unit_of_cost
@@ -94,7 +94,26 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
         AnswerSentence(f"{exposure.sentence}{exposure.defence}", f"{exposure.brief}{exposure.defence}")
         for exposure in exposures(comparison)
     )
-    return replace(found, said=(*_Sentences(pairs, comparison.pooled, found).all(), *of_injection))
+    sentences = list(_Sentences(pairs, comparison.pooled, found, comparison.alpha).all())
+    return replace(found, said=(*sentences[:1], *_only_difference(found, pairs), *sentences[1:], *of_injection))
+
+
+def _only_difference(found: ComparisonAnswer, pairs: Sequence[Pair]) -> Iterator[AnswerSentence]:
+    """Yield the paired difference of two arms, the more accurate one first, where there are no others."""
+    if len(pairs) != 1 or len(found.rows) != 2:
+        return
+    pair = pairs[0] if pairs[0].difference.value >= 0 else pairs[0].turned
+    first, second = (next(row.loop for row in found.rows if _has(row, arm)) for arm in (pair.a, pair.b))
+    tasks = counted(pair.difference.n, "common task")
+    clusters = f" in {counted(pair.units, 'cluster')}" if pair.units < pair.difference.n else ""
+    p = p_value(pair.p_holm)
+    gap = f"{first} minus {second}: {interval(pair.difference, 3)}"
+    said = f"{gap} in accuracy, paired over {tasks}{clusters} (p {p if p.startswith('<') else f'= {p}'})"
+    yield AnswerSentence(said, f"{gap} over {tasks}{clusters}")
+
+
+def _has(row: AnswerRow, arm: str) -> bool:
+    return any(cell is not None and cell.arm.info.arm == arm for cell in row.cells)
 
 
 # --- sentences ---
@@ -108,6 +127,7 @@ class _Sentences:
     pooled: tuple[Pair, ...]
     """Pairs of loops over all profiles together."""
     found: ComparisonAnswer
+    alpha: float
 
     def all(self) -> Iterator[AnswerSentence]:
         compared = [n for n in range(len(self.found.columns)) if any(place_of(row, n) for row in self.found.rows)]
@@ -311,12 +331,23 @@ class _Sentences:
         if not rows:
             return
         between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([first.loop, *rows])}"
+        if few := self._too_few_clusters(undecided):
+            yield AnswerSentence(f"{between}: {few}")
+            return
         if (plan := self._soonest(undecided)) is None:
             yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
             return
         told_apart = f"{plan.tasks} would tell {first.loop} from {plan.row.loop} ({plan.chance})"
         decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
         yield AnswerSentence(f"{between}: {decides}", told_apart, decides=plan.decides)
+
+    def _too_few_clusters(self, undecided: Sequence[tuple[Pair, AnswerRow]]) -> str:
+        """Return that clusters of tasks, and not tasks, are too few to decide any of these pairs; empty where they are not."""
+        units = max(pair.units for pair, _ in undecided)
+        clustered = all(pair.units < pair.difference.n for pair, _ in undecided)
+        if not clustered or not too_few_units(units, self.alpha):
+            return ""
+        return f"{counted(units, 'cluster')} of tasks can show no difference, whatever the number of tasks in them"
 
     def _confirming(self, best: AnswerRow, candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
         """Yield which run would confirm, with other faults, what all profiles together show of the best loop."""
