@@ -126,6 +126,20 @@ def test_undecided_is_what_the_test_says(pytester, blessed, how, outcome):
     ended.stdout.fnmatch_lines(["*undecided: *"])
 
 
+def test_blessing_again_gives_a_result_and_says_what_changes(pytester, blessed):
+    """A test may read the outcome whatever the flags are."""
+    call = f"loop_gate({LOOP + '(parse_retries=0)'!r}, suite='arithmetic', profile='flaky-format', tasks=12)"
+    pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    assert {call}.outcome == 'blessed'\n")
+    ended = run(pytester, "--loop-bless")
+    ended.assert_outcomes(passed=1)
+    ended.stdout.fnmatch_lines(
+        ["*blessed 12 trials: *", "*: arm finish/flaky-format: gone", "*: arm finish(parse_retries=0)/flaky-format: new"]
+    )
+    run(pytester, "--loop-bless").stdout.fnmatch_lines(["*test_agent: nothing changed"])
+    blessed.write_text(blessed.read_text("utf-8").replace("finished", "crashed", 1), "utf-8")
+    run(pytester, "--loop-bless").stdout.fnmatch_lines(["*test_agent: it replaces a file that was no whole baseline"])
+
+
 def test_the_marker_gives_defaults_and_selects(pytester):
     pytester.makepyfile(
         """

@@ -23,7 +23,7 @@ from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.resumable import REJECTED, ReplayedModel, Resumable
+from loopbench.loops.resumable import ReplayedModel, Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
@@ -244,44 +244,6 @@ def test_calls_wait_for_a_person_and_run_once_approved(name: str) -> None:
     assert (outcome.answer, world.calls) == (ANSWER, Counter(PRICES.keys()))
 
 
-def test_a_rejected_call_is_an_error_that_the_model_reads() -> None:
-    model = FakeModel(Act("Look.", (ToolCall("price", {"item": "tea"}),)), Answer("", "I may not."))
-    checkpoint, made = Checkpoint(needs_approval=["price"]), list[str]()
-
-    def price(item: str) -> str:
-        """What an item costs."""
-        made.append(item)
-        return "1.5"
-
-    loop = Resumable(Bare(), checkpoint)
-    with pytest.raises(ApprovalRequired, match=r"^waiting for a person to approve or reject: price$") as stopped:
-        loop.run_sync(Query(QUESTION), Toolbox([price]), model)
-    assert stopped.value.pending == checkpoint.pending
-    (waiting,) = Checkpoint(json.loads(json.dumps(checkpoint.entries))).pending
-    assert waiting.call == ToolCall("price", {"item": "tea"})
-    checkpoint.reject(waiting, "too dear")
-    assert loop.run_sync(Query(QUESTION), Toolbox([price]), model).answer == "I may not."
-    assert f"Rejected: {REJECTED}: too dear" in model.requests[-1].messages[-1].content
-    assert made == []
-
-
-@pytest.mark.parametrize(
-    "loop", [Finish(max_steps=4), Bare(), Stateless(enable_error_recovery=False, response_style=None)], ids=lambda loop: loop.name
-)
-def test_a_person_is_not_asked_about_a_call_that_will_be_refused_anyway(loop: Loop) -> None:
-    def refund(cents: int) -> str:
-        """Give money back."""
-        return "given back"
-
-    closing = Answer("", "Done.", 0.9 if isinstance(loop, Stateless) else None)
-    model = FakeModel(*(Act("", (ToolCall("refund", {"cents": cents}),)) for cents in ("many", 5)), then=closing)
-    checkpoint = Checkpoint(needs_approval=["refund"])
-    tools = Toolbox([refund], check_arguments=True, time_limit_s=9)
-    with pytest.raises(ApprovalRequired):
-        Resumable(loop, checkpoint).run_sync(Query("Give it back."), tools, model)
-    assert [one.call.arguments for one in checkpoint.pending] == [{"cents": 5}]
-
-
 def test_a_call_beside_one_that_waits_comes_to_its_end_and_is_not_made_again() -> None:
     made: list[str] = []
     gate, asked = asyncio.Event(), asyncio.Event()
@@ -389,6 +351,7 @@ WRONG: list[Any] = [
     {"kind": "result", "call": "x", "result": {"no": 1}},
     {"kind": "failure", "scope": "", "request": "x", "failure": {"type": "KeyError"}},
     {"kind": "decision", "call": "x", "approved": "yes", "reason": ""},
+    {"kind": "decision", "call": "x", "approved": True, "reason": "", "arguments": [1]},
 ]
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import pytest
 
 from loopbench.loops.bare import Bare
+from loopbench.loops.bare_standalone import run_agent
+from loopbench.loops.checkpoint import Checkpoint
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact
@@ -16,14 +19,18 @@ from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
+from loopbench.loops.resumable import Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
+from loopbench.models.metering import Budget
 from loopbench.protocol import (
     Act,
     Answer,
     Capabilities,
     Chunk,
+    FunctionModel,
     Loop,
+    NativeCall,
     Observer,
     PlanTask,
     ProviderError,
@@ -79,6 +86,79 @@ def test_an_argument_of_another_type_is_told_with_what_makes_the_right_one(name:
     with pytest.raises(TypeError, match=told):
         LOOPS[name]().run_sync(**given)
     assert model.requests == []
+
+
+NATIVE_CALL = NativeCall("1", "price", "{}")
+MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (
+        lambda: Resumable(Finish(), cast(Any, [])),
+        TypeError,
+        "checkpoint: give a Checkpoint, not list; Checkpoint(entries) makes one",
+    ),
+    (
+        lambda: Resumable(cast(Any, Checkpoint()), cast(Any, Finish())),
+        TypeError,
+        "loop: give a loop, such as Finish(), not Checkpoint",
+    ),
+    (lambda: Resumable(cast(Any, Finish), Checkpoint()), TypeError, "loop: give a loop, such as Finish(), not the class Finish"),
+    (
+        lambda: NativeCall("1", "price", cast(Any, {"item": "tea"})),
+        TypeError,
+        "NativeCall: arguments must be a text of JSON, not dict",
+    ),
+    (lambda: Reply(cast(Any, None)), TypeError, "Reply: text must be a text, not NoneType"),
+    (lambda: Reply("", cast(Any, NATIVE_CALL)), TypeError, "Reply: calls must be a tuple of NativeCalls, not NativeCall"),
+    (lambda: Reply(usage=cast(Any, {"input_tokens": 3})), TypeError, "Reply: usage must be a Usage, not dict"),
+    (lambda: Budget(tokens=cast(Any, "5")), ValueError, "Budget: tokens must be 0 or more, or None for no limit, not '5'"),
+    (lambda: Query("q", schema={"type": "strng"}), ValueError, "query: schema: type must be one of array, "),
+    (
+        lambda: Query("q", schema={"type": "object", "properties": {"total": {"type": ["int", "null"]}}}),
+        ValueError,
+        "query: schema.properties.total: type must be one of array, ",
+    ),
+    (lambda: Finish(on_step=cast(Any, 3)), TypeError, "on_step must be a function, not 3"),
+    (lambda: Toolbox([lambda: 1]), ValueError, "tool '<lambda>': no provider takes this name"),
+    (lambda: Tool.from_function(price, name="my price"), ValueError, "tool 'my price': no provider takes this name"),
+    (lambda: run_agent("How much?", registry=cast(Any, [price])), TypeError, "registry: give a ToolRegistry, not list"),
+    (lambda: FunctionModel(cast(Any, "gpt")), TypeError, "function: give a function of the request, not str"),
+]
+
+
+@pytest.mark.parametrize(("made", "error", "words"), MISTAKES)
+def test_a_mistake_is_told_where_it_is_made(made: Callable[[], Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=re.escape(words)) as raised:
+        made()
+    assert "\n" not in str(raised.value)
+
+
+async def answering(request: Request) -> Reply:
+    assert request.codec is not None
+    return request.codec.render(Answer("", "Two."))
+
+
+def answering_in_text(request: Request) -> str:
+    return '{"final_answer": "Two."}'
+
+
+@pytest.mark.parametrize("function", [answering, answering_in_text, lambda request: answering(request)])
+def test_a_function_is_a_model(function: Callable[[Request], Any]) -> None:
+    model = FunctionModel(function, name="mine")
+    assert (model.name, Bare().run_sync(Query("How many?"), Toolbox(), model).answer) == ("mine", "Two.")
+    with pytest.raises(TypeError, match=r"^model: give a Model, not a function; FunctionModel\(function\) makes one"):
+        Bare().run_sync(Query("How many?"), Toolbox(), cast(Any, function))
+
+
+def test_a_function_that_returns_no_reply_is_told() -> None:
+    with pytest.raises(TypeError, match=r"^model: the function of function must return a Reply or a text, not int$"):
+        Bare().run_sync(Query("How many?"), Toolbox(), FunctionModel(lambda request: 3))
+
+
+def test_the_logged_error_of_a_tool_has_no_other_before_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="loopbench.loops")
+    model = FakeModel(Act("", (ToolCall("price", {"item": "tea"}),)), Answer("", "None."))
+    Bare().run_sync(Query("How much?"), Toolbox([price]), model)
+    assert "KeyError" in caplog.text
+    assert "RuntimeError" not in caplog.text
 
 
 class Plain:

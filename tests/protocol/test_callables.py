@@ -135,7 +135,6 @@ CALLABLES: list[tuple[Any, str, str, dict[str, Any], dict[str, Any], Any]] = [
      {"exponent": "3"}, 27),
     (functools.partial(functools.partial(Counter.twice), number=4), "twice", "Double.",
      {"number": {"default": 4, "type": "integer"}}, {}, 8),
-    (lambda text, times=2: text * times, "<lambda>", "", {"text": {}, "times": {"default": 2}}, {"text": "ab"}, "abab"),
     (Counter, "Counter", "Counts.", {"start": {"default": 0, "type": "integer"}}, {"start": "x"}, None),
     (sorted, "sorted", inspect.getdoc(sorted) or "", {"iterable": {}, "key": {"default": None}, "reverse": {"default": False}},
      {"iterable": [2, 1]}, [1, 2]),
@@ -150,6 +149,14 @@ def test_anything_callable_becomes_a_tool(
     tool = Tool.from_function(function)
     assert (tool.name, tool.description, tool.parameters["properties"]) == (name, description, properties)
     assert call(tool, **arguments).value == result
+
+
+def test_a_lambda_becomes_a_tool_under_a_name() -> None:
+    with pytest.raises(ValueError, match="no provider takes this name"):
+        Tool.from_function(lambda text: text)
+    tool = Tool.from_function(lambda text, times=2: text * times, name="repeat")
+    assert tool.parameters["properties"] == {"text": {}, "times": {"default": 2}}
+    assert call(tool, text="ab").value == "abab"
 
 
 def test_a_name_and_a_description_of_ones_own_win() -> None:

@@ -55,6 +55,7 @@ _HOMES = {
         "Chunk",
         "Completion",
         "ContextOverflow",
+        "FunctionModel",
         "Loop",
         "Message",
         "Model",

@@ -46,6 +46,7 @@ from loopbench.protocol import Capabilities as Capabilities
 from loopbench.protocol import Chunk as Chunk
 from loopbench.protocol import Completion as Completion
 from loopbench.protocol import ContextOverflow as ContextOverflow
+from loopbench.protocol import FunctionModel as FunctionModel
 from loopbench.protocol import Loop as Loop
 from loopbench.protocol import Message as Message
 from loopbench.protocol import Model as Model

@@ -125,7 +125,7 @@ def mock_llm(history: History, step: int) -> str:
     return json.dumps({"thought": f"{tool} the two numbers", "tool_name": tool, "arguments": {"a": a, "b": b}})
 
 
-class FunctionModel:
+class LlmFunctionModel:
     """A Model that asks an `llm_func`; it counts its requests, which are the steps of a bare run."""
 
     name = "llm_func"
@@ -168,14 +168,18 @@ async def arun_agent(
     `llm_func` gets the messages as any provider takes them: a system text that lists the tools first, observations as role user.
     `config` sets the other factors, limits for the tools among them: `Bare(tool_timeout_s=5, tool_max_chars=2000)`. An exception
     that `llm_func` raises ends the run with `final_answer` None and is logged, unless `config.on_provider_error` is "observe".
-    Raises ValueError for native calls, which text cannot hold.
+    Raises ValueError for native calls, which text cannot hold, TypeError for tools that are no registry.
     """
+    given: Any = registry
+    if not isinstance(given, ToolRegistry):
+        kind = type(given).__name__
+        raise TypeError(f"registry: give a ToolRegistry, not {kind}; registry.register()(function) puts a function into one")
     if llm_func is mock_llm:
         logger.warning("run_agent answers from mock_llm, a stand-in: pass llm_func to use a model")
     loop = replace(config or Bare(), max_steps=max_steps, max_consecutive_errors=max_consecutive_errors)
     if loop.decision_format == "native":
         raise ValueError("llm_func gives text: for native calls give a Model to Bare.run")
-    outcome = await loop.run(Query(query), registry.toolbox(check_types=loop.check_types), FunctionModel(llm_func))
+    outcome = await loop.run(Query(query), registry.toolbox(check_types=loop.check_types), LlmFunctionModel(llm_func))
     return {"final_answer": outcome.answer, "steps": outcome.steps, "history": outcome.details["history"]}
 
 

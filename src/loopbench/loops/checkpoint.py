@@ -6,7 +6,9 @@ is recorded here in the place of the model and the tools ("durable execution" by
 
 from __future__ import annotations
 
+import inspect
 import json
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -28,8 +30,14 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json, digest, sha256
 from loopbench.protocol.values import error_text
 
+logger = logging.getLogger(__name__)
+
 Entry = dict[str, Any]
 """One line of a checkpoint, as JSON."""
+
+
+ApprovalRule = Callable[[Mapping[str, Any]], bool]
+"""Says of a call's arguments, as the model wrote them, whether a person has to approve the call."""
 
 
 class ResumeError(StopRun):
@@ -46,19 +54,32 @@ class PendingCall:
 
 
 class ApprovalRequired(StopRun):
-    """The run has stopped at calls that a person has to approve; it can be resumed once that is decided."""
+    """The run has stopped at calls that a person has to approve; it can be resumed once that is decided.
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        super().__init__(checkpoint)
+    `Resumable` raises this. A tool that raises it itself ends the run, and nothing waits: name the tool in `needs_approval`.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, problem: str = "") -> None:
+        """`problem`: why a call waits again that a person had approved."""
+        super().__init__(checkpoint, problem)
         self._checkpoint = checkpoint
+        self.problem = problem
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that still wait: those of `Checkpoint.pending`."""
-        return self._checkpoint.pending
+        return self._checkpoint.pending if self._has_checkpoint else ()
+
+    @property
+    def _has_checkpoint(self) -> bool:
+        given: Any = self._checkpoint  # a tool may have given anything
+        return isinstance(given, Checkpoint)
 
     def __str__(self) -> str:
-        return f"waiting for a person to approve or reject: {', '.join(one.call.name for one in self.pending)}"
+        if not self._has_checkpoint:
+            return "a tool raised ApprovalRequired, which only Resumable does: name the tool in Checkpoint(needs_approval=[…])"
+        waiting = f"waiting for a person to approve or reject: {', '.join(one.call.name for one in self.pending)}"
+        return f"{waiting} ({self.problem})" if self.problem else waiting
 
 
 class Checkpoint:
@@ -71,17 +92,19 @@ class Checkpoint:
         self,
         entries: Iterable[Mapping[str, Any]] = (),
         *,
-        needs_approval: Collection[str] = (),
+        needs_approval: Collection[str] | Mapping[str, ApprovalRule] = (),
         on_entry: Callable[[Entry], Any] | None = None,
     ) -> None:
         """`needs_approval`: names of tools whose calls wait for a person; give them whenever the run is taken up.
 
-        Raises ValueError for what is no entry of a checkpoint, and TypeError for names that are a text.
+        A mapping has a rule for each name: `{"refund": lambda arguments: arguments["amount"] > 100}`. A call whose arguments a rule
+        cannot read waits, too. Raises ValueError for what is no entry of a checkpoint, and TypeError for names that are a text and
+        for rules that are no plain functions.
         """
         if isinstance(needs_approval, str):
             raise TypeError(f"needs_approval: give a list of tools' names, such as [{needs_approval!r}], not a text")
         self.entries: list[Entry] = []
-        self.needs_approval = frozenset(needs_approval)
+        self.needs_approval = _rules(needs_approval)
         self.on_entry = on_entry
         self.is_running = False
         for place, entry in enumerate(entries):
@@ -99,20 +122,44 @@ class Checkpoint:
                 found.pop(entry["call"], None)
         return tuple(found.values())
 
-    def approve(self, pending: PendingCall | str) -> None:
-        """Let a call run once the run is resumed. `pending`: the call or its id. Raises ValueError for one that does not wait."""
-        self._decide(pending, True, "")
+    def approve(self, pending: PendingCall | str, *, arguments: Mapping[str, Any] | None = None) -> None:
+        """Let a call run once the run is resumed. `pending`: the call or its id.
+
+        `arguments`: the call runs with these in the place of the model's, which the model is told with the result. If the tool does
+        not take them, the call waits again once the run is resumed, and the ApprovalRequired says why. Raises ValueError for a call
+        that does not wait, and for arguments that are no JSON object.
+        """
+        if arguments is None:
+            self._decide(pending, True)
+            return
+        given = dict(arguments) if isinstance(arguments, Mapping) else None
+        if given is None or _json_value(given) != given:
+            raise ValueError(f"approve: arguments must be a JSON object, such as {{'amount': 50}}, not {arguments!r}")
+        self._decide(pending, True, arguments=given)
 
     def reject(self, pending: PendingCall | str, reason: str = "") -> None:
         """Refuse a call: the model reads the reason as the call's error. Raises ValueError for a call that does not wait."""
         self._decide(pending, False, reason)
 
-    def _decide(self, pending: PendingCall | str, approved: bool, reason: str) -> None:
+    def must_wait(self, call_id: str, call: ToolCall) -> bool:
+        """Whether a call needs a person's decision; one that was asked for once counts, whatever a rule says now."""
+        if call.name not in self.needs_approval:
+            return False
+        if any(entry["kind"] == "pending" and entry["call"] == call_id for entry in self.entries):
+            return True
+        rule = self.needs_approval[call.name]
+        try:
+            return rule is None or bool(rule(call.arguments))
+        except Exception as error:  # a model may leave out what the rule looks at: what cannot be judged is shown to a person
+            logger.warning("needs_approval: the rule of %s raised %s: %s", call.name, type(error).__name__, error_text(error))
+            return True
+
+    def _decide(self, pending: PendingCall | str, approved: bool, reason: str = "", **edited: Entry) -> None:
         name = pending.id if isinstance(pending, PendingCall) else pending
         waiting = [one.id for one in self.pending]
         if name not in waiting:
             raise ValueError(f"no call {name!r} waits for a decision; waiting: {', '.join(waiting) or 'none'}")
-        self.add({"kind": "decision", "call": name, "approved": approved, "reason": reason})
+        self.add({"kind": "decision", "call": name, "approved": approved, "reason": reason, **edited})
 
     def add(self, entry: Entry) -> None:
         """Add an entry, and tell `on_entry`. What that raises leaves the run."""
@@ -202,8 +249,9 @@ class Replay:
         self._checkpoint.add({"kind": "result", "call": call_id, "result": made | {"value": _json_value(seen.value)}})
 
     def decision(self, call_id: str) -> Entry | None:
-        """Return what a person has decided about a call, None if nobody has."""
-        return next((one for one in self._checkpoint.entries if one["kind"] == "decision" and one["call"] == call_id), None)
+        """Return what a person has decided about a call, None if nobody has since it began to wait."""
+        about = [one for one in self._checkpoint.entries if one["kind"] in ("pending", "decision") and one["call"] == call_id]
+        return about[-1] if about and about[-1]["kind"] == "decision" else None
 
     def wait_for_person(self, call_id: str, call: ToolCall) -> None:
         """Note that a call waits for a person."""
@@ -213,6 +261,18 @@ class Replay:
 
 
 # --- entries ---
+
+
+def _rules(needs_approval: Collection[str] | Mapping[str, ApprovalRule]) -> Mapping[str, ApprovalRule | None]:
+    """Return the rule for each name, None where every call waits. Raises TypeError."""
+    if not isinstance(needs_approval, Mapping):
+        return dict.fromkeys(needs_approval)
+    for name, rule in needs_approval.items():
+        if not callable(rule) or inspect.iscoroutinefunction(rule):
+            wrong = "an async function" if callable(rule) else repr(rule)
+            raise TypeError(f"needs_approval: the rule of {name!r} must be a plain function of the call's arguments, not {wrong}")
+    return dict(needs_approval)
+
 
 _FIELDS: Mapping[str, Mapping[str, type]] = {
     "reply": {"scope": str, "request": str, "reply": dict},
@@ -250,6 +310,8 @@ def check_entry(entry: Any, place: int) -> None:
             _reply_of(entry["reply"])
         elif entry["kind"] == "failure":
             _failure_of(entry["failure"])
+        elif entry["kind"] == "decision":
+            is_sound = is_sound and isinstance(entry.get("arguments", {}), dict)
         elif entry["kind"] == "result":
             Observation(**entry["result"], call_id="")
     except (KeyError, TypeError, AttributeError):

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, cast
 
 from loopbench.protocol import (
     SILENT,
     AnswerT,
     CallDelta,
     Chunk,
+    Loop,
     Model,
     ModelError,
     Observation,
@@ -30,16 +31,18 @@ from loopbench.protocol import (
     ToolCall,
     WrappedLoop,
     WrappedModel,
+    render_value,
 )
 from loopbench.protocol.names import nearest
 
 from .boundary import has_boundary, watched
 from .checkpoint import ApprovalRequired, Checkpoint, Replay
-from .run_arguments import check_run
+from .run_arguments import check_run, named
 from .toolbox_around import ToolboxAround, problem_of
 from .watching import Watching
 
 REJECTED = "A person refused this call"
+EDITED = "A person let this call run with other arguments, {arguments}: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,16 @@ class Resumable(WrappedLoop):
 
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     """What the run has done so far; a checkpoint belongs to one run."""
+
+    def __post_init__(self) -> None:
+        loop: Any = self.loop
+        checkpoint: Any = self.checkpoint
+        if isinstance(loop, type) or not isinstance(loop, Loop):
+            raise TypeError(f"loop: give a loop, such as Finish(), not {named(loop)}; Resumable(loop, checkpoint)")
+        if not isinstance(checkpoint, Checkpoint):
+            raise TypeError(
+                f"checkpoint: give a Checkpoint, not {named(checkpoint)}; Checkpoint(entries) makes one of what is stored"
+            )
 
     @has_boundary
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
@@ -157,8 +170,9 @@ class ReplayedToolbox(ToolboxAround):
         if seen is not None:
             return seen
         can_run = not (validate or self.check_arguments) or problem_of(call, self.within) is None
-        seen = await self._refused(name, call) if can_run and call.name in self._checkpoint.needs_approval else None
-        if seen is None:
+        if can_run and self._checkpoint.must_wait(name, call):
+            seen = await self._decided(name, call, validate)
+        else:
             seen = await self._made(call, validate)
         self._replay.keep_result(name, seen)
         return seen
@@ -173,16 +187,30 @@ class ReplayedToolbox(ToolboxAround):
             if not self._under_way:
                 self._idle.set()
 
-    async def _refused(self, name: str, call: ToolCall) -> Observation | None:
-        """Return the error of a call that a person rejected, None for one that was approved. Raises ApprovalRequired."""
+    async def _decided(self, name: str, call: ToolCall, validate: bool) -> Observation:
+        """Return the result of a call that a person approved, the error of one that was rejected. Raises ApprovalRequired."""
         decision = self._replay.decision(name)
         if decision is None:
-            self._replay.wait_for_person(name, call)
-            while self._under_way:  # calls beside it must come to their end, or they would be made again
-                await self._idle.wait()
-            raise ApprovalRequired(self._checkpoint)
-        if decision["approved"]:
-            return None
-        self._observer.note("rejected", tool_name=call.name, reason=decision["reason"])
-        reason = f"{REJECTED}: {decision['reason']}" if decision["reason"] else f"{REJECTED}."
-        return Observation(call.name, "error", reason, "Rejected", None, call.call_id)
+            await self._wait(name, call)
+        elif not decision["approved"]:
+            self._observer.note("rejected", tool_name=call.name, reason=decision["reason"])
+            reason = f"{REJECTED}: {decision['reason']}" if decision["reason"] else f"{REJECTED}."
+            return Observation(call.name, "error", reason, "Rejected", None, call.call_id)
+        elif "arguments" in decision:
+            return await self._made_with(name, replace(call, arguments=decision["arguments"]), call)
+        return await self._made(call, validate)
+
+    async def _made_with(self, name: str, edited: ToolCall, call: ToolCall) -> Observation:
+        """Return the result of a call with a person's arguments. Raises ApprovalRequired where the tool does not take them."""
+        if problem := problem_of(edited, self.within):
+            await self._wait(name, call, f"the arguments that were given to {call.name} do not fit: {problem[1]}")
+        self._observer.note("edited", tool_name=call.name, arguments=edited.arguments)
+        seen = await self._made(edited, validate=True)
+        return replace(seen, data=EDITED.format(arguments=render_value(edited.arguments)) + seen.data)
+
+    async def _wait(self, name: str, call: ToolCall, problem: str = "") -> NoReturn:
+        """Raises ApprovalRequired."""
+        self._replay.wait_for_person(name, call)
+        while self._under_way:  # calls beside it must come to their end, or they would be made again
+            await self._idle.wait()
+        raise ApprovalRequired(self._checkpoint, problem)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from dataclasses import fields
 from typing import Any
 
@@ -15,13 +17,15 @@ def check_run(query: Any, tools: Any, model: Any, observer: Any) -> None:
     What else is wrong with one shows when it is asked: see `problem_of_model`.
     """
     if not isinstance(query, Query):
-        raise TypeError(f"query: give a Query, not {_named(query)}; Query(text) makes one of a text")
+        raise TypeError(f"query: give a Query, not {named(query)}; Query(text) makes one of a text")
     if not isinstance(tools, Toolbox):
-        raise TypeError(f"tools: give a Toolbox, not {_named(tools)}; Toolbox([function, …]) makes one of functions")
+        raise TypeError(f"tools: give a Toolbox, not {named(tools)}; Toolbox([function, …]) makes one of functions")
     if not hasattr(model, "complete") or isinstance(model, type):
-        raise TypeError(f"model: give a Model, not {_named(model)}; loopbench.open_model('provider/name') makes one of a name")
+        if inspect.isroutine(model) or isinstance(model, functools.partial):
+            raise TypeError("model: give a Model, not a function; FunctionModel(function) makes one of a function of the request")
+        raise TypeError(f"model: give a Model, not {named(model)}; loopbench.open_model('provider/name') makes one of a name")
     if not isinstance(observer, Observer):
-        raise TypeError(f"observer: give an Observer, not {_named(observer)}; a class derived from it overrides on_event")
+        raise TypeError(f"observer: give an Observer, not {named(observer)}; a class derived from it overrides on_event")
 
 
 def problem_of_model(model: Any, error: TypeError | AttributeError) -> str:
@@ -42,6 +46,6 @@ def problem_of_model(model: Any, error: TypeError | AttributeError) -> str:
 _REPLY_FIELDS = frozenset(item.name for item in fields(Reply))
 
 
-def _named(given: Any) -> str:
+def named(given: Any) -> str:
     """Return what was given as an error line names it: a class by its name, anything else by that of its class."""
     return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__

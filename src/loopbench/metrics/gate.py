@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .families import HolmStep, holm_steps
-from .outlook import Outlook, gate_outlook
+from .outlook import MoreRepeats, Outlook, gate_outlook, gate_repeats
 from .paired import PairedFlip
 from .power import Levels, Spread, spread
 from .statistics import ALPHA, log_ratios
@@ -67,7 +67,9 @@ class Held:
     cost_usd: float | None = None
     """US dollars of one trial of the run; None if no price is known."""
     unchanged: bool = False
-    """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline, and the stop."""
+    """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline; of accuracy, none has a
+    graver stop.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ class GateLine:
     """Shown to be worse, be it within the margin."""
     outlook: Outlook | None = None
     """What more tasks are likely to decide; None where it is decided, or too many would be needed."""
+    more_repeats: MoreRepeats | None = None
+    """What more repeats of the same tasks do; None where it is decided, or too few tasks are known."""
     typical: float | None = None
     """How many times as much a typical task takes: the geometric mean over tasks of run / baseline. None for a share."""
     better: bool = False
@@ -130,6 +134,7 @@ class GateLine:
             "worse": self.worse,
             "better": self.better,
             "outlook": None if self.outlook is None else self.outlook.to_json(),
+            "more_repeats": None if self.more_repeats is None else self.more_repeats.to_json(),
         }
 
 
@@ -139,7 +144,7 @@ def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, .
     Raises ValueError for a bad level or margin, an unknown metric, or no task in common.
     """
     return tuple(
-        replace(line, outlook=_outlook(item, alpha, len(held))) if line.outcome == "undecided" else line
+        _with_outlook(line, item, alpha, len(held)) if line.outcome == "undecided" else line
         for item, line in zip(held, decide(held, alpha), strict=True)
     )
 
@@ -274,13 +279,17 @@ def _typical(held: Held) -> float:
     return math.exp(mean) if mean < MAX_LOG else math.inf
 
 
-def _outlook(held: Held, alpha: float, lines: int) -> Outlook | None:
+def _with_outlook(line: GateLine, held: Held, alpha: float, lines: int) -> GateLine:
     is_score = held.metric in SHARES
     found = _spread_of_shares(held) if is_score else _spread_of_sums(held)
     if found is None:
-        return None
-    margin = held.margin if is_score else math.log1p(held.margin)
-    return gate_outlook(found, margin=margin, levels=Levels(alpha / lines, alpha), cost_usd=held.cost_usd)
+        return line
+    margin, levels = held.margin if is_score else math.log1p(held.margin), Levels(alpha / lines, alpha)
+    return replace(
+        line,
+        outlook=gate_outlook(found, margin=margin, levels=levels, cost_usd=held.cost_usd),
+        more_repeats=gate_repeats(found, margin=margin, levels=levels),
+    )
 
 
 def _spread_of_shares(held: Held) -> Spread | None:

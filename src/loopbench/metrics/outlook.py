@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,9 @@ CHANCES = (0.5, 0.8)
 """Sizes are sought at which a decision is as likely as not, and likely."""
 MAX_TIMES = 100
 """Sizes beyond so many times the tasks that there were are not told."""
+REPEATS = (2, 3, 5, 10, 20)
+"""Numbers of repeats that are tried."""
+MAX_REPEATS = REPEATS[-1]
 GROWTH = 1.25
 """Of the sizes that are tried."""
 _QUANTILES = (np.arange(11) + 0.5) / 11
@@ -60,6 +63,21 @@ class Outlook:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class MoreRepeats:
+    """What more repeats of the same tasks do, tasks that differ among themselves being as they are."""
+
+    repeats: int | None
+    """A number of repeats that is likely to decide; None where none is, or where nothing says."""
+    chance: float | None
+    """The chance that it does; of None repeats that of `MAX_REPEATS`. None where no task ran more than once on both sides, so that
+    nobody can tell chance within tasks from differences between them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+
 @lru_cache(maxsize=1024)  # of a family's pairs many have differed alike, and a run's results are read more than once
 def pair_outlook(found: Spread, *, margin: float, alpha: float = ALPHA, cost_usd: float | None = None) -> Outlook | None:
     """What would decide an undecided pair: show a difference, or that it is within the margin. None where too many tasks would.
@@ -81,13 +99,33 @@ def gate_outlook(found: Spread, *, margin: float, levels: Levels, cost_usd: floa
 
     `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit.
     """
+    return _outlook(found, _gate_decides(found, margin, levels), arms=1, cost_usd=cost_usd)
+
+
+def gate_repeats(found: Spread, *, margin: float, levels: Levels) -> MoreRepeats:
+    """Whether more repeats of the same tasks would decide an undecided gate: they average out the chance within tasks alone.
+
+    `found`, `margin` as `gate_outlook` takes them. Both sides are supposed to run so often.
+    """
+    if not found.within_known:
+        return MoreRepeats(None, None)
+    chance = 0.0
+    for repeats in (times for times in REPEATS if times > found.repeats):
+        more = replace(found, repeats=repeats)
+        chance = assurance(more, _gate_decides(more, margin, levels), found.units)
+        if chance >= CHANCES[-1]:
+            return MoreRepeats(repeats, chance)
+    return MoreRepeats(None, chance)
+
+
+def _gate_decides(found: Spread, margin: float, levels: Levels) -> Decides:
     step = found.step(found.repeats)
 
     def decides(units: int, difference: float, variance: float) -> float:
         worse = regression_power(units, difference, variance, margin, levels, scores=found.scores, step=step)
         return min(1.0, worse + pass_power(units, difference, variance, margin, levels.passing, scores=found.scores))
 
-    return _outlook(found, decides, arms=1, cost_usd=cost_usd)
+    return decides
 
 
 def assurance(found: Spread, decides: Decides, units: int) -> float:

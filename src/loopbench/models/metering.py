@@ -55,7 +55,7 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("calls", "tokens", "dollars", "seconds"):
             limit = getattr(self, name)
-            if limit is not None and not limit >= 0:
+            if limit is not None and (not isinstance(limit, int | float) or isinstance(limit, bool) or not limit >= 0):
                 raise ValueError(f"Budget: {name} must be 0 or more, or None for no limit, not {limit!r}")
 
 

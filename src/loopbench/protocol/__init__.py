@@ -18,6 +18,7 @@ from .loop import ForeignLoop, Loop, WrappedLoop, run_sync
 from .model import (
     DEFAULT_SAMPLING,
     ContextOverflow,
+    FunctionModel,
     Model,
     ModelError,
     ProviderError,
@@ -80,6 +81,7 @@ __all__ = [
     "ContextOverflow",
     "Demo",
     "ForeignLoop",
+    "FunctionModel",
     "Grammar",
     "GrammarCodec",
     "GrammarPart",

@@ -20,6 +20,17 @@ class NativeCall:
     name: str
     arguments: str
 
+    def __post_init__(self) -> None:
+        if type(self.arguments) is not str:
+            _refuse_arguments(self.arguments)
+
+
+def _refuse_arguments(given: Any) -> None:
+    """Raise TypeError for arguments of a native call that are no text."""
+    if not isinstance(given, str):
+        kind = type(given).__name__
+        raise TypeError(f"NativeCall: arguments must be a text of JSON, not {kind}; json.dumps(arguments) makes one of a dict")
+
 
 @quick_frozen
 @dataclass(frozen=True, slots=True)
@@ -211,6 +222,16 @@ class Reply:
     finish_reason: FinishReason = "stop"
     failed_attempts: tuple[str, ...] = ()
     """Kinds of provider failures that were overcome by asking again, in order: see `ProviderError.kind`."""
+
+    def __post_init__(self) -> None:
+        if type(self.text) is str and type(self.calls) is tuple and (self.usage is None or type(self.usage) is Usage):
+            return  # what a trial makes thousands of
+        if not isinstance(self.text, str):
+            raise TypeError(f"Reply: text must be a text, not {type(self.text).__name__}; a reply of calls alone has an empty text")
+        if not isinstance(self.calls, tuple | list):
+            raise TypeError(f"Reply: calls must be a tuple of NativeCalls, not {type(self.calls).__name__}")
+        if self.usage is not None and not isinstance(self.usage, Usage):
+            raise TypeError(f"Reply: usage must be a Usage, not {type(self.usage).__name__}; Usage(input_tokens, output_tokens)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -11,6 +12,7 @@ from .grammar import Grammar
 from .moves import Codec, Role
 from .program import Prompted
 from .quick_frozen import quick_frozen
+from .threads import beside_event_loop
 from .tools import ToolSpec
 
 
@@ -119,6 +121,38 @@ class WrappedModel:
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
         return self.model.stream(request)
+
+
+class FunctionModel:
+    """A model of a function of the request, async or not, that returns a Reply or a text; it raises what the function raises.
+
+    A plain function runs as a tool does: on a thread of its own, or on that of `run_sync`'s caller.
+    """
+
+    def __init__(
+        self, function: Callable[[Request], Any], *, name: str = "function", capabilities: Capabilities | None = None
+    ) -> None:
+        """`capabilities`: what the function can be asked for; None: what most providers offer. Raises TypeError for no function."""
+        if not callable(function):
+            raise TypeError(f"function: give a function of the request, not {type(function).__name__}")
+        self.function = function
+        self.name = name
+        self.capabilities = capabilities or Capabilities()
+
+    async def complete(self, request: Request) -> Reply:
+        """Raises TypeError for what is neither a Reply nor a text."""
+        is_async = inspect.iscoroutinefunction(self.function)
+        given = await self.function(request) if is_async else await beside_event_loop(self.function, request)
+        if inspect.isawaitable(given):
+            given = await given
+        reply = Reply(given) if isinstance(given, str) else given
+        if not isinstance(reply, Reply):
+            raise TypeError(f"model: the function of {self.name} must return a Reply or a text, not {type(given).__name__}")
+        return reply
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Yield the whole reply as one piece."""
+        yield Chunk(reply=await self.complete(request))
 
 
 class ModelError(Exception):

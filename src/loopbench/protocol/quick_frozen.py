@@ -10,7 +10,7 @@ C = TypeVar("C", bound=type)
 
 
 def quick_frozen(cls: C) -> C:
-    """Decorate a frozen dataclass without `__post_init__`, of which a trial makes many objects.
+    """Decorate a frozen dataclass of which a trial makes many objects. A `__post_init__` may check an object, and not fill it.
 
     The constructor of a frozen dataclass sets each field by `object.__setattr__`, which takes longer than all the rest of it. Here
     an object is made as one of a subclass that is open, filled by the constructor of an ordinary dataclass, and then changes its
@@ -21,7 +21,13 @@ def quick_frozen(cls: C) -> C:
     names = [each.name for each in fields(cls)]
     new = object.__new__
 
+    check: Any = getattr(cls, "__post_init__", None)
+
     def freeze(self: Any) -> None:
+        self.__class__ = cls
+
+    def freeze_checked(self: Any) -> None:
+        check(self)
         self.__class__ = cls
 
     def restore(self: Any, state: Any) -> None:
@@ -34,7 +40,8 @@ def quick_frozen(cls: C) -> C:
 
     parts = [(each.name, each.type, _like(each)) for each in fields(cls)]
     usual: Any = make_dataclass(cls.__name__, parts, namespace={"__post_init__": freeze})
-    opened.__init__, opened.__post_init__, opened.__setstate__ = usual.__init__, freeze, restore
+    filled = freeze if check is None else freeze_checked
+    opened.__init__, opened.__post_init__, opened.__setstate__ = usual.__init__, filled, restore
     cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
     cls.__new__ = make  # type: ignore[assignment]
     return cls

@@ -39,14 +39,19 @@ def run_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
 
     Raises RuntimeError inside any other coroutine: its event loop would serve nobody until the run ends.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return run_here(coroutine)
-    if _in_notebook():
+    if not _in_event_loop() or _in_notebook():
         return run_here(coroutine)
     coroutine.close()
     raise RuntimeError("run_sync inside a coroutine holds its event loop up: write `await loop.run(…)`")
+
+
+def _in_event_loop() -> bool:
+    """Whether an event loop runs on this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _in_notebook() -> bool:
@@ -69,11 +74,10 @@ def call_here(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def outside_event_loop() -> Iterator[None]:
     """Let synchronous code run as if no event loop ran on this thread, in the way that the documentation of asyncio's
     `_enter_task` and `_leave_task` ("Extending asyncio") gives to those who switch between tasks themselves."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        yield
+    if not _in_event_loop():
+        yield  # outside the `except` that found it out: what a tool raises would be chained to that error
         return
+    loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     if task is not None:
         asyncio._leave_task(loop, task)

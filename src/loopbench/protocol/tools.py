@@ -12,6 +12,7 @@ import asyncio
 import dataclasses
 import inspect
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("loopbench.loops.tools")
 """Beside the loops' own loggers, so that one setting is for all that a product hears of a loop."""
 
+_NAME = re.compile(r"[\w.:/-]+")  # wider than any provider's rule, for these differ; none takes white space or `<`
 DEFAULT_TIME_LIMIT_S = 30.0
 """Seconds that a comparison grants one call; a toolbox of a product's own has no limit unless it is given one."""
 DEFAULT_MAX_CHARS = 20_000
@@ -155,7 +157,8 @@ class Tool:
     ) -> Tool:
         """Make a tool from the name, docstring and argument types of a function, method, partial or callable object.
 
-        Raises TypeError for what cannot be called, and if an argument's type has no JSON schema.
+        Raises TypeError for what cannot be called, and if an argument's type has no JSON schema; ValueError for a name that no
+        provider takes, such as that of a lambda.
         """
         from .schema import Arguments  # loads pydantic: the first typed tool may, the import of a loop must not
 
@@ -163,6 +166,8 @@ class Tool:
             raise TypeError(f"a tool must be callable, got {type(function).__name__}")
         source = underlying(function)
         found = name or getattr(source, "__name__", None) or type(source).__name__
+        if not _NAME.fullmatch(found):
+            raise ValueError(f"tool {found!r}: no provider takes this name; Tool.from_function(function, name='price') gives one")
         text = description if description is not None else _docstring(source)
         arguments = Arguments.of(function, found)
         return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s, max_chars, read_only)

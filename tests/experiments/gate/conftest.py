@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
+from loopbench.experiments.gate import Baseline, GateResult, bless
 from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -54,6 +56,29 @@ def altered(wind, tmp_path) -> Callable[..., Results]:
         return results(folder)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def baseline(wind) -> Baseline:
+    """The run, blessed."""
+    return bless(wind)
+
+
+def failing(*names: str, arm: str = "bare/clean") -> Callable[[Record], Record]:
+    """These tasks of an arm are no longer solved."""
+
+    def change(record: Record) -> Record:
+        return replace(record, scores={"accuracy": 0.0}) if record.arm == arm and record.task in names else record
+
+    return change
+
+
+def task(number: int) -> str:
+    return f"arithmetic-{number:04d}"
+
+
+def arm_of(judged: GateResult, name: str) -> Any:
+    return next(arm for arm in judged.arms if arm.arm == name)
 
 
 def write_records(folder: Path, records: Sequence[Record]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,34 +12,15 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, GateResult, Incomparable, bless, judge, read_baseline, write_baseline
+from loopbench.experiments.gate import Baseline, Incomparable, bless, judge, read_baseline, write_baseline
 from loopbench.experiments.gate.baseline import to_text
+from loopbench.experiments.gate.larger import larger
+from loopbench.metrics.gate import Bounds, GateLine
+from loopbench.metrics.outlook import Chance, MoreRepeats, Outlook
 from loopbench.metrics.record import Record
-
-
-@pytest.fixture(scope="session")
-def baseline(wind) -> Baseline:
-    return bless(wind)
-
-
-def failing(*names: str, arm: str = "bare/clean") -> Callable[[Record], Record]:
-    """These tasks of an arm are no longer solved."""
-
-    def change(record: Record) -> Record:
-        return replace(record, scores={"accuracy": 0.0}) if record.arm == arm and record.task in names else record
-
-    return change
-
-
-def task(number: int) -> str:
-    return f"arithmetic-{number:04d}"
-
+from tests.experiments.gate.conftest import arm_of, failing, task
 
 ALL = [task(number) for number in range(1, 13)]
-
-
-def arm_of(judged: GateResult, name: str) -> Any:
-    return next(arm for arm in judged.arms if arm.arm == name)
 
 
 # --- outcomes ---
@@ -122,12 +102,6 @@ def test_the_same_scores_are_unchanged_only_where_nothing_is_left_to_chance(alte
     assert judge(altered(dearer), sampled).outcome == "undecided"
 
 
-def test_another_stop_is_a_change(altered, baseline):
-    judged = judge(altered(lambda r: replace(r, stop="forced") if r.task == task(1) and r.arm == "bare/clean" else r), baseline)
-    assert [change.became for change in judged.tasks] == ["other"]
-    assert {arm.arm: arm.lines[0].outcome for arm in judged.arms}["bare/clean"] == "undecided"
-
-
 def test_an_unchanged_score_excuses_no_other_metric(altered, baseline):
     """Of each metric every trial has to have the value that it had."""
     found = altered(lambda r: replace(r, input_tokens=r.input_tokens + 3 * (r.task == task(1))))
@@ -152,11 +126,12 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert set(made) == {
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
+        "stops",
     }  # fmt: skip
-    assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"}
+    assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics", "stop_alone"}
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
-        "worse", "better", "outlook", "typical",
+        "worse", "better", "outlook", "typical", "more_repeats",
     }  # fmt: skip
     assert set(made["tasks"][0]) == {
         "arm",
@@ -250,6 +225,30 @@ def test_what_is_undecided_names_the_commands_of_a_larger_baseline(baseline, alt
     assert re.fullmatch(r"arithmetic\(size=\d+\)", compare[compare.index("--suite") + 1])
     assert compare[compare.index("--repeats") + 1] == "2"
     assert bless_it == ["loopbench", "bless", "latest", "--output", "b.json"]
+
+
+def own_recipe(baseline: Baseline, repeats: MoreRepeats | None) -> list[str]:
+    """The advice about an undecided line of a baseline whose tasks stand in a file."""
+    of_tasks = {"loops": ["bare"], "suite": "jsonl", "data": "my tasks.jsonl", "tools": "my_tools", "repeats": 2}
+    outlook = Outlook(2, Chance(24, 48, None, 0.5), Chance(90, 180, None, 0.8))
+    line = GateLine("bare/clean", "accuracy", 1, 1, Bounds(0, -1, 1), 0.02, 12, 12, 1, 1, 1, "undecided", False, outlook, repeats)
+    return list(larger([line], baseline.model_copy(update={"config": of_tasks}), Path("b.json"), []))
+
+
+def test_an_undecided_gate_of_ones_own_tasks_has_commands_too_and_a_word_on_repeats(baseline):
+    first, *commands, last = own_recipe(baseline, MoreRepeats(5, 0.9))
+    assert (
+        "a baseline of 90 tasks decides with a chance of about 80 %, if my tasks.jsonl has so many (the baseline ran 12)" in first
+    )
+    assert commands == [
+        "loopbench compare --loop bare --suite jsonl --seed 0 --data 'my tasks.jsonl' --tools my_tools --repeats 2",
+        "loopbench bless latest --output b.json",
+        "loopbench gate --baseline b.json",
+    ]
+    assert last == "Or with the same tasks: --repeats 5 behind compare decides with a chance of about 90 %."
+    assert own_recipe(baseline, MoreRepeats(None, 0.3))[-1].startswith("More repeats of the same tasks do not: even 20 decide with")
+    for unknown in (None, MoreRepeats(None, None)):
+        assert own_recipe(baseline, unknown)[-1].startswith("This run cannot tell whether more repeats of the same tasks would do")
 
 
 # --- refusals ---

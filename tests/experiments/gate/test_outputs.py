@@ -23,7 +23,9 @@ from loopbench.experiments.gate import (
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.outputs import MAX_TASKS, paragraphs, table, task_lines
+from loopbench.experiments.gate.outcome import StopChange
+from loopbench.experiments.gate.outputs import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, table, task_lines
+from loopbench.experiments.gate.stop_words import beside_losses
 from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
 from loopbench.metrics.outlook import Chance, Outlook
 
@@ -42,6 +44,7 @@ HOSTILE = [
 ]
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.sampled_from(["finish/clean", "t1"])
 OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "unchanged", "regression", "undecided")
+STOPS = st.just("crashed") | WORDS
 NUMBER = st.sampled_from([0.0, 0.02, 0.5, 1.0, 1.25])
 OUTLOOK = Outlook(1, Chance(900, 900, 1.5, 0.5), Chance(2_000, 2_000, None, 0.8))
 
@@ -80,6 +83,9 @@ def judgements(draw: st.DrawFn) -> GateResult:
         WORDS,
         WORDS,
     )
+    other_stop = st.builds(
+        StopChange, st.sampled_from(names), WORDS, st.integers(0, 3), WORDS, STOPS, st.booleans(), st.booleans(), WORDS, WORDS
+    )
     return GateResult(
         draw(st.sampled_from(["identical", "pass", "unchanged", "regression", "undecided", "invalid"])),
         tuple(draw(st.lists(WORDS, max_size=2))),
@@ -91,6 +97,7 @@ def judgements(draw: st.DrawFn) -> GateResult:
         None,
         0.05,
         draw(st.booleans()),
+        stops=tuple(draw(st.lists(other_stop, max_size=4))),
     )
 
 
@@ -113,7 +120,13 @@ def no_command(line: str) -> bool:
 @given(judgements())
 def test_plain_text_holds_no_command_and_no_control_character(judged):
     assert all(map(no_command, safe_lines(text(judged))))
-    for said in (headline(judged), *paragraphs(judged), *task_lines(judged), *(cell for row in table(judged).rows for cell in row)):
+    for said in (
+        headline(judged),
+        *paragraphs(judged),
+        *task_lines(judged),
+        *other_stops(judged.stops),
+        *(cell for row in table(judged).rows for cell in row),
+    ):
         assert "\n" not in said
         assert no_command(said)
     assert headline(judged).startswith(f"{judged.outcome}:")
@@ -152,10 +165,12 @@ def test_markdown_tables_keep_their_columns_and_hold_no_markup(judged):
     made = to_markdown(judged)
     rows = [line for line in safe_lines(made) if line.startswith("|")]
     for row in rows:
-        assert len(re.findall(r"(?<!\\)\|", row)) in (len(table(judged).columns) + 1, 9)
+        assert len(re.findall(r"(?<!\\)\|", row)) in (len(table(judged).columns) + 1, 9, len(STOP_COLUMNS) + 1)
     assert not re.search(r"(?<!\\)[<>]", made)
     assert not re.search(r"(?<!\\)\]\(", made)
-    assert sum(line.startswith("#") for line in made.split("\n")) == 1 + bool(judged.lines) + bool(judged.tasks)
+    assert sum(line.startswith("#") for line in made.split("\n")) == 1 + bool(judged.lines) + bool(judged.tasks) + bool(
+        beside_losses(judged)
+    )
 
 
 @given(judgements())

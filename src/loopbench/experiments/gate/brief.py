@@ -18,11 +18,13 @@ from .outputs import (
     headline,
     literal,
     margin_in_words,
+    other_stops,
     outcome_in_words,
     remedies,
     task_lines_of,
     value_in_words,
 )
+from .stop_words import MAX_GROUPS, MAX_TRIALS, stops_alone
 
 MAX_EXAMPLES = 3
 """Maximum number of changed tasks, each with another cause."""
@@ -59,6 +61,7 @@ def sentences(result: GateResult) -> list[str]:
     return [
         literal(line)
         for line in (
+            *stops_alone(result),
             *_hidden_arms(result),
             *_likewise(result),
             *_outlook(result),
@@ -70,10 +73,14 @@ def sentences(result: GateResult) -> list[str]:
 
 
 def examples(result: GateResult, more: str = "-v, or --json for all") -> list[str]:
-    """Return the lines of one task that got worse for each cause, the most frequent causes first, and where the others are."""
-    shown = _per_cause(result)
-    others = len(result.tasks) - len(shown)
-    return [*task_lines_of(shown), *([f"and {counted(others, 'other changed task')}: {more}"] if others else [])]
+    """Return the lines of other stops, of one more task for each cause of a loss, and of how many others changed."""
+    shown, named = _per_cause(result), {(change.arm, change.task) for change in result.stops}
+    others = sum((change.arm, change.task) not in named for change in result.tasks) - len(shown)
+    return [
+        *other_stops(result.stops, MAX_GROUPS, MAX_TRIALS),
+        *task_lines_of(shown),
+        *([f"and {counted(others, 'other changed task')}: {more}"] if others else []),
+    ]
 
 
 def text(result: GateResult) -> str:
@@ -85,7 +92,8 @@ def text(result: GateResult) -> str:
 
 
 def _per_cause(result: GateResult) -> Sequence[TaskChange]:
-    worse = [change for change in result.tasks if change.became == "worse"]
+    named = {(change.arm, change.task) for change in result.stops}
+    worse = [change for change in result.tasks if change.became == "worse" and (change.arm, change.task) not in named]
     causes = [*result.causes, *([None] if any(change.cause is None for change in worse) else [])]
     firsts = (next((change for change in worse if change.cause == cause), None) for cause in causes)
     return [change for change in firsts if change is not None][:MAX_EXAMPLES]

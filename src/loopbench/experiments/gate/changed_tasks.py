@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from loopbench.runs.store.traces import read_trace
 
 from .baseline import TaskLine, measured
 from .outcome import Became, Side, TaskChange
-from .sides import Sides, stop_of
+from .sides import Sides, show_command, stop_of
 
 _WORST_FIRST: tuple[Became, ...] = ("worse", "better", "other")
 
@@ -36,8 +35,7 @@ def _changes(folder: Path, sides: Sides, *, paired: bool) -> Iterator[TaskChange
         record = records[trial.repeat]
         parts_at, loss = _divergence(folder, record, line, trial.counterpart, lost=_fell(was, now))
         step, cause, detail = (None, None, "") if loss is None else (loss.step, loss.cause, loss.detail)
-        name = shlex.quote(f"{sides.arm}/{task}/{record.repeat}")
-        command = f"loopbench show {shlex.quote(str(folder))} {name}" if record.trace_at is not None else ""
+        command = show_command(folder, sides.arm, record)
         yield TaskChange(sides.arm, task, was, now, record.repeat, step, parts_at, cause, detail, command)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -24,7 +24,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
-from .baseline import bless, read_baseline, write_baseline
+from .baseline import Baseline, bless, changes, read_baseline, write_baseline
 from .brief import text
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
 from .outcome import PASSES, GateResult
@@ -49,15 +49,15 @@ class LoopGate:
     say: Callable[[str], None]
     """A function that adds a line to the summary of the session."""
 
-    def __call__(self, loop: str | type | None = None, *, program: str | None = None, **settings: Any) -> GateResult | None:
+    def __call__(self, loop: str | type | None = None, *, program: str | None = None, **settings: Any) -> GateResult:
         """Run `loop`, a name as `--loop` takes it or a class, and fail the test if it is worse than its baseline.
 
         Or run `program`, an agent as `--program` takes it: a command line, `my.module:function` or `FILE.py:function`.
         `baseline`: a file, relative to the test's folder [baselines/MODULE.TEST.json]. `margin`: accepted loss of accuracy [0.02].
         `metrics`: other metric → the share that it may grow by, such as {"tokens": 0.1}. `alpha`: level of the tests [0.05].
         `on_undecided`: fail [default], skip or pass. All other keywords are settings of a comparison: suite, profile, tasks,
-        repeats, seed, model, cassette, … Return the result, or None if a baseline was written. Bad settings, and a baseline of
-        something else, fail the test with a line that names them.
+        repeats, seed, model, cassette, … Return the result; its outcome is `blessed` if a baseline was written. Bad settings, and a
+        baseline of something else, fail the test with a line that names them.
         """
         try:
             with told_of_exit():
@@ -68,12 +68,11 @@ class LoopGate:
             mistake = str(error)
         pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
 
-    def _judge(self, loop: str, settings: _Settings) -> GateResult | None:
+    def _judge(self, loop: str, settings: _Settings) -> GateResult:
         path = self.default_baseline if settings.baseline is None else self.item.path.parent / settings.baseline
         if self.blesses:
             self._check_free(path)
-            self._bless(self._run(self._prepared(loop, settings.settings)), path)
-            return None
+            return self._bless(self._run(self._prepared(loop, settings.settings)), path, settings)
         if not path.is_file():
             shutil.rmtree(self._prepared(loop, settings.settings).folder)  # a mistake in the call is told before what comes next
             again = shlex.join(["pytest", "--loop-bless", self.item.nodeid])
@@ -102,10 +101,17 @@ class LoopGate:
         if path.resolve() in self.blessed:
             raise ValueError(f"{path} was written by another call just now; give each call a file of its own: baseline=…")
 
-    def _bless(self, run_results: Results, path: Path) -> None:
-        write_baseline(path, bless(run_results))
+    def _bless(self, run_results: Results, path: Path, settings: _Settings) -> GateResult:
+        """Write the baseline, say what changes in the one that it replaces, and return the run held against itself."""
+        new = bless(run_results)
+        held = judge(run_results, new, metrics=settings.metrics, alpha=settings.alpha, path=path)
+        said = _replaced(path, new)
+        write_baseline(path, new)
         self.blessed.add(path.resolve())
         self.say(f"blessed {counted(len(run_results.records), 'trial')}: {path}")
+        for line in said:
+            self.say(line)
+        return replace(held, outcome="blessed")
 
     def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
         self.say(headline(judged))
@@ -152,6 +158,16 @@ class _Settings:
             on_undecided=on_undecided,
             settings=settings,
         )
+
+
+def _replaced(path: Path, new: Baseline) -> list[str]:
+    """Return what a new baseline changes; a damaged one is replaced, since to bless again is its cure."""
+    if not path.exists():
+        return []
+    try:
+        return changes(read_baseline(path), new) or ["nothing changed"]
+    except ValueError:
+        return ["it replaces a file that was no whole baseline"]
 
 
 def _named(loop: str | type | None, program: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
-from loopbench.metrics.gate import MARGIN, Held, check_level, check_margin, judge_lines, overall
+from loopbench.metrics.gate import MARGIN, GateLine, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
 from loopbench.protocol.counts import counted
@@ -18,11 +18,12 @@ from loopbench.text.counts import listed
 
 from .baseline import Baseline, has_all, troubles
 from .changed_profile import changed_fields
+from .changed_stops import is_graver, stop_changes
 from .changed_tasks import changes
 from .larger import larger
 from .other_changes import differences, unjudged_amounts
 from .outcome import PASSES, GateArm, GateResult, Outcome
-from .sides import Sides
+from .sides import Sides, stop_of
 from .unseen import loop_differences, unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
@@ -68,6 +69,7 @@ def judge(
         tasks=changes(run.folder, sides, paired=paired),
         same_result=len(other),
         differs_in=differences(run.folder, other),
+        stops=stop_changes(run.folder, sides, paired=paired),
         notes=(
             *_notes(run, baseline, matched),
             *loop_differences(sides, baseline.arms, run.manifest.arms),
@@ -251,7 +253,7 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
                 margin,
                 same[side.arm],
                 side.cost_usd,
-                pairing.fixed and side.unchanged(metric),
+                pairing.fixed and side.unchanged(metric) and not (metric == PRIMARY and _ends_gravely(side)),
             )
             for side in sides
             for metric, margin in margins.items()
@@ -259,17 +261,25 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
         ],
         alpha,
     )
-    return tuple(
-        GateArm(
-            side.arm,
-            side.baseline_arm,
-            same[side.arm],
-            len(side.records),
-            side.scored,
-            tuple(line for line in lines if line.arm == side.arm),
-        )
-        for side in sides
+    return tuple(_arm(side, [line for line in lines if line.arm == side.arm], same[side.arm], pairing) for side in sides)
+
+
+def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, pairing: _Pairing) -> GateArm:
+    is_open = any(line.metric == PRIMARY and line.outcome == "undecided" for line in lines)
+    return GateArm(
+        arm=side.arm,
+        baseline_arm=side.baseline_arm,
+        identical=identical,
+        trials=len(side.records),
+        scored=side.scored,
+        lines=tuple(lines),
+        stop_alone=is_open and pairing.fixed and side.unchanged(PRIMARY),
     )
+
+
+def _ends_gravely(side: Sides) -> bool:
+    """Whether a trial has a graver stop than its counterpart in the baseline."""
+    return any(is_graver(pair.line.stop[pair.record.repeat], stop_of(pair.record)) for pair in side.pairs)
 
 
 def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from loopbench.experiments.compare.deciding import can_be_told, kept_words
 from loopbench.metrics.gate import GateLine
+from loopbench.metrics.outlook import MAX_REPEATS
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import flag_of
 from loopbench.runs.registry import with_size
@@ -37,15 +38,52 @@ def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None, aga
         return
     most = max(plans, key=lambda plan: plan.tasks)
     chance = f"a baseline of {counted(most.tasks, 'task')} decides with a chance of about {chance_in_words(most.chance)}"
-    command = compare_command(baseline, most.tasks)
+    command, own = compare_command(baseline, most.tasks), ""
+    if not command:
+        command, own = own_command(baseline), _supply(baseline)
     if not command:
         yield f"More tasks help: {chance}. Bless a run of the loop as it was over them, and gate again."
         return
-    yield f"More tasks help: {chance}. Bless it with the loop as it was, then gate the changed one again:"
+    yield f"More tasks help: {chance}{own}. Bless it with the loop as it was, then gate the changed one again:"
     yield shlex.join(command)
     file = str(path or "FILE")
     yield shlex.join(["loopbench", "bless", "latest", "--output", file])
     yield shlex.join(["loopbench", "gate", "--baseline", file, *again])
+    if own:
+        yield repeats_in_words(undecided)
+
+
+def repeats_in_words(undecided: Sequence[GateLine]) -> str:
+    """Return whether more repeats of the same tasks would decide these lines, where tasks are hard to come by."""
+    found = [line.more_repeats for line in undecided]
+    known = [more for more in found if more is not None and more.chance is not None]
+    if len(known) < len(found):
+        return (
+            "This run cannot tell whether more repeats of the same tasks would do: compare and bless with --repeats 3, and then "
+            "the gate says so."
+        )
+    enough = [more.repeats for more in known if more.repeats is not None]
+    chance = chance_in_words(min(more.chance for more in known if more.chance is not None))
+    if len(enough) < len(known):
+        return (
+            f"More repeats of the same tasks do not: even {MAX_REPEATS} decide with a chance of about {chance}, since differences "
+            "between tasks stay."
+        )
+    return f"Or with the same tasks: --repeats {max(enough)} behind compare decides with a chance of about {chance}."
+
+
+def own_command(baseline: Baseline) -> list[str]:
+    """Return the words that run the baseline's configuration over all tasks of a suite that makes no more by itself."""
+    config: dict[str, Any] = baseline.config
+    if "loops" not in config or not config.get("suite") or not can_be_told(config):
+        return []
+    return _command(baseline, str(config["suite"]))
+
+
+def _supply(baseline: Baseline) -> str:
+    """Return where the tasks have to come from."""
+    source = baseline.config.get("data") or baseline.config.get("suite")
+    return f", if {source} has so many (the baseline ran {baseline.suite.tasks:,})"
 
 
 def compare_command(baseline: Baseline, tasks: int) -> list[str]:
@@ -54,6 +92,11 @@ def compare_command(baseline: Baseline, tasks: int) -> list[str]:
     suite = with_size(str(config.get("suite", "")), tasks) if "loops" in config else ""
     if not suite or not can_be_told(config):
         return []
+    return _command(baseline, suite)
+
+
+def _command(baseline: Baseline, suite: str) -> list[str]:
+    config: dict[str, Any] = baseline.config
     lists = [(flag_of([name]), str(each)) for name in TYPED for each in config.get(name, ()) if each != SCRIPTED]
     words = [word for pair in lists for word in pair]
     return ["loopbench", "compare", *words, "--suite", suite, "--seed", str(baseline.seed), *kept_words(config)]

@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.trajectory.causes import Cause
+from loopbench.protocol import StopReason
 
-Outcome = Literal["identical", "pass", "unchanged", "regression", "undecided", "invalid"]
+Outcome = Literal["identical", "pass", "unchanged", "regression", "undecided", "invalid", "blessed"]
+"""`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""
 PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged")
 """Outcomes of a run that nothing is held against."""
 Became = Literal["worse", "better", "other"]
@@ -82,6 +84,56 @@ class TaskChange:
 
 
 @dataclass(frozen=True, slots=True)
+class StopChange:
+    """A trial that ends otherwise than in the baseline: with the same score, or by a crash."""
+
+    arm: str
+    """The arm's name in the run."""
+    task: str
+    repeat: int
+    was: str
+    """Its stop in the baseline; where trials have no counterparts, the task's most frequent one."""
+    now: str
+    same_score: bool
+    """Whether the score is that of the baseline."""
+    graver: bool
+    """Whether this end is graver: a limit in place of an answer, a failure in place of these, or a crash in place of anything."""
+    reason: str
+    """What the record says of the end, such as the exception of a crash; empty if it says nothing."""
+    command: str
+    """The command that shows the trial; empty if it has no trace to show."""
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it crashes now."""
+        return self.now == StopReason.CRASHED
+
+    @property
+    def course(self) -> str:
+        """`finished → crashed`."""
+        return f"{self.was} → {self.now}"
+
+    @property
+    def trial(self) -> str:
+        """`ARM/TASK/REPEAT`, as `loopbench show` takes it."""
+        return f"{self.arm}/{self.task}/{self.repeat}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "arm": self.arm,
+            "task": self.task,
+            "repeat": self.repeat,
+            "was": self.was,
+            "now": self.now,
+            "same_score": self.same_score,
+            "graver": self.graver,
+            "reason": self.reason,
+            "command": self.command,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class GateArm:
     """One arm of the baseline, with its outcome."""
 
@@ -94,6 +146,8 @@ class GateArm:
     scored: int
     lines: tuple[GateLine, ...]
     """The lines, one per metric."""
+    stop_alone: bool = False
+    """Whether accuracy is undecided only because trials end more gravely: no score changed, and nothing is left to chance."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -103,6 +157,7 @@ class GateArm:
             "identical": self.identical,
             "trials": self.trials,
             "scored": self.scored,
+            "stop_alone": self.stop_alone,
             "metrics": [line.to_json() for line in self.lines],
         }
 
@@ -128,6 +183,8 @@ class GateResult:
     """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
     differs_in: tuple[str, ...] = ()
     """What the trials of the same result differ in, such as `tokens`."""
+    stops: tuple[StopChange, ...] = ()
+    """Trials of the same score with another stop, and trials that crash now and did not: new crashes first, then graver ends."""
 
     @property
     def lines(self) -> tuple[GateLine, ...]:
@@ -150,6 +207,7 @@ class GateResult:
             "arms": [arm.to_json() for arm in self.arms],
             "tasks": [task.to_json() for task in self.tasks],
             "causes": self.causes,
+            "stops": [change.to_json() for change in self.stops],
             "same_result": self.same_result,
             "differs_in": list(self.differs_in),
             "notes": list(self.notes),

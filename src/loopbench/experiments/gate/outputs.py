@@ -14,7 +14,7 @@ from typing import Literal
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine, agreeing_tasks
-from loopbench.metrics.summary import METRICS
+from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text import junit
 from loopbench.text.counts import counts, listed
@@ -22,7 +22,8 @@ from loopbench.text.numbers import hundredths
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
-from .outcome import PASSES, GateArm, GateResult, Side, TaskChange
+from .outcome import PASSES, GateArm, GateResult, Side, StopChange, TaskChange
+from .stop_words import beside_losses, crashes, groups, stop_lines, stops_alone, title, trials
 
 OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
@@ -35,6 +36,7 @@ MAX_CHARS = 300
 """Maximum length of a detail."""
 TYPICAL = "typical task"
 COLUMNS = ("arm", "metric", "baseline", "run", "change", TYPICAL, "margin", "tasks", "p (Holm)", "outcome")
+STOP_COLUMNS = ("trial", "score", "was", "is", "what it says", "to see it")
 
 _COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
 """Prefixes of `##[…]` and `##vso[…]`, which GitHub and Azure treat as commands anywhere in a line."""
@@ -68,7 +70,7 @@ def paragraphs(result: GateResult) -> list[str]:
         for line in result.lines
         if line.outlook is not None
     ]
-    return [literal(line) for line in (*outlooks, *remedies(result), *change_counts(result), *result.notes)]
+    return [literal(line) for line in (*stops_alone(result), *outlooks, *remedies(result), *change_counts(result), *result.notes)]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
@@ -99,6 +101,15 @@ def task_lines_of(changes: Sequence[TaskChange]) -> list[str]:
     ]
 
 
+def other_stops(changes: Sequence[StopChange], most: int = MAX_TASKS, most_trials: int = MAX_TASKS) -> list[str]:
+    """Return the lines of each kind of other stop: its trials, and a command that shows the first of them."""
+    return [
+        line
+        for said, command in stop_lines(changes, most, most_trials)
+        for line in (f"- {literal(said)}", *([f"    {literal(command)}"] if command else []))
+    ]
+
+
 def to_markdown(result: GateResult) -> str:
     """Return a Markdown page for a step's summary or a pull request."""
     tables = [table(result)] if result.lines else []
@@ -106,6 +117,10 @@ def to_markdown(result: GateResult) -> str:
         columns = ("trial", "became", "was", "is", "first difference", "step", "cause", "detail", "to see it")
         rows = tuple(_task_row(change) for change in _spread(result.tasks, MAX_TASKS))
         tables.append(Table(f"Tasks that changed ({len(rows)} of {len(result.tasks)})", columns, rows))
+    if stops := beside_losses(result):
+        shown = stops[:MAX_TASKS]
+        name = f"Trials with another stop ({len(shown)} of {len(stops)})"
+        tables.append(Table(name, STOP_COLUMNS, tuple(map(_stop_row, shown))))
     head, _, body = markdown_page(f"Gate: {result.outcome}", tables, paragraphs(result)).partition("\n\n")
     return f"{head}\n\n{markdown_item(headline(result))}\n\n{body}"
 
@@ -133,12 +148,24 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, on_undecided
     suite = junit.add_suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
     changed = [change for change in result.tasks if change.arm == arm.arm]
     tasks = "\n".join(map(_task_text, changed))
-    causes = "\n".join(f"{literal(_cause_title(found))}\n{_cause_text(found)}" for found in _lost(changed))
+    stops = [change for change in beside_losses(result) if change.arm == arm.arm]
+    causes = "\n".join(
+        [
+            *(f"{literal(title(found))}\n{_stop_text(found)}" for found in groups(stops)[:MAX_ANNOTATED]),
+            *(f"{literal(_cause_title(found))}\n{_cause_text(found)}" for found in _lost(changed)),
+        ]
+    )
     for line, kind in zip(arm.lines, kinds, strict=True):
         case = junit.add_case(suite, arm.arm, line.metric)
         if kind is not None:
-            junit.add_result(case, kind, f"{line.outcome}: {effect_in_words(line)}, margin {margin_in_words(line)}", causes)
-    junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), tasks]))
+            new = (
+                [f"{literal(said)}; " for said in crashes(c for c in result.stops if c.arm == arm.arm)]
+                if line.metric == PRIMARY
+                else []
+            )
+            effect = f"{effect_in_words(line)}, margin {margin_in_words(line)}"
+            junit.add_result(case, kind, f"{line.outcome}: {''.join(new)}{effect}", causes)
+    junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), *other_stops(stops), tasks]))
 
 
 def _junit_kind(line: GateLine, on_undecided: OnUndecided) -> str | None:
@@ -171,17 +198,28 @@ def _cause_text(group: Sequence[TaskChange]) -> str:
     return "\n".join([_task_text(first), *([f"likewise: {', '.join([*names, *more])}"] if others else [])])
 
 
+def _stop_text(group: Sequence[StopChange]) -> str:
+    """Return the trials of one kind of other stop, and the command that shows the first."""
+    return "\n".join(map(literal, filter(None, (trials(group, MAX_TASKS), group[0].command))))
+
+
 # --- GitHub ---
 
 
 def github_annotations(result: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
-    """Return GitHub workflow commands: the outcome, then the causes of lost tasks, each with its first task."""
+    """Return GitHub workflow commands: the outcome, then new crashes and other stops, then the causes of lost tasks.
+
+    A new crash is a warning whatever the outcome is.
+    """
     kind = "notice" if result.outcome in PASSES else "warning" if result.outcome == "undecided" else "error"
     if result.outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
-    groups = _lost(result.tasks)[:MAX_ANNOTATED] if kind != "notice" else []
+    other = beside_losses(result)
+    told = other if kind != "notice" else [change for change in other if change.crashed]
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([_explanation(result), *paragraphs(result)]))
-    return [first, *(_command("warning", _cause_title(found), _cause_text(found)) for found in groups)]
+    stops = [_command("warning", title(found), _stop_text(found)) for found in groups(told)]
+    lost = [_command("warning", _cause_title(found), _cause_text(found)) for found in _lost(result.tasks)]
+    return [first, *[*stops, *(lost if kind != "notice" else [])][:MAX_ANNOTATED]]
 
 
 def _command(kind: str, title: str, message: str) -> str:
@@ -198,6 +236,11 @@ def _escaped(content: str) -> str:
 
 
 def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
+    """Return what the outcome rests on; trials that crash now, and did not, stand first whatever it is."""
+    return "; ".join([*crashes(result.stops), _reason(result, named)])
+
+
+def _reason(result: GateResult, named: int) -> str:
     if result.reasons:
         return "; ".join(result.reasons)
     if result.outcome == "identical":
@@ -220,7 +263,7 @@ def _passed(result: GateResult, named: int) -> Iterator[str]:
     names = _first([f"{line.arm} in {line.metric}" for line in stayed], ", ", named)
     where = f" ({names})" * (len(stayed) < len(result.lines))
     parts = {
-        "unchanged": f"every trial has the score and stop of the baseline{where}, which says nothing of other tasks" * bool(stayed),
+        "unchanged": f"every trial has {_stayed(result, stayed)}{where}, which says nothing of other tasks" * bool(stayed),
         "pass": f"better: {_first(better, ', ', named)}" * bool(better),
     }
     order = sorted(parts, key=lambda outcome: outcome != result.outcome)  # what the headline's word says stands first
@@ -229,6 +272,14 @@ def _passed(result: GateResult, named: int) -> Iterator[str]:
         yield f"{'all else ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}"
     if worse := [f"{line.arm} in {line.metric}" for line in passed if line.worse]:
         yield f"worse, but within the margin: {_first(worse, ', ', named)}"
+
+
+def _stayed(result: GateResult, stayed: Sequence[GateLine]) -> str:
+    arms = {line.arm for line in stayed if line.metric == PRIMARY}
+    other = sum(change.arm in arms for change in result.stops)
+    if other:
+        return f"the score of the baseline, and {counted(other, 'trial has', 'trials have')} another stop"
+    return "the score and stop of the baseline"
 
 
 def _first(items: Sequence[str], separator: str, most: int) -> str:
@@ -338,6 +389,11 @@ def _results(side: Side) -> str:
 
 def _task_text(change: TaskChange) -> str:
     return "\n".join(map(literal, filter(None, (_change_line(change), change.command))))
+
+
+def _stop_row(change: StopChange) -> tuple[str, ...]:
+    score = "the same" if change.same_score else "another"
+    return (change.trial, score, change.was, change.now, _cut(change.reason), change.command)
 
 
 def _task_row(change: TaskChange) -> tuple[str, ...]:

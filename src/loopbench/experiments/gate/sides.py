@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
@@ -27,9 +29,14 @@ class TrialPair:
         return self.line.outcome[self.record.repeat] == outcome_of(self.record)
 
     @property
+    def same_score(self) -> bool:
+        """Whether the score is that of the baseline."""
+        return self.same_value(PRIMARY)
+
+    @property
     def same_result(self) -> bool:
         """Whether score and stop are those of the baseline."""
-        return self.same_value(PRIMARY) and self.line.stop[self.record.repeat] == stop_of(self.record)
+        return self.same_score and self.line.stop[self.record.repeat] == stop_of(self.record)
 
     def same_value(self, metric: str) -> bool:
         return self.line.values(metric)[self.record.repeat] == measured(self.record, metric)
@@ -105,16 +112,20 @@ class Sides:
         return len(self.pairs) == sum(len(line.outcome) for line in self.old.values()) == len(self.records)
 
     def unchanged(self, metric: str) -> bool:
-        """Whether every trial of the baseline ran again with the same value of the metric, and of accuracy the same stop."""
-        return self.whole and all(
-            pair.same_value(metric) and (pair.record.status != "errored" or pair.same) and (metric != PRIMARY or pair.same_result)
-            for pair in self.pairs
-        )
+        """Whether every trial of the baseline ran again with the same value of the metric; the stop is another question."""
+        return self.whole and all(pair.same_value(metric) and (pair.record.status != "errored" or pair.same) for pair in self.pairs)
 
     def identical(self, metrics: Iterable[str]) -> bool:
         """Whether every trial of the baseline has the same result in the run, these metrics included."""
         names = tuple(metrics)
         return self.whole and all(pair.same and all(map(pair.same_value, names)) for pair in self.pairs)
+
+
+def show_command(folder: Path, arm: str, record: Record) -> str:
+    """Return the command that shows a trial of the run in this directory; empty if it has no trace to show."""
+    if record.trace_at is None:
+        return ""
+    return f"loopbench show {shlex.quote(str(folder))} {shlex.quote(f'{arm}/{record.task}/{record.repeat}')}"
 
 
 def stop_of(record: Record) -> str | None:

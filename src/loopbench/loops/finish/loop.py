@@ -91,7 +91,7 @@ class Finish(ToolSettings):
     typed_output: bool = True
     """The answer follows the query's schema; False asks for a text, whatever the schema."""
     system_prompt: str | None = SYSTEM_PROMPT
-    """System text; None for none."""
+    """System text in the place of the design's own; None for none. Nothing follows it: tools and `__finish__` are native."""
     temperature: float | None = None
     """Sampling temperature of every request; None leaves it to the model."""
     max_tokens: int | None = None
@@ -113,6 +113,10 @@ class Finish(ToolSettings):
             raise ValueError(f"parse_retries must be 0 or more, not {self.parse_retries}")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"max_tokens must be 1 or more, or None, not {self.max_tokens}")
+        for name in ("on_step", "on_stream", "resolver"):
+            given = getattr(self, name)
+            if not callable(given) and not (given is None and name != "resolver"):
+                raise TypeError(f"{name} must be a function, not {given!r}")
         for name, known in (("finish_with_tools", ("stop", "ask_again")), ("forced_finish", ("both", "tool_choice", "xml", "off"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")

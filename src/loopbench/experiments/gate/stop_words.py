@@ -1,0 +1,78 @@
+"""Other stops in words. Reasons and names may come from a model or from code: whoever prints these lines makes them literal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from loopbench.metrics.trajectory.trajectory import shortened
+from loopbench.protocol.counts import counted
+from loopbench.text.counts import counts
+
+from .outcome import GateArm, GateResult, StopChange
+
+MAX_GROUPS = 3
+"""Kinds of other stops that the short form names."""
+MAX_TRIALS = 5
+"""Trials of a kind that it names."""
+
+
+def crashes(changes: Iterable[StopChange]) -> Iterator[str]:
+    """Yield how many trials crash that did not crash in the baseline, with the most frequent exception; nothing where none does."""
+    new = [change for change in changes if change.crashed]
+    if not new:
+        return
+    reasons = [change.reason for change in new]
+    first = max(new, key=lambda change: reasons.count(change.reason))
+    raised = f" ({shortened(first.reason)})" if first.reason else ""
+    others = len(set(reasons)) - 1
+    more = f" and {counted(others, 'other exception')}" if others else ""
+    yield f"{counted(len(new), 'trial crashes', 'trials crash')} now{raised}{more}, such as {first.trial}"
+
+
+def stops_alone(result: GateResult) -> Iterator[str]:
+    """Yield why an arm is undecided of which no score changed: some trials end more gravely than in the baseline."""
+    for arm in result.arms:
+        if arm.stop_alone:
+            yield f"{arm.arm}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
+
+
+def _ends(result: GateResult, arm: GateArm) -> str:
+    graver = [change for change in result.stops if change.arm == arm.arm and change.graver]
+    found = counts({course: [change.course for change in graver].count(course) for course in {c.course for c in graver}})
+    return f"{counted(len(graver), 'trial ends', 'trials end')} more gravely than in the baseline ({found})"
+
+
+def beside_losses(result: GateResult) -> list[StopChange]:
+    """Return the other stops of tasks that did not get worse: a crash that lost its task is told among the lost ones."""
+    lost = {(change.arm, change.task) for change in result.tasks if change.became == "worse"}
+    return [change for change in result.stops if (change.arm, change.task) not in lost]
+
+
+def groups(changes: Iterable[StopChange]) -> list[list[StopChange]]:
+    """Return the changes of one arm, course and exception together, in the order of their first ones."""
+    found: dict[tuple[str, ...], list[StopChange]] = {}
+    for change in changes:
+        found.setdefault((change.arm, change.course, change.reason, str(change.same_score)), []).append(change)
+    return list(found.values())
+
+
+def title(group: Sequence[StopChange]) -> str:
+    """Return `finish/clean: 2 trials with the same score, finished → crashed (KeyError: 'x')`."""
+    first = group[0]
+    score = " with the same score" * first.same_score
+    raised = f" ({shortened(first.reason)})" if first.reason else ""
+    return f"{first.arm}: {counted(len(group), 'trial')}{score}, {first.course}{raised}"
+
+
+def trials(group: Sequence[StopChange], most: int) -> str:
+    """Return the names of the first trials, task and repeat, and how many more there are."""
+    names = [f"{change.task}/{change.repeat}" for change in group[:most]]
+    return ", ".join([*names, *([f"and {len(group) - most} more"] if len(group) > most else [])])
+
+
+def stop_lines(changes: Sequence[StopChange], most: int, most_trials: int) -> list[tuple[str, str]]:
+    """Return a line and the command that shows the first trial, for each kind of other stop; the last line counts what is left."""
+    found = groups(changes)
+    lines = [(f"{title(group)}: {trials(group, most_trials)}", group[0].command) for group in found[:most]]
+    left = sum(map(len, found[most:]))
+    return [*lines, *([(f"and {counted(left, 'more trial')} with another stop; --json has all", "")] if left else [])]

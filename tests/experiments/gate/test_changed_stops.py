@@ -1,0 +1,79 @@
+"""Trials that end otherwise than in the baseline: what is told of them, and when the stop alone decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
+from loopbench.experiments.gate.changed_stops import is_graver
+from loopbench.metrics.record import Record
+from loopbench.protocol import StopReason
+from tests.experiments.gate.conftest import arm_of, failing, task
+
+
+def stopping(stop: str, reason: str = "", arm: str = "bare/clean") -> Callable[[Record], Record]:
+    """The first task's trials of an arm end otherwise."""
+
+    def change(record: Record) -> Record:
+        return replace(record, stop=stop, reason=reason) if record.task == task(1) and record.arm == arm else record
+
+    return change
+
+
+def test_another_stop_with_the_same_score_is_told_and_unchanged_where_it_is_no_graver(altered, baseline):
+    judged = judge(altered(stopping("forced")), baseline)
+    assert [change.became for change in judged.tasks] == ["other"]
+    assert arm_of(judged, "bare/clean").lines[0].outcome == judged.outcome == "unchanged"
+    assert [(change.trial, change.course, change.graver) for change in judged.stops] == [
+        (f"bare/clean/{task(1)}/{repeat}", "finished → forced", False) for repeat in range(2)
+    ]
+    assert not arm_of(judged, "bare/clean").stop_alone
+    assert "the score of the baseline, and 2 trials have another stop" in headline(judged)
+    assert f"- bare/clean: 2 trials with the same score, finished → forced: {task(1)}/0, {task(1)}/1" in text(judged).split("\n")
+
+
+def test_a_graver_stop_alone_leaves_it_undecided_and_says_so(altered, baseline):
+    judged = judge(altered(stopping("parse_failed")), baseline)
+    assert arm_of(judged, "bare/clean").lines[0].outcome == judged.outcome == "undecided"
+    assert arm_of(judged, "bare/clean").stop_alone
+    said = "bare/clean: no score changed. It is undecided, and not unchanged, since 2 trials end more gravely than in the baseline"
+    assert f"{said} (finished → parse_failed 2)." in text(judged).split("\n")
+    assert not any(arm.stop_alone for arm in judge(altered(failing(task(1))), baseline).arms)
+
+
+@pytest.mark.parametrize(("margin", "outcome"), [(0.02, "undecided"), (0.5, "pass")])
+def test_a_new_crash_stands_first_whatever_the_outcome_is(altered, baseline, margin, outcome):
+    judged = judge(altered(stopping("crashed", "KeyError: 'x'")), baseline, metrics={"accuracy": margin})
+    assert judged.outcome == outcome
+    assert headline(judged).startswith(f"{outcome}: 2 trials crash now (KeyError: 'x'), such as bare/clean/{task(1)}/0; ")
+    first, crash = github_annotations(judged)[:2]
+    assert "2 trials crash now (KeyError: 'x')" in first
+    assert crash.startswith("::warning title=bare/clean%3A 2 trials with the same score%2C finished → crashed (KeyError%3A 'x')::")
+    for said in (text(judged), to_markdown(judged), to_junit(judged)):
+        assert f"bare/clean/{task(1)}/0" in said
+        assert "loopbench show" in said
+
+
+def test_a_crash_is_new_by_its_task_where_trials_have_no_counterparts(altered, fresh):
+    was = bless(fresh(repeats=1))
+    judged = judge(altered(stopping("crashed", "KeyError: 'x'")), was)
+    assert not judged.paired
+    assert [(change.trial, change.was, change.same_score) for change in judged.stops] == [
+        (f"bare/clean/{task(1)}/{repeat}", "finished", False) for repeat in range(2)
+    ]
+    assert judge(altered(stopping("forced")), was).stops == ()
+
+
+STOPS = st.sampled_from([None, "of another tool", *StopReason])
+
+
+@given(STOPS, STOPS, STOPS)
+def test_how_grave_a_stop_is_has_an_order(one, other, third):
+    assert not (is_graver(one, other) and is_graver(other, one))
+    assert not (is_graver(one, other) and is_graver(other, third)) or is_graver(one, third)
+    assert is_graver(one, "crashed") == (one not in (None, "crashed"))

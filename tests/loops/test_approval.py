@@ -1,0 +1,119 @@
+"""A person's approval: which calls wait for it, and what comes of a decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.finish import Finish
+from loopbench.loops.resumable import EDITED, REJECTED, Resumable
+from loopbench.loops.stateless import Stateless
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import Act, Answer, Loop, Outcome, Query, Toolbox, ToolCall
+from tests.loops.shopper import QUESTION
+
+
+def test_a_rejected_call_is_an_error_that_the_model_reads() -> None:
+    model = FakeModel(Act("Look.", (ToolCall("price", {"item": "tea"}),)), Answer("", "I may not."))
+    checkpoint, made = Checkpoint(needs_approval=["price"]), list[str]()
+
+    def price(item: str) -> str:
+        """What an item costs."""
+        made.append(item)
+        return "1.5"
+
+    loop = Resumable(Bare(), checkpoint)
+    with pytest.raises(ApprovalRequired, match=r"^waiting for a person to approve or reject: price$") as stopped:
+        loop.run_sync(Query(QUESTION), Toolbox([price]), model)
+    assert stopped.value.pending == checkpoint.pending
+    (waiting,) = Checkpoint(json.loads(json.dumps(checkpoint.entries))).pending
+    assert waiting.call == ToolCall("price", {"item": "tea"})
+    checkpoint.reject(waiting, "too dear")
+    assert loop.run_sync(Query(QUESTION), Toolbox([price]), model).answer == "I may not."
+    assert f"Rejected: {REJECTED}: too dear" in model.requests[-1].messages[-1].content
+    assert made == []
+
+
+@pytest.mark.parametrize(
+    "loop", [Finish(max_steps=4), Bare(), Stateless(enable_error_recovery=False, response_style=None)], ids=lambda loop: loop.name
+)
+def test_a_person_is_not_asked_about_a_call_that_will_be_refused_anyway(loop: Loop) -> None:
+    def refund(cents: int) -> str:
+        """Give money back."""
+        return "given back"
+
+    closing = Answer("", "Done.", 0.9 if isinstance(loop, Stateless) else None)
+    model = FakeModel(*(Act("", (ToolCall("refund", {"cents": cents}),)) for cents in ("many", 5)), then=closing)
+    checkpoint = Checkpoint(needs_approval=["refund"])
+    tools = Toolbox([refund], check_arguments=True, time_limit_s=9)
+    with pytest.raises(ApprovalRequired):
+        Resumable(loop, checkpoint).run_sync(Query("Give it back."), tools, model)
+    assert [one.call.arguments for one in checkpoint.pending] == [{"cents": 5}]
+
+
+def refund(amount: int) -> str:
+    """Give money back."""
+    return f"{amount} given back"
+
+
+def giving_back(*amounts: Any) -> FakeModel:
+    return FakeModel(*(Act("", (ToolCall("refund", {"amount": amount}),)) for amount in amounts), then=Answer("", "Done."))
+
+
+def refunding(loop: Loop, checkpoint: Checkpoint, model: FakeModel) -> Outcome[Any]:
+    return Resumable(loop, checkpoint).run_sync(Query("Give it back."), Toolbox([refund]), model)
+
+
+def above_100(arguments: Mapping[str, Any]) -> bool:
+    return bool(arguments["amount"] > 100)
+
+
+@pytest.mark.parametrize("loop", [Finish(max_steps=4), Bare()], ids=lambda loop: loop.name)
+def test_a_rule_says_which_calls_wait_and_a_person_may_change_their_arguments(loop: Loop) -> None:
+    checkpoint, model = Checkpoint(needs_approval={"refund": above_100}), giving_back(50, 500)
+    with pytest.raises(ApprovalRequired):
+        refunding(loop, checkpoint, model)
+    (waiting,) = checkpoint.pending
+    assert waiting.call.arguments == {"amount": 500}
+    checkpoint.approve(waiting, arguments={"amount": "half"})
+    stored = json.loads(json.dumps(checkpoint.entries))
+    again = Checkpoint(stored, needs_approval={"refund": lambda _: False})  # a decision that was asked for once counts
+    with pytest.raises(ApprovalRequired, match=r"refund \(the arguments that were given to refund do not fit: .*amount"):
+        refunding(loop, again, model)
+    again.approve(again.pending[0], arguments={"amount": 60})
+    assert refunding(loop, again, model).answer == "Done."
+    shown = [message.content for message in model.requests[-1].messages]
+    assert any("50 given back" in text and "A person" not in text for text in shown)
+    assert EDITED.format(arguments='{"amount": 60}').strip() + " 60 given back" in shown[-1].replace('\\"', '"')
+
+
+def test_a_call_that_a_rule_cannot_judge_waits_and_a_rule_is_a_plain_function() -> None:
+    checkpoint = Checkpoint(needs_approval={"refund": above_100})
+    with pytest.raises(ApprovalRequired):
+        refunding(Bare(), checkpoint, giving_back("many"))
+
+    async def asks(arguments: Mapping[str, Any]) -> bool:
+        return True
+
+    for rule, wrong in ((asks, "an async function"), (3, "3")):
+        with pytest.raises(TypeError, match=f"^needs_approval: the rule of 'refund' must be a plain function .*, not {wrong}$"):
+            Checkpoint(needs_approval=cast(Any, {"refund": rule}))
+    for arguments in ([1], {"amount": {1}}):
+        with pytest.raises(ValueError, match=r"^approve: arguments must be a JSON object"):
+            checkpoint.approve(checkpoint.pending[0], arguments=cast(Any, arguments))
+
+
+def test_a_tool_that_asks_for_approval_itself_ends_the_run_with_what_to_do() -> None:
+    def refund(amount: int) -> str:
+        """Give money back."""
+        raise ApprovalRequired(cast(Any, ()))
+
+    model = FakeModel(Act("", (ToolCall("refund", {"amount": 3}),)))
+    with pytest.raises(ApprovalRequired, match=r"^a tool raised ApprovalRequired, .*: name the tool in Checkpoint") as stopped:
+        Bare().run_sync(Query("Give it back."), Toolbox([refund]), model)
+    assert stopped.value.pending == ()
