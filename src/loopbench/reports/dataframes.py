@@ -89,14 +89,16 @@ class Loaded:
     def trials(self) -> pd.DataFrame:
         """Return a row per trial, sorted by arm, task and repeat; scores, calls, errors and retries have a column per kind.
 
-        `trial` is the name that `trace` takes. Accuracy is NaN where the trial was not scored.
+        Excluded trials stand last. `trial` is the name that `trace` takes. Accuracy is NaN where the trial was not scored.
         """
         places = {arm.info.arm: number for number, arm in enumerate(self.comparison.arms)}
         records = self.results.records
         if not isinstance(records, RecordTable) or records.store.whole or any(kind.unknown for kind in distinct(records)):
-            by_trial = sorted(records, key=lambda record: (places[record.arm], record.task, record.repeat))
+            by_trial = sorted(
+                records, key=lambda record: (record.status == "excluded", places[record.arm], record.task, record.repeat)
+            )
             return self._table(self._trials(by_trial), _TRIALS)
-        ordered = records.ordered(lambda kind: (places[kind.arm], kind.task))
+        ordered = records.ordered(lambda kind: (kind.status == "excluded", places[kind.arm], kind.task))
         codes, first, kinds = np.unique(ordered.codes, return_index=True, return_inverse=True)
         rows = self._trials(RecordTable(ordered.store, ordered.places[first]))
         names = [f"{kind.arm}/{kind.task}/" for kind in map(ordered.store.kinds.__getitem__, codes.tolist())]

@@ -12,6 +12,7 @@ from loopbench.protocol.counts import counted
 
 from .outcome import GateArm, GateResult, TaskChange
 from .outputs import (
+    ACCEPTED,
     brackets,
     change_counts,
     effect_in_words,
@@ -56,8 +57,8 @@ def margins(result: GateResult) -> str:
     return f"margins: {', '.join(each)}; {brackets(result)}"
 
 
-def sentences(result: GateResult) -> list[str]:
-    """Return what more tasks may decide, the changes and the caveats."""
+def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:
+    """Return what more tasks may decide, the changes and the caveats. `accepted`: what lets an undecided change through."""
     return [
         literal(line)
         for line in (
@@ -65,7 +66,7 @@ def sentences(result: GateResult) -> list[str]:
             *_hidden_arms(result),
             *_likewise(result),
             *_outlook(result),
-            *remedies(result),
+            *remedies(result, accepted),
             *change_counts(result),
             *result.notes,
         )
