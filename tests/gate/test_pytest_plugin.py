@@ -301,7 +301,7 @@ def test_a_loop_that_ends_its_process_fails_its_test_only(pytester):
         """
     )
     arguments = ("-p", "no:cacheprovider", "-o", "pythonpath=.")
-    pytester.runpytest_subprocess(*arguments, "--loop-bless").assert_outcomes(passed=2)
+    run(pytester, *arguments[2:], "--loop-bless").assert_outcomes(passed=2)
     pytester.makepyfile(own_ending=loop)
     ended = pytester.runpytest_subprocess(*arguments)
     ended.assert_outcomes(passed=1, failed=1)
@@ -323,18 +323,21 @@ def test_another():
     ended.stdout.fnmatch_lines(["*Own/clean: every trial crashed (1 of 1)*called os._exit(0)*nothing was blessed*"])
 
 
-@pytest.mark.parametrize("ending", ["import os; os._exit(0)", "import posix; posix._exit(0)"])
-def test_a_module_that_ends_its_process_when_it_is_imported_fails_its_test_only(pytester, ending):
-    pytester.makepyfile(own_leaving=ending)
+def test_a_module_that_ends_its_process_when_it_is_imported_fails_its_test_only(pytester):
+    pytester.makepyfile(own_leaving="import os; os._exit(0)", own_going="import posix; posix._exit(0)")
     pytester.makepyfile(
         """
-        def test_agent(loop_gate):
-            loop_gate("own_leaving:Own", suite="arithmetic(size=1)")
+        import pytest
+
+        @pytest.mark.parametrize("module", ["own_leaving", "own_going"])
+        def test_agent(loop_gate, module):
+            loop_gate(f"{module}:Own", suite="arithmetic(size=1)")
 
         def test_another():
             pass
         """
     )
     ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-o", "pythonpath=.", "--loop-bless")
-    ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["*importing own_leaving failed: *called os._exit(0)*"])
+    ended.assert_outcomes(passed=1, failed=2)
+    for module in ("own_leaving", "own_going"):
+        ended.stdout.fnmatch_lines([f"*importing {module} failed: *called os._exit(0)*"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
+from loopbench.protocol.chat import SentTurn
 from loopbench.protocol.events import RunEnded
 from tests.loops.helpers import Moves
 from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
@@ -261,6 +263,17 @@ def test_a_guard_sees_what_the_user_said_and_no_result() -> None:
         assert "1.5" not in "".join(message.content for message in request.messages)
 
 
+def test_no_request_has_the_key_that_is_ours() -> None:
+    ended, _ = asked(Bare(), Query(QUESTION, history=()))
+    assert ended.messages[0].sent is not None
+    for loop in [*DESIGNS, Guarded(Bare(), tools="needed", writes="confirmed")]:
+        moves = [Understanding("A price.", ("price",))] if isinstance(loop, Guarded) and loop.tools == "needed" else []
+        model = FakeModel(*moves, then="not readable")
+        run_sync(loop.run(Query("And two?", history=ended.messages), Toolbox([price]), model))
+        assert model.requests
+        assert "sent" not in {key for request in model.requests for message in request.messages for key in message.as_dict()}
+
+
 def test_without_native_tools_results_stand_under_the_question() -> None:
     shown = turns_for(Request((), codec=None), SAID)
     assert [message.role for message in shown] == ["user", "assistant"]
@@ -283,15 +296,30 @@ def test_events_of_a_conversation_show_the_whole_request() -> None:
 
 TEXTS = st.text(max_size=8)
 CALLS = st.builds(NativeCall, TEXTS, TEXTS, TEXTS)
+SAID_PLAINLY = st.builds(Message, st.sampled_from(["user", "assistant"]), TEXTS)
+SENT = st.builds(SentTurn, TEXTS, st.lists(SAID_PLAINLY, max_size=3).map(tuple), TEXTS)
 
 
 @given(
     st.builds(Message, st.sampled_from(["system", "user"]), TEXTS)
     | st.builds(Message, st.just("assistant"), TEXTS, st.tuples(CALLS, CALLS))
     | st.builds(Message, st.just("tool"), TEXTS, call_id=TEXTS)
+    | st.builds(Message, st.just("user"), TEXTS, sent=SENT)
 )
 def test_a_message_goes_through_json_without_loss(message: Message) -> None:
-    assert Message.from_dict(json.loads(json.dumps(message.as_dict()))) == message
+    read = Message.from_dict(json.loads(json.dumps(message.as_dict())))
+    assert (read, read.sent) == (message, message.sent)
+
+
+@given(st.lists(SAID_PLAINLY, min_size=1, max_size=3), st.lists(SAID_PLAINLY, max_size=3), st.integers(0, 2), TEXTS)
+def test_a_sent_turn_is_that_of_its_messages_and_of_no_others(
+    turn: list[Message], messages: list[Message], place: int, text: str
+) -> None:
+    sent = SentTurn.of(turn, "format", tuple(messages))
+    assert sent.is_of(turn)
+    changed = [replace(one, content=text) if number == place % len(turn) else one for number, one in enumerate(turn)]
+    assert sent.is_of(changed) is (changed == turn)
+    assert not replace(sent, messages=(*messages, Message("user"))).is_of(turn)
 
 
 WRONG: list[tuple[Any, type[Exception], str]] = [

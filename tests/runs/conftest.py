@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio.unix_events
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +18,10 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.records import read_records
+from tests.prepared import Prepared
 
+FORKING = SimpleNamespace(**vars(subprocess) | {"Popen": Prepared})
+"""The module `subprocess` for asyncio, with workers that have imported the package already."""
 NASTY = '''
 """Designs that misbehave, each in one way."""
 
@@ -221,11 +227,13 @@ def configured(tmp_path) -> Callable[..., CompareConfig]:
 
 @pytest.fixture
 def ran(configured) -> Callable[..., Ran]:
-    """Runs a configuration to its end, or to where it stops."""
+    """Runs a configuration to its end, or to where it stops; workers are forks of a prepared process."""
 
     def go(told: Told | None = None, **changes: Any) -> Ran:
         experiment, told = prepare(configured(**changes)), told or Told()
-        return Ran(experiment, run(experiment, told), told)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio.unix_events, "subprocess", FORKING)
+            return Ran(experiment, run(experiment, told), told)
 
     return go
 
@@ -249,11 +257,14 @@ def is_alive() -> Callable[[int], bool]:
 
 
 def _workers_of(parent: int) -> list[int]:
+    """They are of this program, or forks of a prepared one; each leads a session of its own, and what forks them does not."""
     found = []
     for folder in Path("/proc").iterdir():
         try:
-            is_child = int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent
-            if is_child and b"engine.worker" in (folder / "cmdline").read_bytes():
+            is_child_of, _, session = map(int, (folder / "stat").read_text().rpartition(")")[2].split()[1:4])
+            command = (folder / "cmdline").read_bytes()
+            known = b"engine.worker" in command or (b"prepared.py" in command and session == int(folder.name))
+            if is_child_of == parent and known:
                 found.append(int(folder.name))
         except (OSError, ValueError):  # no process, or one that has just ended
             continue

@@ -25,6 +25,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
+from tests.prepared import start_command
 
 OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
 LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")
@@ -104,12 +105,12 @@ def test_trials_over_http_are_independent_of_how_many_are_in_flight(over_http: O
 
 EXPERIMENT = """
 loops = ["bare", "finish", "phased", "react_extract", "stateless"]
-suite = "arithmetic(size=20)"
+suite = "arithmetic(size=12)"
 profiles = ["provider-trouble"]
 mlflow = false
 """
 WATCHED = '''
-import sys
+import contextlib, io, json, sys
 from loopbench.cli.main import main
 
 def hook(event, arguments):
@@ -125,31 +126,35 @@ def hook(event, arguments):
     __import__("os")._exit(9)
 
 sys.addaudithook(hook)
-main()
+for flags in json.loads(sys.argv[1]):
+    sys.argv = ["loopbench", "compare", "--config", "experiment.toml", "--json", "--quiet", *flags]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        main()
+    print(json.loads(out.getvalue())["digest"])
 '''
 
 
-def command(folder: Path, *flags: str, **environ: str) -> str:
-    """`loopbench compare` as a process that dies when it connects to anything; gives the digest's line."""
+def digests(folder: Path, *runs: list[str], **environ: str) -> list[str]:
+    """`loopbench compare` with each list of flags, in a process that dies when it connects to anything; gives each run's digest."""
     script = folder / "watched.py"
     script.write_text(WATCHED)
     (folder / "experiment.toml").write_text(EXPERIMENT)
     done = subprocess.run(
-        [sys.executable, str(script), "compare", "--config", "experiment.toml", "--json", "--quiet", *flags],
+        [sys.executable, str(script), json.dumps(runs)],
         cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return str(json.loads(done.stdout)["digest"])
+    return done.stdout.split()
 
 
 @pytest.mark.thorough
 def test_the_same_file_runs_in_three_ways_and_no_secret_of_the_environment_is_in_any_file(tmp_path: Path) -> None:
-    """Neither a recording of 100 trials nor its replay opens a socket. A planted key is in nothing that was written."""
+    """Neither a recording of 60 trials nor its replay opens a socket. A planted key is in nothing that was written."""
     key = "sk-planted-0123456789abcdef"
     planted = {"OPENAI_API_KEY": key, "SOME_SERVICE_TOKEN": "correct-horse-battery"}
-    inside = command(tmp_path, **planted)
-    recorded = command(tmp_path, "--cassette", "tape", "--cassette-mode", "record", **planted)
-    replayed = command(tmp_path, "--cassette", "tape", **planted)
+    tape = ["--cassette", "tape"]
+    inside, recorded, replayed = digests(tmp_path, [], [*tape, "--cassette-mode", "record"], tape, **planted)
     assert inside == recorded == replayed
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.parent.name == "tape" for path in written)
@@ -214,8 +219,8 @@ def test_a_loop_with_another_option_is_served_where_it_asks_the_same(tmp_path: P
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[str]:
     """`loopbench serve` in a process of its own; its base URL."""
-    command = [sys.executable, "-m", "loopbench", "serve", "--port", "0", "--tasks", "8"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    asked = ["serve", "--port", "0", "--tasks", "8"]
+    with start_command(asked, tmp_path, {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()

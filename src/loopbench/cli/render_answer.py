@@ -1,4 +1,4 @@
-"""A comparison's answer on the terminal: a matrix of loops × profiles and a few sentences, at most twelve lines at 80 columns."""
+"""A comparison's answer on the terminal: a matrix of loops × profiles and a few sentences, in about twelve lines at 80 columns."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from loopbench.protocol.counts import counted
 from loopbench.text.numbers import hundredths, interval, interval_of
 from loopbench.text.plain_text import plain_line
 
-from .columns import fitting, folded, side_by_side
+from .columns import GAP, Rows, fitting, folded, side_by_side
 from .console import WIDE
 
 MAX_LINES = 12
-"""Of an answer at 80 columns."""
+"""Of an answer at 80 columns: what gives way is cut to reach it, and no loop of a few, nor what is undecided."""
 CONTINUED = " \\"
 """What stands at the end of a line of a command that goes on."""
-MIN_ROWS = 3
+MIN_ROWS = 7
 """Loops that are shown however long the sentences are."""
+MIN_NAME = 16
+"""Columns of a loop's name on however narrow a terminal."""
 MAX_WARNINGS = 2
 STYLES: Mapping[Place | None, str] = {"highest": "bold green", "not told apart": "", "lower": "red", None: ""}
 LEGEND = "accuracy: * highest, = not told apart"
@@ -67,7 +69,7 @@ FORMS = (
 
 
 def answer_lines(found: Results, width: int) -> Iterator[Text]:
-    """Yield the lines of a run's answer, at most eleven at 80 columns: title, matrix, warnings, sentences.
+    """Yield the lines of a run's answer, about eleven at 80 columns: title, matrix, warnings, sentences.
 
     Into a file or a pipe, `WIDE` columns, the cells of the matrix stand between tabs, without padding.
     """
@@ -76,7 +78,7 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
     room = MAX_LINES - 1 - len(title)
     sentences = list(_sentences(found, said.said, width))
     if width < WIDE and len(said.rows) + len(sentences) > room:  # the matrix shows what is left out
-        told = [each for each in said.said if not each.is_in_matrix]
+        told = [each for each in said.said if not each.may_be_left_out]
         sentences = list(_sentences(found, told, width))
         if len(said.rows) + len(sentences) > room:
             sentences = list(_sentences(found, [replace(each, text=each.brief or each.text) for each in told], width))
@@ -148,16 +150,53 @@ LOOPS = RowNames(("loop",), lambda row: (row.loop,))
 
 
 def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
-    """Yield the heading and the rows, as many as there is room for."""
-    shown = said.rows if len(said.rows) <= room or width >= WIDE else said.rows[: room - 1]
+    """Yield the heading and the rows, as many as there is room for and all that tie with the best."""
+    shown = said.rows if len(said.rows) <= room or width >= WIDE else _first_and_ties(said.rows, room - 1)
     forms = [matrix_cells(said, shown, form, LOOPS) for form in FORMS]
     _, fits = fitting(forms[:-1], width)
-    if fits or 2 * len(shown) > room:
+    if fits:
         yield from side_by_side(fitting(forms, width)[0], width)
-    else:
+    elif 2 * len(shown) <= room:
         yield from list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
-    if hidden := len(said.rows) - len(shown):
-        yield Text(f"and {counted(hidden, 'more loop')}, none of them more accurate on average", style="dim")
+    else:
+        yield from side_by_side(_with_short_names(forms, width), width)
+    if hidden := [row for row in said.rows if row not in shown]:
+        open_ones = sum(all(cell is None or cell.place != "lower" for cell in row.cells) for row in hidden)
+        told = f", {open_ones} of them not told apart from the best" if open_ones else ""
+        yield Text(f"and {counted(len(hidden), 'more loop')}, less accurate on average{told}", style="dim")
+
+
+def _first_and_ties(rows: Sequence[AnswerRow], room: int) -> list[AnswerRow]:
+    """Return the first rows, and those that are the most accurate of some column or as accurate on average as the first one."""
+    return [
+        row
+        for number, row in enumerate(rows)
+        if number < room or row.accuracy >= rows[0].accuracy or any(cell and cell.place == "highest" for cell in row.cells)
+    ]
+
+
+def _with_short_names(forms: Sequence[Rows], width: int) -> Rows:
+    """Return a form whose loops have names so short that their accuracies fit with their intervals, or else without.
+
+    Names whose beginnings and ends are those of another one stay whole.
+    """
+    for rows in forms[1:]:
+        others = [max(row[n].cell_len for row in rows) + GAP for n in range(1, len(rows[0]))]
+        room = max(width - sum(others), MIN_NAME)
+        short = [_cut_within(row[0].plain, room) for row in rows]
+        names = short if len(set(short)) == len(rows) else [row[0].plain for row in rows]
+        made = [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
+        if fitting([made], width)[1]:
+            break
+    return made
+
+
+def _cut_within(name: str, room: int) -> str:
+    """Return a name in at most so many characters, its middle left out: how a loop is called, and the options that come last."""
+    if len(name) <= room:
+        return name
+    head = room // 2
+    return f"{name[:head]}…{name[len(name) - (room - head - 1) :]}"
 
 
 def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:

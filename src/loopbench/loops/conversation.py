@@ -81,7 +81,7 @@ def turns_for(request: Request, history: Sequence[Message]) -> list[Message]:
     what a model made of one may talk it into anything.
     """
     if getattr(request.codec, "asks_about_task", False):
-        return [message for message in history if message.role == "user"]
+        return [_plain(message) for message in history if message.role == "user"]
     format_name = getattr(request.codec, "grows_as", "")
     shown: list[Message] = []
     for turn in _turns(history):
@@ -95,8 +95,13 @@ def turns_for(request: Request, history: Sequence[Message]) -> list[Message]:
             if message.role == "assistant" and not message.calls:
                 shown += _answer(message, request.codec, f"earlier_{len(shown)}")
             else:
-                shown.append(message if message.sent is None else replace(message, sent=None))
+                shown.append(_plain(message))
     return shown
+
+
+def _plain(message: Message) -> Message:
+    """Return a message as a provider takes it."""
+    return message if message.sent is None else replace(message, sent=None)
 
 
 def _turns(history: Iterable[Message]) -> list[list[Message]]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.cli.render_answer import MAX_LINES, answer_lines
+from loopbench.cli.render_answer import MAX_LINES, MIN_ROWS, answer_lines
 from loopbench.experiments.compare.answer import AnswerSentence, ComparisonAnswer, answer
 from loopbench.experiments.compare.matrix import places
 from loopbench.experiments.compare.prepare import prepare
@@ -103,9 +103,9 @@ def test_a_loop_that_wins_everywhere_is_adopted(compared):
 
 def test_of_loops_as_accurate_the_cheaper_is_adopted(compared):
     lines = said(compared({"dear": (0.9, 0.9), "cheap": (0.9, 0.9), "bad": (0.2, 0.2)}, {"dear": 300, "cheap": 100, "bad": 10}))
-    assert (
-        lines[0]
-        == "Adopt cheap (101 tokens a trial): no loop is shown to beat it under any profile, and none of its equals is cheaper"
+    assert lines[0] == (
+        "Adopt cheap (101 tokens a trial): no loop is shown to beat it under any profile, and none of its equals is cheaper; "
+        "bad is cheaper (11 tokens a trial against 101)"
     )
     assert lines[1] == "Over both profiles together dear is undecided against cheap (0.000 [-0.047, 0.047]), better than bad"
     assert re.fullmatch(
@@ -124,7 +124,8 @@ def test_a_dearer_loop_that_may_be_better_is_named_with_what_would_decide(compar
 def test_where_each_profile_has_its_own_best_no_loop_is_adopted(compared):
     first, together, worse = said(compared({"a": (0.9, 0.3), "b": (0.3, 0.9)}))
     assert together.startswith("Over both profiles together a is undecided against b (0.000 [-0.")
-    assert first == "No loop is among the best under every profile: a leads under calm; b leads under rough"
+    leads = "a leads under calm; b leads under rough; they cost the same (101 tokens a trial)"
+    assert first == f"No loop is among the best under every profile: {leads}"
     assert worse == "Worse: a under rough; b under calm"
 
 
@@ -274,9 +275,10 @@ def wind(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
-def test_a_comparison_ends_in_at_most_twelve_lines(wind, width):
+def test_a_comparison_of_five_loops_ends_in_about_twelve_lines(wind, width):
     lines = [line.plain for line in answer_lines(wind, width)]
-    assert len(lines) <= MAX_LINES == 12
+    assert len(lines) <= MAX_LINES + 1 == 13
+    assert any(line.startswith("Undecided between ") for line in lines)
     assert max(map(len, lines)) <= width
     assert all(line == line.rstrip() for line in lines)
     for arm in wind.comparison.arms:
@@ -315,23 +317,37 @@ def test_long_names_stand_above_their_intervals(wind):
 def test_what_the_matrix_shows_gives_way_to_the_rows(wind):
     made = answer(wind.comparison)
     worse = f"Worse: {', '.join(f'loop{n} under flaky-tools' for n in range(12))}"
-    lines = _with_answer(wind, replace(made, said=(*made.said[:1], AnswerSentence(worse, is_in_matrix=True))))
+    lines = _with_answer(wind, replace(made, said=(*made.said[:1], AnswerSentence(worse, may_be_left_out=True))))
     assert all(any(line.startswith(row.loop) for line in lines) for row in made.rows)
     assert not any(line.startswith("Worse") for line in lines)
 
 
 def test_loops_without_room_are_counted(wind):
     many = answer(wind.comparison)
-    rows = tuple(replace(many.rows[0], loop=f"loop{n}") for n in range(40))
+    best, last = many.rows[:2]
+    rows = (best, replace(last, loop="worst"), *(replace(last, loop=f"loop{n}") for n in range(37)), replace(best, loop="tie"))
     found = _with_answer(wind, replace(many, rows=rows))
-    assert len(found) <= MAX_LINES
-    assert any(line.startswith("and ") and "more loops" in line for line in found)
+    shown = [line for line in found if "[" in line]
+    hidden = len(rows) - len(shown)
+    assert MIN_ROWS <= len(shown) < MAX_LINES
+    assert shown[-1].startswith("tie")
+    assert f"and {hidden} more loops, less accurate on average, {hidden} of them not told apart from the best" in found
 
 
-def _with_answer(run: Results, made: ComparisonAnswer) -> list[str]:
+@pytest.mark.parametrize("width", [30, 60, 80])
+def test_up_to_seven_loops_are_all_shown_however_long_their_names(wind, width):
+    made = answer(wind.comparison)
+    rows = tuple(replace(made.rows[n % 5], loop=f"finish({'option=1, ' * 9}last={n})") for n in range(7))
+    lines = _with_answer(wind, replace(made, rows=rows), width)
+    shown = [line.split("  ")[0] for line in lines if line.startswith("finish(o")]
+    assert len(set(shown)) == len(shown) == 7
+    assert all(name.endswith(f"last={n})") for n, name in enumerate(shown))
+
+
+def _with_answer(run: Results, made: ComparisonAnswer, width: int = 80) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("loopbench.cli.render_answer.answer", lambda comparison: made)
-        return [line.plain for line in answer_lines(run, 80)]
+        return [line.plain for line in answer_lines(run, width)]
 
 
 @given(st.text())

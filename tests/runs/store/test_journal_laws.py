@@ -30,6 +30,7 @@ from loopbench.runs.store.index import INDEX
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import Traces
+from tests.prepared import Prepared
 
 Key = tuple[str, str, int]
 
@@ -215,29 +216,9 @@ TestJournals.settings = settings(max_examples=40, stateful_step_count=20, deadli
 
 # --- real processes, really killed ---
 
-WRITER = """
-import json, sys
-from pathlib import Path
-from loopbench.runs.store.index import INDEX
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import read_records
-from loopbench.metrics.record import Record
-folder, trials = Path(sys.argv[1]), int(sys.argv[2])
-with Journal(folder) as journal:
-    done = {record.task for record in read_records(folder)}
-    print("open", len(done), flush=True)
-    for number in range(trials):
-        task = f"t{number}"
-        if task in done:
-            continue
-        noise = {"event": "note", "kind": "noise", "noise": [number * k % 9973 for k in range(400)]}
-        trace = json.dumps({"arm": "a", "task": task, "repeat": 0, "events": [noise]})
-        journal.append(Record("a", "s", "d", task, 0, 0, "scored", answer="x" * (number % 300)), trace.encode() + b"\\n")
-        if number % 37 == 0:
-            journal.sync()
-            print(task, flush=True)
-print("end", flush=True)
-"""
+ROOT = Path(__file__).parents[3]
+ENDLESS = 10**9
+"""More trials than any writer comes to before it is killed."""
 
 
 def noise_in(trace: Trace) -> Any:
@@ -246,28 +227,43 @@ def noise_in(trace: Trace) -> Any:
     return note.data["noise"]
 
 
+def writer(folder: Path, trials: int) -> subprocess.Popen[str]:
+    """Start a process that writes to a journal until it has so many trials."""
+    command = [sys.executable, "-m", "tests.runs.store.writer_to_kill", str(folder), str(trials)]
+    return Prepared(command, cwd=folder, env={"PATH": os.defpath, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+
+
 @pytest.mark.thorough
 def test_a_process_killed_again_and_again_ends_with_every_trial_once(tmp_path):
-    """What it said is on the disk is on the disk, whenever it is killed."""
-    trials, kills, moments = 8_000, 0, random.Random(8)
-    while True:
-        child = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(trials)], stdout=subprocess.PIPE, text=True)
-        with child:
+    """What it said is on the disk is on the disk, whenever it is killed: after so many acknowledgements, and while it goes on."""
+    moments = random.Random(8)
+    looked_at: set[str] = set()
+    for _ in range(12):
+        with writer(tmp_path, ENDLESS) as child:
             assert child.stdout is not None
-            assert child.stdout.readline().startswith("open")
-            if kills < 12:
-                time.sleep(moments.uniform(0, 0.25))
-                child.send_signal(signal.SIGKILL)
-            said = child.stdout.read().split()
-        kills += child.returncode == -signal.SIGKILL
+            assert child.stdout.readline() == f"open {len(looked_at)}\n"
+            said = [child.stdout.readline().strip() for _ in range(moments.randrange(4))]
+            time.sleep(moments.uniform(0, 0.02))
+            child.send_signal(signal.SIGKILL)
+            said += child.stdout.read().split()
+        assert child.returncode == -signal.SIGKILL
         found = read_records(tmp_path)
         traces = Traces(tmp_path)
-        assert {word for word in said if word != "end"} <= {record.task for record in found}
-        assert all(noise_in(traces.read(record))[1] == int(record.task[1:]) % 9973 for record in found)
-        if child.returncode == 0:
-            break
-        assert child.returncode == -signal.SIGKILL
-    assert kills > 5
+        assert set(said) | looked_at <= {record.task for record in found}
+        assert all(noise_is_its_own(traces, record) for record in found if record.task not in looked_at)
+        looked_at = {record.task for record in found}
+    trials = len(looked_at) + 100
+    with writer(tmp_path, trials) as child:
+        assert child.communicate()[0].endswith("end\n")
+    assert child.returncode == 0
+    traces = Traces(tmp_path)
+    assert all(noise_is_its_own(traces, record) for record in read_records(tmp_path))
     assert sorted(record.task for record in each_record(tmp_path)) == sorted(f"t{number}" for number in range(trials))
+    assert (tmp_path / INDEX).stat().st_size > 0
     Journal(tmp_path).close()
     assert zstdcat(tmp_path).count(b"\n") >= trials  # a frame may hold traces of trials that ran again
+
+
+def noise_is_its_own(traces: Traces, record: Record) -> bool:
+    """Whether the trace of a record is the one that was written with it."""
+    return bool(noise_in(traces.read(record))[1] == int(record.task[1:]) % 9973)

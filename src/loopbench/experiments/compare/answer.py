@@ -3,6 +3,7 @@
 A loop is worth adopting if no loop is shown to be better under any profile. Of those, a loop is named unless another is at least as
 accurate and as cheap, by the means; and a dearer loop is not named beside one that is shown to be equivalent to it. Where no
 profile by itself tells them apart and all profiles together show one to be better than the rest of them, that one is adopted.
+Where its advantage over a cheaper loop is shown to lie within the margin, the cheaper one is adopted in its place (`thrift`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import RELATIONS, chance_in_words, interval, p_value, standing
 
+from .claims import claims_in_words
 from .exposure import exposures
 from .matrix import AnswerColumn, AnswerRow, amount, matrix_rows, place_of, unit_of_cost
+from .thrift import Thrift, ThriftSearch, saving
 
 STRESS = "stress test"
 STILL = "clean"
@@ -35,8 +38,8 @@ class AnswerSentence:
     text: str
     brief: str = ""
     """The same in fewer words, for a narrow terminal; empty: there is no shorter one."""
-    is_in_matrix: bool = False
-    """Whether the matrix shows the same, so that it can be left out."""
+    may_be_left_out: bool = False
+    """Whether the matrix or another sentence shows what matters of it, so that a narrow terminal may lack it."""
     decides: DecidingRun | None = None
     """The run that the sentence is about, whose command stands below it."""
 
@@ -86,15 +89,15 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
     """Return what a comparison answers; of an invalid one the matrix alone, since no verdict holds."""
     arms, unit = comparison.arms, unit_of_cost(comparison.arms)
     columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))
-    pairs = () if comparison.invalid else tuple(pair for pair in comparison.pairs if pair.metric == PRIMARY)
-    found = ComparisonAnswer(columns, matrix_rows(arms, pairs, columns, unit), unit, ())
+    pairs, costs = (tuple(pair for pair in comparison.pairs if pair.metric == metric) for metric in (PRIMARY, unit))
+    found = ComparisonAnswer(columns, matrix_rows(arms, () if comparison.invalid else pairs, columns, unit), unit, ())
     if comparison.invalid:
         return found
     of_injection = (
         AnswerSentence(f"{exposure.sentence}{exposure.defence}", f"{exposure.brief}{exposure.defence}")
         for exposure in exposures(comparison)
     )
-    sentences = list(_Sentences(pairs, comparison.pooled, found, comparison.alpha).all())
+    sentences = list(_Sentences(pairs, costs, comparison.pooled, found, comparison.alpha).all())
     return replace(found, said=(*sentences[:1], *_only_difference(found, pairs), *sentences[1:], *of_injection))
 
 
@@ -124,6 +127,8 @@ class _Sentences:
     """What follows from a matrix, in words."""
 
     accuracy_pairs: tuple[Pair, ...]
+    cost_pairs: tuple[Pair, ...]
+    """In the unit that costs are told in."""
     pooled: tuple[Pair, ...]
     """Pairs of loops over all profiles together."""
     found: ComparisonAnswer
@@ -134,21 +139,31 @@ class _Sentences:
         if not compared:
             return
         candidates = [row for row in self.found.rows if all(place_of(row, n) in ("highest", "not told apart") for n in compared)]
-        if not candidates:
+        named = self._worth_naming(candidates) if candidates else []
+        picked = self._picked_together(candidates, compared)
+        search = ThriftSearch(self.found.rows, self.accuracy_pairs, self.cost_pairs, self.pooled)
+        thrift = search.instead_of(named if named and picked is None else self.found.rows[:1])
+        if thrift is not None:
+            yield self._adopt_cheaper(thrift)
+            yield from () if thrift.is_pooled else self._together()
+        elif not named:
             yield self._one_per_column(compared)
             yield from self._together()
+        elif picked is not None:
+            yield picked
+            yield from self._confirming(self.found.rows[0], candidates)
         else:
-            named = self._worth_naming(candidates)
-            picked = self._picked_together(candidates, compared)
-            if picked is not None:
-                yield picked
-                yield from self._confirming(self.found.rows[0], candidates)
-                yield from self._worse(compared)
-                return
             yield self._adopt(named, candidates, compared)
             yield from self._together()
             yield from self._open(named, candidates)
-        yield from self._worse(compared)
+        yield from self._worse(compared, None if thrift is None else thrift.cheaper)
+        yield from self._claims()
+
+    def _claims(self) -> Iterator[AnswerSentence]:
+        """Yield how many wrong answers each loop gave as done, where they differ."""
+        said, brief = claims_in_words(self.found.rows, [self.found.heading(column) for column in self.found.columns])
+        if said:
+            yield AnswerSentence(said, brief)
 
     # Which loop
 
@@ -181,17 +196,52 @@ class _Sentences:
         by = f", the next being {nearest.b} by {gap}" if over_all else f" by {gap}" if len(rivals) == 1 else ""
         together, adopt = f"over {self._every_profile()} together", f"Adopt {best.loop}{_narrowly(own)}"
         said = f"{adopt}: {together} it is better than {others}{by}{self._bought(best, rivals)}"
-        return AnswerSentence(said, f"{adopt}: better than {'all others' if over_all else others} {together}")
+        brief = f"{adopt}: better than {'all others' if over_all else others} {together}"
+        return AnswerSentence(said, f"{brief}{self._saved(best)}")
 
     def _bought(self, best: AnswerRow, rivals: Sequence[AnswerRow]) -> str:
         """Return which rival is cheaper than the loop that is adopted, and whether any single profile tells the two apart."""
-        known = [(row.cost.value, row) for row in rivals if row.cost is not None]
-        cost, cheapest = min(known, key=lambda each: each[0], default=(math.inf, best))
-        if best.cost is None or cost >= best.cost.value:
-            return ""
+        cheapest = self._cheapest_below(best, rivals)
+        if cheapest is None:
+            return self._cheaper(best)
         told = any(pair.verdict.word in ("better", "worse") for pair in self._pairs(best, cheapest))
-        cheaper = f"; {cheapest.loop} is cheaper ({self._per_trial(cheapest)} against {self._price(best)})"
+        cheaper = self._cheaper(best, rivals)
         return cheaper if told else f"{cheaper}, and no single profile tells the two apart{self._corrected()}"
+
+    @staticmethod
+    def _cheapest_below(best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | None:
+        """Return the cheapest of other loops that costs less than a loop, by the means."""
+        known = [(row.cost.value, row) for row in others if row.cost is not None]
+        cost, cheapest = min(known, key=lambda each: each[0], default=(math.inf, best))
+        return cheapest if best.cost is not None and cost < best.cost.value else None
+
+    def _cheaper(self, best: AnswerRow, others: Sequence[AnswerRow] | None = None) -> str:
+        """Return which of other loops, or of all, is the cheapest, with both costs; empty where none costs less as written."""
+        cheapest = self._cheapest_below(best, self.found.rows if others is None else others)
+        if cheapest is None or self._price(cheapest) == self._price(best):
+            return ""
+        return f"; {cheapest.loop} is cheaper ({self._per_trial(cheapest)} against {self._price(best)})"
+
+    def _saved(self, best: AnswerRow) -> str:
+        """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written."""
+        cheapest = self._cheapest_below(best, self.found.rows)
+        if cheapest is None or self._price(cheapest) == self._price(best):
+            return ""
+        return f"; {cheapest.loop} costs {100 * saving(cheapest, best):.0f} % less"
+
+    def _adopt_cheaper(self, thrift: Thrift) -> AnswerSentence:
+        """Say that a loop is adopted though another one is more accurate: by less than the margin, and at a higher price."""
+        gap, cheaper = thrift.gap, thrift.cheaper
+        most = self._under(gap) if not thrift.is_pooled else f" over {self._every_profile()} together"
+        at_most = " at most" if most and not thrift.is_pooled else ""
+        advantage = f"{thrift.best.loop} is more accurate by {interval(gap.difference, 3)}{at_most}{most}"
+        margin = f"within the margin of {gap.margin:g}"
+        saved = f"{cheaper.loop} costs {100 * thrift.saving:.0f} % less"
+        costs = f"({self._per_trial(cheaper)} against {self._price(thrift.best)})"
+        return AnswerSentence(
+            f"Adopt {cheaper.loop}: {advantage}, which is {margin}; {saved} {costs}",
+            f"Adopt {cheaper.loop}: {thrift.best.loop} is more accurate, but {margin}; {saved}",
+        )
 
     def _corrected(self) -> str:
         """Return that verdicts are corrected for the number of loops, of which two alone may be told apart; empty for two."""
@@ -223,14 +273,16 @@ class _Sentences:
         alone = f", under a {STRESS}" if not several and self._air() == STRESS else ""
         if len(candidates) > 1:
             beaten = f"no loop is shown to beat {'it' if len(named) == 1 else 'them'}{under}"
-            said = f"Adopt {names}: {beaten}{self._cheapest(named, candidates)}{alone}"
-            return AnswerSentence(said, f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{alone}")
+            said = f"Adopt {names}: {beaten}{self._cheapest(named, candidates)}{self._cheaper(named[0])}{alone}"
+            brief = f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{self._saved(named[0])}{alone}"
+            return AnswerSentence(said, brief)
         others = [row for row in self.found.rows if row is not named[0]]
         if all(_is_won(pair, named[0]) for row in others for pair in self._pairs(named[0], row)):
             every = f" under every {self._air()}" if several else ""
             narrowly = _narrowly([pair for row in others for pair in self._pairs(named[0], row)])
-            return AnswerSentence(f"Adopt {names}{narrowly}: better than every other loop{every}{alone}")
-        return AnswerSentence(f"Adopt {names}: every other loop is worse than the best under some {self._air()}")
+            return AnswerSentence(f"Adopt {names}{narrowly}: better than every other loop{every}{self._cheaper(named[0])}{alone}")
+        worse = f"every other loop is worse than the best under some {self._air()}"
+        return AnswerSentence(f"Adopt {names}: {worse}{self._cheaper(named[0])}")
 
     def _profiles(self) -> list[str]:
         """Return the profiles of the scripted model under which loops were compared; of a run of other models none."""
@@ -288,7 +340,10 @@ class _Sentences:
             loop = next(row.loop for row in self.found.rows if place_of(row, n) == "highest")
             leaders.setdefault(loop, []).append(self.found.heading(self.found.columns[n]))
         each = "; ".join(f"{loop} leads under {listed(profiles)}" for loop, profiles in leaders.items())
-        return AnswerSentence(f"No loop is among the best under every profile: {each}")
+        known = [row for row in self.found.rows if row.cost is not None]
+        cheapest = min(known, key=lambda row: 0.0 if row.cost is None else row.cost.value, default=self.found.rows[0])
+        told = f"No loop is among the best under every profile: {each}"
+        return AnswerSentence(f"{told}{self._least(cheapest)}", told)
 
     def _together(self) -> Iterator[AnswerSentence]:
         """Yield how the loop that is the most accurate on average stands to the others over all profiles together."""
@@ -305,7 +360,8 @@ class _Sentences:
             return
         full = [self._relation(own, word, nearest) for word in words]
         brief = [self._relation(own, word, own[0].b) for word in words if word != "better" or len(words) == 1]
-        yield AnswerSentence(f"{over} {', '.join(full)}", f"{over} {', '.join(brief)}")
+        is_open = {*words} <= {"better", "undecided"} and "undecided" in words
+        yield AnswerSentence(f"{over} {', '.join(full)}", f"{over} {', '.join(brief)}", may_be_left_out=is_open)
 
     @staticmethod
     def _relation(own: Sequence[Pair], word: VerdictWord, nearest: str) -> str:
@@ -339,7 +395,7 @@ class _Sentences:
             return
         told_apart = f"{plan.tasks} would tell {first.loop} from {plan.row.loop} ({plan.chance})"
         decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
-        yield AnswerSentence(f"{between}: {decides}", told_apart, decides=plan.decides)
+        yield AnswerSentence(f"{between}: {decides}", decides=plan.decides)
 
     def _too_few_clusters(self, undecided: Sequence[tuple[Pair, AnswerRow]]) -> str:
         """Return that clusters of tasks, and not tasks, are too few to decide any of these pairs; empty where they are not."""
@@ -374,9 +430,12 @@ class _Sentences:
         place = next(n for row in self.found.rows for n, cell in enumerate(row.cells) if cell and cell.arm.info.arm == pair.a)
         return f" under {self.found.heading(self.found.columns[place])}"
 
-    def _worse(self, compared: Sequence[int]) -> Iterator[AnswerSentence]:
+    def _worse(self, compared: Sequence[int], adopted: AnswerRow | None = None) -> Iterator[AnswerSentence]:
+        """Yield which loops are worse than the best, and where. `adopted`: a loop of which that has been said."""
         lost: dict[tuple[str, ...], list[str]] = {}
         for row in self.found.rows:
+            if row is adopted:
+                continue
             under = tuple(self.found.heading(self.found.columns[n]) for n in compared if place_of(row, n) == "lower")
             if under:
                 lost.setdefault(under, []).append(row.loop)
@@ -384,13 +443,13 @@ class _Sentences:
             return
         if len(lost) > MAX_NAMES - 1:
             every = listed([loop for loops in lost.values() for loop in loops])
-            yield AnswerSentence(f"Worse than the best under some profile: {every}", is_in_matrix=True)
+            yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=True)
             return
         parts = []
         for under, loops in lost.items():
             where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
             parts.append(f"{listed(loops)}{where}")
-        yield AnswerSentence(f"Worse: {'; '.join(parts)}", is_in_matrix=True)
+        yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=True)
 
 
 def _narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:

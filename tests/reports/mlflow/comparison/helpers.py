@@ -17,6 +17,12 @@ from typing import Any
 from urllib.error import URLError
 
 from mlflow import MlflowClient
+from mlflow.server.constants import (
+    ARTIFACT_ROOT_ENV_VAR,
+    ARTIFACTS_DESTINATION_ENV_VAR,
+    BACKEND_STORE_URI_ENV_VAR,
+    SERVE_ARTIFACTS_ENV_VAR,
+)
 
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
@@ -65,22 +71,17 @@ def wait_for(url: str) -> None:
 
 @contextlib.contextmanager
 def served(uri: str, folder: Path) -> Iterator[str]:
-    """A real `mlflow server` on loopback over a store."""
+    """MLflow's own server on loopback over a store: the process that `mlflow server` starts, without the two that look after it."""
     if uri.startswith("sqlite:///"):
         prepare_store(Path(uri.removeprefix("sqlite:///")))
     port = free_port()
-    options = [
-        "--backend-store-uri",
-        uri,
-        "--artifacts-destination",
-        str(folder / "artifacts"),
-        "--workers",
-        "1",
-        "--port",
-        str(port),
-    ]
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", *options]
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    command = [sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", str(port), "mlflow.server.fastapi_app:app"]
+    environment = os.environ | {
+        BACKEND_STORE_URI_ENV_VAR: uri,
+        ARTIFACT_ROOT_ENV_VAR: "mlflow-artifacts:/",
+        ARTIFACTS_DESTINATION_ENV_VAR: str(folder / "artifacts"),
+        SERVE_ARTIFACTS_ENV_VAR: "true",
+    }
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(command, cwd=folder, start_new_session=True, env=environment, stdout=log, stderr=log)
     try:

@@ -1,0 +1,127 @@
+"""The answer by the margin and by what loops cost, and the wrong answers that they gave as done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.claims import claims_in_words
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Comparison, compare
+
+PROFILES = ("calm", "rough")
+Shares = Mapping[str, Sequence[float]]
+"""Loop → share of tasks that it solves, by profile."""
+
+
+@pytest.fixture(scope="session")
+def priced(record) -> Callable[..., Comparison]:
+    """Compares loops that solve given shares of 200 tasks, and give given numbers of wrong answers as done, by a margin."""
+
+    def make(
+        shares: Shares, tokens: Mapping[str, int], margin: float, claims: Mapping[str, Sequence[int]] | None = None
+    ) -> Comparison:
+        infos, records = [], []
+        for loop, by_profile in shares.items():
+            for place, share in enumerate(by_profile):
+                arm = f"{loop}/{PROFILES[place]}"
+                infos.append(ArmInfo(arm, loop, {}, "scripted", PROFILES[place], "s"))
+                wrong = (claims or {}).get(loop, (0, 0))[place]
+                for task in range(200):
+                    records.append(
+                        record(
+                            arm=arm,
+                            task=f"t{task:03}",
+                            scores={"accuracy": float((task * 37 % 200) < share * 200)},
+                            input_tokens=tokens[loop] + task % 3,
+                            output_tokens=0,
+                            false_success=task < wrong,
+                        )
+                    )
+        return compare(records, infos, margin=margin)
+
+    return make
+
+
+ADOPTED = re.compile(
+    r"Adopt (\w+): (\w+) is more accurate by ([^,]+), [-\d.]+\][^,]*, which is within the margin of (\S+); \1 costs"
+)
+
+
+def test_a_difference_within_the_margin_does_not_pay_for_itself(priced):
+    shares, tokens = {"fine": (0.97,), "plain": (0.92,), "bad": (0.2,)}, {"fine": 500, "plain": 400, "bad": 10}
+    first, worse = answer(priced(shares, tokens, margin=0.15)).sentences
+    assert re.fullmatch(
+        r"Adopt plain: fine is more accurate by 0\.050 \[0\.0\d+, 0\.\d+\], which is within the margin of 0\.15; "
+        r"plain costs 20 % less \(401 tokens a trial against 501\)",
+        first,
+    )
+    assert worse == "Worse: bad"
+
+
+def test_a_difference_beyond_the_margin_does_and_the_cheaper_loop_stands_beside_it(priced):
+    shares, tokens = {"fine": (0.97,), "plain": (0.94,)}, {"fine": 500, "plain": 400}
+    for margin in (0.02, 0.035):  # of the second one, the interval goes beyond it
+        first, worse = answer(priced(shares, tokens, margin)).sentences
+        told = "better than every other loop; plain is cheaper (401 tokens a trial against 501)"
+        assert re.fullmatch(rf"Adopt fine \(501 tokens a trial\)(, narrowly)?: {re.escape(told)}", first)
+        assert worse == "Worse: plain"
+
+
+def test_the_margin_has_to_hold_under_every_profile(priced):
+    tokens = {"fine": 500, "plain": 400}
+    both = answer(priced({"fine": (0.97, 0.97), "plain": (0.94, 0.94)}, tokens, margin=0.1)).sentences[0]
+    assert both.startswith("Adopt plain: fine is more accurate by 0.030 [")
+    assert " over both profiles together, which is within the margin of 0.1; plain costs 20 % less" in both
+    one = answer(priced({"fine": (0.97, 0.97), "plain": (0.94, 0.8)}, tokens, margin=0.1)).sentences[0]
+    assert one.startswith("Adopt fine (501 tokens a trial)")
+    assert one.endswith("under some profile; plain is cheaper (401 tokens a trial against 501)")
+
+
+def test_of_equal_cost_the_more_accurate_loop_is_adopted(priced):
+    first = answer(priced({"fine": (0.97,), "plain": (0.94,)}, {"fine": 400, "plain": 400}, margin=0.1)).sentences[0]
+    assert re.fullmatch(r"Adopt fine \(401 tokens a trial\)(, narrowly)?: better than every other loop", first)
+
+
+NAMES = st.fixed_dictionaries({name: st.lists(st.sampled_from([0.8, 0.9, 0.94, 0.97]), min_size=2, max_size=2) for name in "abc"})
+
+
+@given(NAMES, st.lists(st.sampled_from([100, 101, 150, 300]), min_size=3, max_size=3), st.sampled_from([0.02, 0.1, 0.3]))
+def test_no_loop_is_adopted_for_its_price_that_loses_more_than_the_margin(priced, shares, tokens, margin):
+    comparison = priced(shares, dict(zip("abc", tokens, strict=True)), margin)
+    found = ADOPTED.match(answer(comparison).sentences[0])
+    if found is None:
+        return
+    cheaper, best = found[1], found[2]
+    price = dict(zip("abc", tokens, strict=True))
+    assert price[cheaper] < price[best]
+    for pair in comparison.pairs:
+        if pair.metric == "accuracy" and cheaper in (pair.a[0], pair.b[0]):
+            own = pair if pair.b[0] == cheaper else pair.turned
+            assert own.difference.value <= margin
+            if own.a[0] == best:
+                assert own.verdict.within_margin
+
+
+# --- wrong answers given as done ---
+
+
+def test_wrong_answers_given_as_done_are_told_where_they_differ(priced):
+    shares, tokens = {"a": (0.5, 0.5), "b": (0.5, 0.5)}, {"a": 100, "b": 100}
+    alike = answer(priced(shares, tokens, 0.02, {"a": (6, 1), "b": (6, 1)}))
+    assert not any(line.startswith("Wrong answers") for line in alike.sentences)
+    one = answer(priced(shares, tokens, 0.02, {"a": (6, 1), "b": (0, 1)}))
+    assert one.sentences[-1] == "Wrong answers given as done under calm, of 200 trials: a 6, b none"
+    assert one.said[-1].brief == "Wrong answers given as done, of 400 trials: a 7, b 1"
+
+
+def test_of_many_loops_the_fewest_and_the_most_wrong_answers_are_told(priced):
+    names = "abcdef"
+    claims = {name: (number, 0) for number, name in enumerate(names)}
+    made = answer(priced(dict.fromkeys(names, (0.5,)), dict.fromkeys(names, 100), 0.02, claims))
+    assert claims_in_words(made.rows, ["calm"])[0] == "Wrong answers given as done, of 200 trials: from a none to f 5"
