@@ -12,18 +12,19 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from loopbench.metrics.comparison import Comparison, Pair, too_few_units
+from loopbench.metrics.comparison import Comparison, Pair
 from loopbench.metrics.statistics import VerdictWord, is_narrow
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 from loopbench.models.profiles import stress_tests
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES, listed
-from loopbench.text.numbers import RELATIONS, chance_in_words, interval, p_value, standing
+from loopbench.text.numbers import RELATIONS, chance_in_words, interval, standing
 
 from .claims import claims_in_words
 from .exposure import exposures
 from .matrix import AnswerColumn, AnswerRow, amount, matrix_rows, place_of, unit_of_cost
+from .paired import difference_in_words, too_few_clusters
 from .thrift import Thrift, ThriftSearch, saving
 
 STRESS = "stress test"
@@ -106,17 +107,8 @@ def _only_difference(found: ComparisonAnswer, pairs: Sequence[Pair]) -> Iterator
     if len(pairs) != 1 or len(found.rows) != 2:
         return
     pair = pairs[0] if pairs[0].difference.value >= 0 else pairs[0].turned
-    first, second = (next(row.loop for row in found.rows if _has(row, arm)) for arm in (pair.a, pair.b))
-    tasks = counted(pair.difference.n, "common task")
-    clusters = f" in {counted(pair.units, 'cluster')}" if pair.units < pair.difference.n else ""
-    p = p_value(pair.p_holm)
-    gap = f"{first} minus {second}: {interval(pair.difference, 3)}"
-    said = f"{gap} in accuracy, paired over {tasks}{clusters} (p {p if p.startswith('<') else f'= {p}'})"
-    yield AnswerSentence(said, f"{gap} over {tasks}{clusters}")
-
-
-def _has(row: AnswerRow, arm: str) -> bool:
-    return any(cell is not None and cell.arm.info.arm == arm for cell in row.cells)
+    names = (next(row.loop for row in found.rows if arm in _arms(row)) for arm in (pair.a, pair.b))
+    yield AnswerSentence(*difference_in_words(pair, *names))
 
 
 # --- sentences ---
@@ -257,7 +249,7 @@ class _Sentences:
         return bool(pairs) and all(pair.verdict.word == "equivalent" for pair in pairs)
 
     def _pairs(self, one: AnswerRow, other: AnswerRow) -> Iterator[Pair]:
-        arms = [{cell.arm.info.arm for cell in row.cells if cell is not None} for row in (one, other)]
+        arms = [_arms(row) for row in (one, other)]
         for pair in self.accuracy_pairs:
             if (pair.a in arms[0] and pair.b in arms[1]) or (pair.b in arms[0] and pair.a in arms[1]):
                 yield pair
@@ -387,7 +379,7 @@ class _Sentences:
         if not rows:
             return
         between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([first.loop, *rows])}"
-        if few := self._too_few_clusters(undecided):
+        if few := too_few_clusters([pair for pair, _ in undecided], self.alpha):
             yield AnswerSentence(f"{between}: {few}")
             return
         if (plan := self._soonest(undecided)) is None:
@@ -396,14 +388,6 @@ class _Sentences:
         told_apart = f"{plan.tasks} would tell {first.loop} from {plan.row.loop} ({plan.chance})"
         decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
         yield AnswerSentence(f"{between}: {decides}", decides=plan.decides)
-
-    def _too_few_clusters(self, undecided: Sequence[tuple[Pair, AnswerRow]]) -> str:
-        """Return that clusters of tasks, and not tasks, are too few to decide any of these pairs; empty where they are not."""
-        units = max(pair.units for pair, _ in undecided)
-        clustered = all(pair.units < pair.difference.n for pair, _ in undecided)
-        if not clustered or not too_few_units(units, self.alpha):
-            return ""
-        return f"{counted(units, 'cluster')} of tasks can show no difference, whatever the number of tasks in them"
 
     def _confirming(self, best: AnswerRow, candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
         """Yield which run would confirm, with other faults, what all profiles together show of the best loop."""
@@ -459,5 +443,8 @@ def _narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:
 
 def _is_won(pair: Pair, row: AnswerRow) -> bool:
     """Whether the row's loop is better in a pair."""
-    arms = {cell.arm.info.arm for cell in row.cells if cell is not None}
-    return standing(pair, pair.a if pair.a in arms else pair.b) == "better"
+    return standing(pair, pair.a if pair.a in _arms(row) else pair.b) == "better"
+
+
+def _arms(row: AnswerRow) -> set[str]:
+    return {cell.arm.info.arm for cell in row.cells if cell is not None}
