@@ -30,7 +30,7 @@ RUNS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "typed": (
         {"suite": "typed", "profiles": ("stubborn", "flaky-format"), "tasks": 6},
-        "58c74f38fd91adac5369997e5c11cec0df166c7ad8e7d42c359cba313ef5d855",
+        "27e6ace28a64616db9b555ee460327617f4f79c0671be98fec5dca3df9775db2",
     ),
     "repeats": (
         {"suite": "arithmetic", "profiles": FORMAT_AND_TOOLS, "tasks": 5, "repeats": 2, "seed": 7},
