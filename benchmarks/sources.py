@@ -196,12 +196,24 @@ def fitted_toml(form: Form, sets: Sequence[PublishedReplies]) -> str:
     lines = [
         f'name = "{FITTED[form]}"',
         f'description = "What models of 2024 {FORMS[form]} were measured to do wrong; providers and tools never fail."',
-        f'evidence = "{measured} (docs/sources.md); what clears them is assumed."',
+        f'evidence = "{measured} (docs/sources.md); what clears them is assumed.{_differing(form, sets)}"',
+        f'measured_of = "{form}"',
         "",
         "[rates]",
         *(f'"{kind}" = {rate}' for kind, rate in rates.items()),
     ]
     return "\n".join(lines) + "\n" + _sources_table(sources)
+
+
+def _differing(form: Form, sets: Sequence[PublishedReplies]) -> str:
+    """Return a sentence on the kinds whose mean share is at least 1 % and more than four times the median."""
+    told = []
+    for kind in FAULT_KINDS:
+        found = shares(sets, form, [kind])
+        mean, median = (statistics.fmean(found), statistics.median(found)) if found else (0.0, 0.0)
+        if mean >= 0.01 and mean > 4 * median:
+            told.append(f"{kind} is {_percent(mean)} on average and {_percent(median)} for the median model")
+    return f" Models differ: {'; '.join(told)}." if told else ""
 
 
 def _sources_table(sources: Mapping[str, str]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,31 @@ from typing import Any
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
+Ended = subprocess.CompletedProcess[str]
+
+EACH_IN_A_FORK = """
+import contextlib, gc, importlib, json, os, pkgutil, sys
+import loopbench.cli, loopbench.datasets.arithmetic, loopbench.loops.bare
+from loopbench.cli.main import main
+for module in pkgutil.iter_modules(loopbench.cli.__path__, "loopbench.cli."):
+    with contextlib.suppress(ImportError):  # of an extra: the command says so
+        importlib.import_module(module.name)
+gc.collect()
+gc.freeze()  # else each fork looks through all of it once more
+for number, (folder, *words) in enumerate(json.loads(sys.argv[1])):
+    if child := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(code, flush=True)
+        continue
+    os.chdir(folder)
+    os.environ["HOME"] = folder
+    for handle, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"{sys.argv[2]}/{number}.{name}", os.O_CREAT | os.O_WRONLY), handle)
+    sys.argv = ["loopbench", *words]
+    main()
+    sys.exit()
+"""
+"""Commands one after the other, each from its folder, in forks of a process that has imported what most of them need."""
 
 
 def project() -> dict[str, Any]:
@@ -57,3 +84,12 @@ def run(packages: Path, source: Path, *arguments: str, cwd: Path) -> subprocess.
     }
     command = [sys.executable, "-S", "-W", "error", *arguments]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def run_each(packages: Path, source: Path, commands: Sequence[tuple[Path, tuple[str, ...]]], into: Path) -> list[Ended]:
+    """Run commands of loopbench, each in a folder, in one Python with these packages, the source and nothing else."""
+    asked = json.dumps([[str(folder), *words] for folder, words in commands])
+    done = run(packages, source, "-c", EACH_IN_A_FORK, asked, str(into), cwd=into)
+    assert done.returncode == 0, done.stderr
+    said = [[(into / f"{number}.{name}").read_text(encoding="utf-8") for name in ("out", "err")] for number in range(len(commands))]
+    return [Ended([*words], int(code), *both) for (_, words), code, both in zip(commands, done.stdout.split(), said, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections.abc import Iterable
 
 import pytest
 
@@ -42,14 +43,39 @@ def packages(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def loopbench(packages, tmp_path):
-    def command(*words, code=0):
-        done = core_only.run(packages, SOURCE, "-m", "loopbench", *words, cwd=tmp_path)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
+COMPARED = ("compare", *THREE, "--tasks", "20", "--profile", "flaky-tools")
+QUESTIONS = (("why", "latest"), ("show", "latest"), ("report", "latest"), ("size", "latest"), ("list", "suites"))
+BLESSED = ("bless", "latest", "--output", "baseline.json")
+GATED = ("gate", "latest", "--baseline", "baseline.json")
+UNLOGGED = ("compare", *THREE, "--tasks", "5", "--no-mlflow")
+ABLATED = ("ablate", "finish", "--factor", "parse_retries=0,2", "--profile", "flaky-format", "--tasks", "30", "-v")
+REFUSED = {
+    ("compare", "--loop", "stateless"): "loop stateless needs dspy",
+    ("compare", "--loop", "bare", "--model", "openai/some"): "model openai/some needs dspy",
+    ("compare", "--loop", "bare", "--tracking-uri", "http://127.0.0.1:9"): "--tracking-uri needs mlflow",
+    ("optimize",): "this command needs dspy",
+    ("list", "optimizers"): "this command needs dspy",
+    ("check", "suite", "parquet(data=rows.parquet)"): "a Parquet file needs pyarrow",
+}
 
-    return command
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Where the commands run: those that compare and ask about it, the ablation, and those that are refused."""
+    folder = tmp_path_factory.mktemp("commands")
+    for name in ("compared", "ablated", "refused", "said"):
+        (folder / name).mkdir()
+    (folder / "refused" / "rows.parquet").write_bytes(b"PAR1")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ended(packages, folders):
+    """What each command came to, by its words."""
+    compared = [COMPARED, *QUESTIONS, BLESSED, GATED, UNLOGGED]
+    places: dict[str, Iterable[tuple[str, ...]]] = {"compared": compared, "ablated": [ABLATED], "refused": REFUSED}
+    commands = [(folders / place, words) for place, several in places.items() for words in several]
+    return {tuple(done.args): done for done in core_only.run_each(packages, SOURCE, commands, folders / "said")}
 
 
 def test_the_core_has_none_of_the_packages_of_extras(packages):
@@ -65,45 +91,36 @@ def test_only_modules_that_an_extra_is_for_cannot_be_imported(packages, tmp_path
     assert {"loopbench.loops.stateless", "loopbench.reports.mlflow"} <= failed.keys()
 
 
-def test_a_comparison_its_questions_its_page_and_its_gate(loopbench, tmp_path):
-    compared = loopbench("compare", *THREE, "--tasks", "20", "--profile", "flaky-tools")
-    assert re.search(r"not logged to MLflow, which is not installed: pip install \S*loopbench\[mlflow\]", compared.stderr)
-    assert "Traceback" not in compared.stderr
-    assert list(tmp_path.glob("runs/*/report.html"))
-    for question in (("why", "latest"), ("show", "latest"), ("report", "latest"), ("size", "latest"), ("list", "suites")):
-        assert loopbench(*question).stdout
-    loopbench("bless", "latest", "--output", "baseline.json")
-    assert loopbench("gate", "latest", "--baseline", "baseline.json").stdout.startswith("identical: ")
-    assert "not logged" not in loopbench("compare", *THREE, "--tasks", "5", "--no-mlflow").stderr
+def test_a_comparison_its_questions_its_page_and_its_gate(ended, folders):
+    for words in (COMPARED, *QUESTIONS, BLESSED, GATED, UNLOGGED):
+        assert ended[words].returncode == 0, ended[words]
+        assert "Traceback" not in ended[words].stderr
+    assert re.search(r"not logged to MLflow, which is not installed: pip install \S*loopbench\[mlflow\]", ended[COMPARED].stderr)
+    assert list(folders.glob("compared/runs/*/report.html"))
+    assert all(ended[question].stdout for question in QUESTIONS)
+    assert ended[GATED].stdout.startswith("identical: ")
+    assert "not logged" not in ended[UNLOGGED].stderr
 
 
-def test_an_ablation_says_why_it_has_no_odds_ratios(loopbench):
-    done = loopbench("ablate", "finish", "--factor", "parse_retries=0,2", "--profile", "flaky-format", "--tasks", "30", "-v")
+def test_an_ablation_says_why_it_has_no_odds_ratios(ended):
+    done = ended[ABLATED]
+    assert done.returncode == 0, done.stderr
     assert "an odds ratio needs statsmodels, which is not installed" in re.sub(r"\s+", " ", done.stdout + done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("compare", "--loop", "stateless"), "loop stateless needs dspy"),
-        (("compare", "--loop", "bare", "--model", "openai/some"), "model openai/some needs dspy"),
-        (("compare", "--loop", "bare", "--tracking-uri", "http://127.0.0.1:9"), "--tracking-uri needs mlflow"),
-        (("optimize",), "this command needs dspy"),
-        (("list", "optimizers"), "this command needs dspy"),
-        (("check", "suite", "parquet(data=rows.parquet)"), "a Parquet file needs pyarrow"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_what_needs_an_extra_says_which_in_one_line(loopbench, tmp_path, words, told):
-    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
-    done = loopbench(*words, code=2)
-    assert f"error: {told}, which is not installed: pip install " in done.stderr
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_what_needs_an_extra_says_which_in_one_line(ended, folders, words):
+    done = ended[words]
+    assert done.returncode == 2, done
+    assert f"error: {REFUSED[words]}, which is not installed: pip install " in done.stderr
     assert "Traceback" not in done.stderr
-    assert not list(tmp_path.glob("runs/*"))
+    assert not list(folders.glob("refused/runs/*"))
 
 
-def test_the_list_of_loops_says_what_each_needs(loopbench):
-    listed = loopbench("list", "loops").stdout
+def test_the_list_of_loops_says_what_each_needs(packages, tmp_path):
+    done = core_only.run(packages, SOURCE, "-m", "loopbench", "list", "loops", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = done.stdout
     assert re.search(r"^react_extract\s+needs dspy, which is not installed: pip install", listed, re.MULTILINE)
     assert re.search(r"^bare\s+Design 4", listed, re.MULTILINE)
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # seconds to import, for every pytest
 
 PROPERTIES = {"loop_gate": "loop gates", "agent_checks": "agent checks"}
 """What a test's report calls the line that the summary shows → the summary's title."""
+ANNOTATION = "github_annotation"
+"""What a test's report calls a workflow command of GitHub's."""
 _BLESSED = pytest.StashKey[set[Path]]()
 """Baselines that this session wrote."""
 
@@ -61,13 +63,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.section(title)
         for line in said:
             terminalreporter.write_line(line)
+    for line in _values(terminalreporter, ANNOTATION):
+        terminalreporter.write_line(line)  # at the start of a line, where GitHub looks for its commands
 
 
 def _said(reporter: pytest.TerminalReporter, name: str) -> Iterator[str]:
+    for report in _calls(reporter):
+        yield from (f"{report.nodeid}: {value}" for known, value in report.user_properties if known == name)
+
+
+def _values(reporter: pytest.TerminalReporter, name: str) -> Iterator[str]:
+    for report in _calls(reporter):
+        yield from (str(value) for known, value in report.user_properties if known == name)
+
+
+def _calls(reporter: pytest.TerminalReporter) -> Iterator[pytest.TestReport]:
     for reports in reporter.stats.values():
-        for report in reports:
-            if isinstance(report, pytest.TestReport) and report.when == "call":
-                yield from (f"{report.nodeid}: {value}" for known, value in report.user_properties if known == name)
+        yield from (report for report in reports if isinstance(report, pytest.TestReport) and report.when == "call")
 
 
 @pytest.fixture
@@ -84,6 +96,7 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
         blessed=config.stash[_BLESSED],
         defaults={} if marker is None else marker.kwargs,
         say=lambda line: request.node.user_properties.append(("loop_gate", line)),
+        annotate=lambda line: request.node.user_properties.append((ANNOTATION, line)),
     )
     return made
 

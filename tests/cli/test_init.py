@@ -48,6 +48,16 @@ def test_a_file_that_is_there_is_named_and_nothing_is_written(here, loopbench, n
     assert (here / name).read_text() == "mine"
 
 
+def test_a_loop_of_a_module_that_is_not_there_is_refused(here, loopbench):
+    ended = loopbench("init", "project", "--loop", "nope.nope:X")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "error: --loop nope.nope:X: no module named 'nope' in project, in the current directory or installed\n"
+    assert not (here / "project").exists()
+    (here / "project").mkdir()
+    (here / "project" / "nope.py").touch()
+    assert loopbench("init", "project", "--loop", "nope:X").code == 0
+
+
 def test_a_file_in_the_place_of_the_folder_is_named(here, loopbench):
     (here / "project").write_text("mine")
     assert loopbench("init", "project").err == "error: project is not a directory\n"

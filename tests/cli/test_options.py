@@ -55,6 +55,7 @@ def only_in_files(path: tuple[str, ...]) -> bool:
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
+        (("list", "frameworks"), "error: there is no list of 'frameworks' here: loopbench frameworks list, or"),
         (("list", "loop"), "error: there is no list of 'loop'; did you mean 'loops'? known: loops, suites, profiles, "),
         (
             ("compare", "-q", "--loop", "finish", "bare", "--tasks", "3"),

@@ -126,6 +126,24 @@ def test_undecided_is_what_the_test_says(pytester, blessed, how, outcome):
     ended.stdout.fnmatch_lines(["*undecided: *"])
 
 
+def test_a_step_of_github_gets_annotations_and_a_summary(pytester, blessed, monkeypatch):
+    """As by the command, so that the recipe that `init` writes shows them."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
+    write(pytester, more=", seed=1, on_undecided='skip'")
+    ended = run(pytester, "-rs")
+    ended.assert_outcomes(skipped=1)
+    ended.stdout.fnmatch_lines(["::warning title=loopbench gate%3A undecided::*", "SKIPPED [[]1[]] test_mine.py:1: undecided: *"])
+    assert (pytester.path / "summary.md").read_text("utf-8").startswith("## Gate: undecided\n")
+    monkeypatch.delenv("GITHUB_ACTIONS")
+    run(pytester).stdout.no_fnmatch_line("::*")
+
+
+def test_a_file_that_is_not_there_is_named_in_one_line(pytester):
+    pytester.makepyfile(test_mine="def test_agent(loop_gate):\n    loop_gate('bare', suite='jsonl', data='nope.jsonl')\n")
+    run(pytester).stdout.fnmatch_lines(["loop_gate: nope.jsonl: no such file"])
+
+
 def test_blessing_again_gives_a_result_and_says_what_changes(pytester, blessed):
     """A test may read the outcome whatever the flags are."""
     call = f"loop_gate({LOOP + '(parse_retries=0)'!r}, suite='arithmetic', profile='flaky-format', tasks=12)"

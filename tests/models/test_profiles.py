@@ -193,7 +193,11 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         ("", "name", "required"),
         ('name = "Mine!"', "name", "pattern"),
         ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
-        ('name = "a"\nwhatever = 0.1', "whatever", "known: name, description, evidence, sources, rates, clears, forget"),
+        (
+            'name = "a"\nwhatever = 0.1',
+            "whatever",
+            "known: name, description, evidence, measured_of, sources, rates, clears",
+        ),
         ('name = "a"\n[clears]\nfeedbak = 0.1', "clears.feedbak", "did you mean 'feedback'?"),
         ('name = "a"\n[abilities]\nstreaming = true', "abilities.streaming", "known: context_tokens, tool_choice"),
         ('name = "a"\n[rates]\n"wire.emptee" = 0.1', "rates", "unknown fault kind 'wire.emptee'; did you mean 'wire.empty'?"),

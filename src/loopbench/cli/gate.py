@@ -26,11 +26,11 @@ from loopbench.experiments.gate import (
     read_baseline,
     read_run,
     to_junit,
-    to_markdown,
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.baseline import changes, contents
+from loopbench.experiments.gate.github import append_summary, in_actions, step_summary
 from loopbench.experiments.gate.outcome import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
@@ -103,6 +103,8 @@ class GateOptions(RunsOption):
 
 
 class GatePrints(OutputOptions):
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
+    """Show no progress, and not where the run and its page are."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
     """Print every metric of every arm, what would decide each, and up to 20 changed tasks."""
 
@@ -121,8 +123,8 @@ class GateOutputs(OptionGroup):
 
     def targets(self) -> _Targets:
         """Return where the outcome goes. Raises ValueError for a file that cannot be written."""
-        annotations = _in_actions() if self.annotations is None else self.annotations
-        made = _Targets(self.on_undecided, self.junit, self.summary or _step_summary(), annotations)
+        annotations = in_actions() if self.annotations is None else self.annotations
+        made = _Targets(self.on_undecided, self.junit, self.summary or step_summary(), annotations)
         made.check()
         return made
 
@@ -154,8 +156,9 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     judged = judge(found, known, metrics=margins, alpha=options.alpha, path=options.baseline)
     targets.write(judged)
     if options.run is None:
-        write_report(found)
-        say(f"run directory: {folder}")
+        write_report(found, told=not output.quiet)
+        if not output.quiet:
+            say(f"run directory: {folder}")
     _print_whatever_reads(judged, output)
     undecided = CODES[outputs.on_undecided]
     codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "undecided": undecided, "invalid": INVALID}
@@ -255,8 +258,7 @@ class _Targets:
             self.junit.parent.mkdir(parents=True, exist_ok=True)
             self.junit.write_text(to_junit(judged, self.on_undecided.value), encoding="utf-8")
         if self.summary is not None:
-            with self.summary.open("a", encoding="utf-8") as file:
-                file.write(to_markdown(judged))
+            append_summary(self.summary, judged)
         if self.annotations:  # GitHub reads stderr too, and stdout is for results
             for line in github_annotations(judged, self.on_undecided.value):
                 print(line, file=sys.stderr)
@@ -265,15 +267,6 @@ class _Targets:
 def _there(path: Path) -> Path:
     """Return the file, or the nearest folder above it that exists."""
     return next(place for place in (path, *path.absolute().parents) if place.exists())
-
-
-def _step_summary() -> Path | None:
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    return Path(path) if path else None
-
-
-def _in_actions() -> bool:
-    return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def _print_whatever_reads(judged: GateResult, output: GatePrints) -> None:

@@ -46,6 +46,8 @@ def list_(choice: CatalogueChoice, output: JsonOption) -> None:
     """List what can be named on the command line, or show one with its options."""
     in_full = choice.verbose or choice.name is not None
     listed = entries if in_full or output.as_json else outlines
+    if choice.what == "frameworks":
+        raise ValueError("there is no list of 'frameworks' here: loopbench frameworks list, or list loops, which has them, too")
     if choice.what not in CATALOGUES:
         raise ValueError(f"there is no list of {choice.what!r}; {nearest(choice.what, CATALOGUES)}")
     found = _chosen(listed(choice.what), choice)

@@ -35,10 +35,10 @@ def print_results(found: Results, *, as_json: bool, depth: Depth = "answer") -> 
         render_effects.ablation(ablation, verbose=with_tables)
 
 
-def write_report(found: Results, html: Path | None = None) -> str:
-    """Write a run's page, into its directory unless another file was typed, and return its text."""
+def write_report(found: Results, html: Path | None = None, *, told: bool = True) -> str:
+    """Write a run's page, into its directory unless another file was typed, and return its text. `told`: say where it is."""
     page = report_html(found)
-    write(page, html, found.folder / PAGE)
+    write(page, html, found.folder / PAGE, told=told)
     return page
 
 
@@ -47,10 +47,12 @@ def write_optimization(found: OptimizationResult, html: Path | None = None, page
     write(page or optimization_html(found), html, found.folder / PAGE)
 
 
-def write(text: str, typed: Path | None, usual: Path) -> None:
+def write(text: str, typed: Path | None, usual: Path, *, told: bool = True) -> None:
     """Write a page. Failure is a warning for the usual file; for a file that was typed it raises OSError."""
     try:
-        say(f"page: {write_page(text, typed or usual)}")
+        path = write_page(text, typed or usual)
+        if told:
+            say(f"page: {path}")
     except OSError as error:
         if typed is not None:
             raise

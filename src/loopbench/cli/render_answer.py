@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import AnswerSentence, ComparisonAnswer, answer
+from loopbench.experiments.compare.answer import ComparisonAnswer, answer
 from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.matrix import SIGNS, AnswerCell, AnswerRow, Place, amount
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.sentence import AnswerSentence
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.left_out import MAX_LEFT_OUT
 from loopbench.metrics.statistics import Interval

@@ -105,6 +105,11 @@ class Bare(ToolSettings):
         return "bare"
 
     @property
+    def calls_in(self) -> str:
+        """How calls are written: `native`, in the API's own form, or `text`."""
+        return "native" if self.decision_format == "native" else "text"
+
+    @property
     def stops(self) -> frozenset[StopReason]:
         reached = {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.CONTEXT_OVERFLOW}
         if self.max_consecutive_errors is not None and self.max_consecutive_errors < self.max_steps:

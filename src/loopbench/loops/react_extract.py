@@ -90,6 +90,11 @@ class ReactExtract(ToolSettings):
         return "react_extract"
 
     @property
+    def calls_in(self) -> str:
+        """How calls are written: `native`, in the API's own form, or `text`."""
+        return "text"
+
+    @property
     def stops(self) -> frozenset[StopReason]:
         last = StopReason.FORCED if self.extract else StopReason.MAX_STEPS
         always = {StopReason.FINISHED, last, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}

@@ -20,6 +20,8 @@ class ArmInfo:
     model: str
     profile: str
     suite: str
+    calls_in: str = ""
+    """How the loop has calls written: `native`, in the API's own form, or `text`; empty where that is mixed, or not known."""
 
     @property
     def without_profile(self) -> str:

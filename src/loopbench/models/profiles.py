@@ -173,7 +173,7 @@ class Weakness(_Section):
         return self
 
 
-SAYINGS = {"description", "evidence", "sources"}
+SAYINGS = {"description", "evidence", "sources", "measured_of"}
 """Fields in which a profile speaks of itself."""
 
 
@@ -184,6 +184,8 @@ class Profile(_Section):
     description: str = ""
     evidence: str = ""
     """Whether the rates were measured or are a stress test, in one sentence."""
+    measured_of: Literal["native", "text"] | None = None
+    """The form of the calls in the replies that the rates were measured of; None where it is no matter of one form."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Fault kind → what its rate is based on."""
     rates: dict[str, Rate] = Field(default_factory=dict)
@@ -214,7 +216,7 @@ class Profile(_Section):
     def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what does nothing, such as empty weaknesses: a profile keeps the digest that it had before there were any."""
         made: dict[str, Any] = dump(self)
-        for name in ("weaknesses", "evidence", "sources"):
+        for name in ("weaknesses", "evidence", "sources", "measured_of"):
             if not made.get(name):
                 made.pop(name, None)
         if self.faults is None:
@@ -347,6 +349,12 @@ def evidence_for(names: Iterable[str]) -> dict[str, str]:
     """Return name → what is known of the rates, for those of the names that are built-in profiles with rates."""
     known = [_built_in(name) for name in names if name in built_in_profiles()]
     return {profile.name: profile.evidence for profile in known if profile.rates}
+
+
+def measured_forms(names: Iterable[str]) -> dict[str, str]:
+    """Return name → `native` or `text`, for those of the names that are built-in profiles measured of calls in that form."""
+    known = [_built_in(name) for name in names if name in built_in_profiles()]
+    return {profile.name: profile.measured_of for profile in known if profile.measured_of is not None}
 
 
 @lru_cache(maxsize=64)

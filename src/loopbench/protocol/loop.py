@@ -83,6 +83,11 @@ class WrappedLoop:
         return self.loop.stops
 
     @property
+    def calls_in(self) -> str:
+        """How the loop within has calls written: `native` or `text`; empty where it does not say."""
+        return str(getattr(self.loop, "calls_in", ""))
+
+    @property
     def predictors(self) -> Program:
         """The predictors of the loop within. Raises AttributeError if its prompts cannot be changed."""
         within: Program = cast(Any, self.loop).predictors

@@ -94,6 +94,7 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         code=code_digest(arm.loop),
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
         **_foreign_entries(arm.loop),
+        **({"calls_in": form} if (form := getattr(arm.loop, "calls_in", "")) in ("native", "text") else {}),
     )
 
 

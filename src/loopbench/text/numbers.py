@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Pair
-from loopbench.metrics.statistics import Interval, VerdictWord
+from loopbench.metrics.statistics import Interval, VerdictWord, is_narrow
 
 
 def dollars(amount: float) -> str:
@@ -44,6 +44,11 @@ def verdict(pair: Pair) -> str:
     if found in ("equivalent", "undecided"):
         return found
     return f"a is {found}" + (", within the margin" if pair.verdict.within_margin else "")
+
+
+def narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:
+    """Return that one of these verdicts was close; empty where none was."""
+    return f"{comma} narrowly" if any(is_narrow(pair.difference) for pair in pairs) else ""
 
 
 def interval(value: Interval | None, digits: int) -> str:

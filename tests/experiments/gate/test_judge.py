@@ -82,9 +82,13 @@ def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline)
     judged = judge(found, baseline)
     assert judged.outcome == "unchanged"  # 12 tasks say nothing of 2 points elsewhere, and it is not the same
     assert (judged.tasks, judged.same_result, judged.differs_in) == ((), 96, ("tokens",))
-    assert [note.partition(" (")[0] for note in judged.notes] == ["Not judged: tokens ×1.96"]
+    *dice, unjudged = judged.notes
+    assert unjudged.startswith("Not judged: tokens ×1.96 (")
+    assert [note.partition(":")[0] for note in dice] == [
+        f"{arm.arm} is the blessed loop (code, options and settings), and yet 24 of 24 trials differ" for arm in judged.arms
+    ]
     dear = judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 0.1})
-    assert (dear.outcome, dear.notes) == ("regression", ())
+    assert (dear.outcome, [note for note in dear.notes if note.startswith("Not judged")]) == ("regression", [])
     assert {line.metric: line.outcome for line in arm_of(dear, "bare/clean").lines} == {"accuracy": "pass", "tokens": "regression"}
     assert judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 1.1}).outcome == "pass"
 
@@ -203,7 +207,7 @@ def test_a_changed_loop_that_passes_is_told_with_the_faults_that_it_never_met(fr
     was = bless(fresh(loops=("finish",), profiles=("flaky-tools",)))
     judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-tools",)), was)
     assert judged.outcome == "identical"
-    assert "finish differs from the blessed one in parse_retries (0 now, its default in the baseline)." in judged.notes
+    assert "finish differs from the blessed one in parse_retries (0 now, 2 by default in the baseline)." in judged.notes
     (unseen,) = [note for note in judged.notes if note.startswith("In this run ")]
     assert "no reply was made unreadable and no provider failed, so the gate says nothing" in unseen
     assert "--profile flaky-format and --profile provider-trouble, too" in unseen
@@ -395,7 +399,15 @@ def test_a_regression_names_the_options_that_changed_too(fresh):
     was = bless(fresh(loops=("finish",), profiles=("flaky-format",)))
     judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, metrics={"accuracy": 0.0})
     assert judged.outcome not in ("identical", "pass")
-    assert "finish differs from the blessed one in parse_retries (0 now, its default in the baseline)." in judged.notes
+    assert "finish differs from the blessed one in parse_retries (0 now, 2 by default in the baseline)." in judged.notes
+
+
+def test_a_long_value_of_an_option_is_shortened(wind, baseline):
+    long = baseline.arms["bare/clean"].model_copy(update={"options": {"words": "x" * 350}})
+    judged = judge(wind, baseline.model_copy(update={"arms": {**baseline.arms, "bare/clean": long}}))
+    (said,) = [note for note in judged.notes if "differs from the blessed one" in note]
+    assert "xxx…xxx" in said
+    assert len(said) < 200
 
 
 def test_the_recipe_of_an_undecided_gate_ends_in_the_gate_with_the_same_loops_and_rules(fresh):

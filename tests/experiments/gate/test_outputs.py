@@ -222,6 +222,14 @@ def test_the_words():
     ]
 
 
+def test_a_long_name_of_an_arm_is_shortened_but_in_commands():
+    arm = f"finish(words={'x' * 350})/clean"
+    long = replace(JUDGED, arms=(replace(ARM, lines=(replace(LINE, arm=arm),)),), tasks=(replace(CHANGE, arm=arm),), notes=())
+    said = [line for line in text(long).split("\n") if "finish(words=" in line]
+    assert len(said) == 3  # the first line, its row and its task
+    assert all(line.count("x") < 60 and "…" in line for line in said)
+
+
 def test_the_brackets_of_several_rows_are_said_to_be_corrected_toward_better_alone():
     two = replace(JUDGED, arms=(replace(ARM, lines=(LINE, replace(LINE, metric="steps"))),))
     told = "brackets: one-sided bounds, toward worse at 95 %, toward better corrected for 2 rows (Holm)"

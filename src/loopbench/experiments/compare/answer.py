@@ -13,45 +13,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loopbench.metrics.comparison import Comparison, Pair
-from loopbench.metrics.statistics import VerdictWord, is_narrow
+from loopbench.metrics.statistics import VerdictWord
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 from loopbench.models.profiles import stress_tests
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES, listed
-from loopbench.text.numbers import RELATIONS, chance_in_words, interval, standing
+from loopbench.text.numbers import RELATIONS, chance_in_words, interval, narrowly, standing
 
 from .claims import claims_in_words
 from .exposure import exposures
 from .matrix import AnswerColumn, AnswerRow, amount, matrix_rows, place_of, unit_of_cost
+from .measured_forms import by_profile, fitting, forms_of
 from .paired import difference_in_words, too_few_clusters
+from .sentence import AnswerSentence, DecidingRun
 from .thrift import Thrift, ThriftSearch, saving
 
 STRESS = "stress test"
 STILL = "clean"
 """The profile without faults."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerSentence:
-    """A sentence of an answer, without its full stop."""
-
-    text: str
-    brief: str = ""
-    """The same in fewer words, for a narrow terminal; empty: there is no shorter one."""
-    may_be_left_out: bool = False
-    """Whether the matrix or another sentence shows what matters of it, so that a narrow terminal may lack it."""
-    decides: DecidingRun | None = None
-    """The run that the sentence is about, whose command stands below it."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecidingRun:
-    """Two loops in one column, and how many tasks are likely to tell them apart in a fresh run of the two alone."""
-
-    arms: tuple[str, str]
-    tasks: int
-    chance: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +78,29 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
         AnswerSentence(f"{exposure.sentence}{exposure.defence}", f"{exposure.brief}{exposure.defence}")
         for exposure in exposures(comparison)
     )
-    sentences = list(_Sentences(pairs, costs, comparison.pooled, found, comparison.alpha).all())
-    return replace(found, said=(*sentences[:1], *_only_difference(found, pairs), *sentences[1:], *of_injection))
+    infos, sentences = [arm.info for arm in arms], _Sentences(pairs, costs, comparison.pooled, found, comparison.alpha)
+    mixed = len(set(forms_of(infos).values())) > 1 and found.rows[1:]
+    verdicts = list(_each_by_itself(comparison, columns) if mixed else sentences.verdicts())
+    verdicts[1:1] = _only_difference(found, pairs)
+    fits = (AnswerSentence(f"{said}{NOT_POOLED if mixed else ''}") for said in [fitting(infos)] if said and found.rows[1:])
+    return replace(found, said=(*verdicts, *fits, *sentences.claims(), *of_injection))
+
+
+NOT_POOLED = ": each profile is judged by itself, and nothing is pooled, because they are of different replies"
+
+
+def _each_by_itself(comparison: Comparison, columns: Sequence[AnswerColumn]) -> Iterator[AnswerSentence]:
+    """Yield what each profile says, where they were measured of calls in different forms; what the matrix shows is left out."""
+    for profile in dict.fromkeys(column.profile for column in columns):
+        alone = by_profile(comparison, profile)
+        unit = unit_of_cost(alone.arms)
+        own = tuple(column for column in columns if column.profile == profile)
+        pairs, costs = (tuple(pair for pair in alone.pairs if pair.metric == metric) for metric in (PRIMARY, unit))
+        found = ComparisonAnswer(own, matrix_rows(alone.arms, pairs, own, unit), unit, ())
+        for said in _Sentences(pairs, costs, (), found, comparison.alpha).verdicts():
+            if not said.may_be_left_out:
+                brief = said.brief and f"Under {profile}: {said.brief}"
+                yield replace(said, text=f"Under {profile}: {said.text}", brief=brief)
 
 
 def _only_difference(found: ComparisonAnswer, pairs: Sequence[Pair]) -> Iterator[AnswerSentence]:
@@ -126,7 +127,8 @@ class _Sentences:
     found: ComparisonAnswer
     alpha: float
 
-    def all(self) -> Iterator[AnswerSentence]:
+    def verdicts(self) -> Iterator[AnswerSentence]:
+        """Yield which loop to adopt, what is open, and what is worse."""
         compared = [n for n in range(len(self.found.columns)) if any(place_of(row, n) for row in self.found.rows)]
         if not compared:
             return
@@ -149,9 +151,8 @@ class _Sentences:
             yield from self._together()
             yield from self._open(named, candidates)
         yield from self._worse(compared, None if thrift is None else thrift.cheaper)
-        yield from self._claims()
 
-    def _claims(self) -> Iterator[AnswerSentence]:
+    def claims(self) -> Iterator[AnswerSentence]:
         """Yield how many wrong answers each loop gave as done, where they differ."""
         said, brief = claims_in_words(self.found.rows, [self.found.heading(column) for column in self.found.columns])
         if said:
@@ -186,7 +187,7 @@ class _Sentences:
         gap = interval(nearest.difference, 3)
         others = "every other loop" if over_all else listed([row.loop for row in rivals])
         by = f", the next being {nearest.b} by {gap}" if over_all else f" by {gap}" if len(rivals) == 1 else ""
-        together, adopt = f"over {self._every_profile()} together", f"Adopt {best.loop}{_narrowly(own)}"
+        together, adopt = f"over {self._every_profile()} together", f"Adopt {best.loop}{narrowly(own)}"
         said = f"{adopt}: {together} it is better than {others}{by}{self._bought(best, rivals)}"
         brief = f"{adopt}: better than {'all others' if over_all else others} {together}"
         return AnswerSentence(said, f"{brief}{self._saved(best)}")
@@ -271,8 +272,8 @@ class _Sentences:
         others = [row for row in self.found.rows if row is not named[0]]
         if all(_is_won(pair, named[0]) for row in others for pair in self._pairs(named[0], row)):
             every = f" under every {self._air()}" if several else ""
-            narrowly = _narrowly([pair for row in others for pair in self._pairs(named[0], row)])
-            return AnswerSentence(f"Adopt {names}{narrowly}: better than every other loop{every}{self._cheaper(named[0])}{alone}")
+            close = narrowly([pair for row in others for pair in self._pairs(named[0], row)])
+            return AnswerSentence(f"Adopt {names}{close}: better than every other loop{every}{self._cheaper(named[0])}{alone}")
         worse = f"every other loop is worse than the best under some {self._air()}"
         return AnswerSentence(f"Adopt {names}: {worse}{self._cheaper(named[0])}")
 
@@ -347,7 +348,7 @@ class _Sentences:
         nearest = f"{own[0].b} ({interval(own[0].difference, 3)})"
         words = list(dict.fromkeys(pair.verdict.word for pair in own))
         if words == ["better"] and 1 < len(own) == len(self.found.rows) - 1:
-            best = f"{over}{_narrowly(own, '')} better than every other loop"
+            best = f"{over}{narrowly(own, '')} better than every other loop"
             yield AnswerSentence(f"{best}, the next being {nearest}", best)
             return
         full = [self._relation(own, word, nearest) for word in words]
@@ -434,11 +435,6 @@ class _Sentences:
             where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
             parts.append(f"{listed(loops)}{where}")
         yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=True)
-
-
-def _narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:
-    """Return that one of these verdicts was close; empty where none was."""
-    return f"{comma} narrowly" if any(is_narrow(pair.difference) for pair in pairs) else ""
 
 
 def _is_won(pair: Pair, row: AnswerRow) -> bool:

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.protocol.counts import counted
 
@@ -25,7 +24,7 @@ from .outputs import (
     task_lines_of,
     value_in_words,
 )
-from .stop_words import MAX_GROUPS, MAX_TRIALS, stops_alone
+from .stop_words import MAX_GROUPS, MAX_TRIALS, short_arm, stops_alone
 
 MAX_EXAMPLES = 3
 """Maximum number of changed tasks, each with another cause."""
@@ -48,7 +47,7 @@ def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
 
 def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
     course = " → ".join(value_in_words(line, value, short=short) for value in (line.baseline, line.run))
-    return (literal(line.arm), line.metric, course, effect_in_words(line, short=short), outcome_in_words(line))
+    return (literal(short_arm(line.arm)), line.metric, course, effect_in_words(line, short=short), outcome_in_words(line))
 
 
 def margins(result: GateResult) -> str:
@@ -58,14 +57,16 @@ def margins(result: GateResult) -> str:
 
 
 def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:
-    """Return what more tasks may decide, the changes and the caveats. `accepted`: what lets an undecided change through."""
+    """Return the changes and the caveats; among these the notes say what more tasks are likely to decide.
+
+    `accepted`: what lets an undecided change through.
+    """
     return [
         literal(line)
         for line in (
             *stops_alone(result),
             *_hidden_arms(result),
             *_likewise(result),
-            *_outlook(result),
             *remedies(result, accepted),
             *change_counts(result),
             *result.notes,
@@ -74,12 +75,14 @@ def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:
 
 
 def examples(result: GateResult, more: str = "-v, or --json for all") -> list[str]:
-    """Return the lines of other stops, of one more task for each cause of a loss, and of how many others changed."""
+    """Return the lines of new crashes, of one more task for each cause of a loss, of other stops, and how many others changed."""
     shown, named = _per_cause(result), {(change.arm, change.task) for change in result.stops}
     others = sum((change.arm, change.task) not in named for change in result.tasks) - len(shown)
+    crashed, other = ([change for change in result.stops if change.crashed == is_crash] for is_crash in (True, False))
     return [
-        *other_stops(result.stops, MAX_GROUPS, MAX_TRIALS),
+        *other_stops(crashed, MAX_GROUPS, MAX_TRIALS),
         *task_lines_of(shown),
+        *other_stops(other, MAX_GROUPS, MAX_TRIALS),
         *([f"and {counted(others, 'other changed task')}: {more}"] if others else []),
     ]
 
@@ -119,12 +122,3 @@ def _likewise(result: GateResult) -> Iterator[str]:
         arms = [f"{arm} in {', '.join(line.metric for line in each)}" for arm, each in groupby(lines, lambda line: line.arm)]
         if arms:
             yield f"Likewise {outcome}: {'; '.join(arms)}."
-
-
-def _outlook(result: GateResult) -> Iterator[str]:
-    """Yield what would decide the line that needs most tasks."""
-    open_lines = [(line, line.outlook) for line in result.lines if line.outlook is not None]
-    if open_lines:
-        line, outlook = max(open_lines, key=lambda item: item[1].more.tasks)
-        most = f"{line.arm} in {line.metric}{' needs most tasks' * (len(open_lines) > 1)}"
-        yield f"{most}: {outlook_in_words(outlook, 'this gate decides')}."

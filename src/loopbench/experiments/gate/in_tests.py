@@ -26,9 +26,10 @@ from loopbench.runs.silent_end import told_of_exit
 
 from .baseline import Baseline, bless, changes, read_baseline, write_baseline
 from .brief import text
+from .github import append_summary, in_actions, step_summary
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
 from .outcome import PASSES, GateResult
-from .outputs import headline
+from .outputs import github_annotations, headline
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -48,6 +49,8 @@ class LoopGate:
     """The marker's keywords."""
     say: Callable[[str], None]
     """A function that adds a line to the summary of the session."""
+    annotate: Callable[[str], None]
+    """A function that prints a workflow command of GitHub when the session ends."""
 
     def __call__(self, loop: str | type | None = None, *, program: str | None = None, **settings: Any) -> GateResult:
         """Run `loop`, a name as `--loop` takes it or a class, and fail the test if it is worse than its baseline.
@@ -65,7 +68,7 @@ class LoopGate:
                 default = keywords.pop("program", None)
                 return self._judge(_named(loop, program or default), _Settings.of(keywords))
         except (ValueError, OSError, SystemExit) as error:
-            mistake = str(error)
+            mistake = _mistake(error)
         pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
 
     def _judge(self, loop: str, settings: _Settings) -> GateResult:
@@ -115,11 +118,20 @@ class LoopGate:
 
     def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
         self.say(headline(judged))
+        self._show_github(judged, on_undecided)
         if judged.outcome in PASSES or (judged.outcome == "undecided" and on_undecided == "pass"):
             return
         if judged.outcome == "undecided" and on_undecided == "skip":
-            pytest.skip(headline(judged))
+            raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
         pytest.fail(text(judged), pytrace=False)
+
+    def _show_github(self, judged: GateResult, on_undecided: OnUndecided) -> None:
+        """Annotate a step of GitHub Actions, and add to its summary, as the command does."""
+        if in_actions():
+            for line in github_annotations(judged, "undecided" if on_undecided == "skip" else on_undecided):
+                self.annotate(line)
+        if (summary := step_summary()) is not None:
+            append_summary(summary, judged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +180,13 @@ def _replaced(path: Path, new: Baseline) -> list[str]:
         return changes(read_baseline(path), new) or ["nothing changed"]
     except ValueError:
         return ["it replaces a file that was no whole baseline"]
+
+
+def _mistake(error: BaseException) -> str:
+    """Return the error in words; one about a file names the file first and no error number."""
+    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {'no such file' if isinstance(error, FileNotFoundError) else error.strerror}"
 
 
 def _named(loop: str | type | None, program: str | None) -> str:

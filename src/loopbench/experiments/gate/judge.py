@@ -24,7 +24,7 @@ from .larger import larger
 from .other_changes import differences, unjudged_amounts
 from .outcome import PASSES, GateArm, GateResult, Outcome
 from .sides import Sides, stop_of
-from .unseen import loop_differences, unseen
+from .unseen import dice, loop_differences, unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 SCRIPTED = "scripted"
@@ -59,7 +59,8 @@ def judge(
     paired = (run.manifest.seed, run.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
-    arms = () if reasons else _judged_arms(sides, margins, alpha, _Pairing(paired, paired and _is_fixed(run, baseline, sides)))
+    pairing = _Pairing(paired, paired and _is_fixed(run, baseline, sides))
+    arms = () if reasons else _judged_arms(sides, margins, alpha, pairing)
     outcome: Outcome = "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     other = [pair for side in sides for pair in side.pairs if pair.same_result and not pair.same] if paired else []
     return GateResult(
@@ -73,6 +74,7 @@ def judge(
         notes=(
             *_notes(run, baseline, matched),
             *loop_differences(sides, baseline.arms, run.manifest.arms),
+            *(dice(sides, baseline, run.manifest) if pairing.fixed and not reasons else ()),
             *(() if reasons else unjudged_amounts(sides, margins)),
             *larger([line for arm in arms for line in arm.lines], baseline, path, _again(run, baseline, margins, alpha)),
             *(unseen(sides, baseline.arms, run.manifest.arms) if outcome in PASSES else ()),

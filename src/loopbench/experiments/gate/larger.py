@@ -13,7 +13,7 @@ from loopbench.metrics.outlook import MAX_REPEATS
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import flag_of
 from loopbench.runs.registry import with_size
-from loopbench.text.numbers import chance_in_words
+from loopbench.text.numbers import chance_in_words, dollars
 
 from .baseline import Baseline
 
@@ -37,7 +37,8 @@ def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None, aga
     if not plans:
         return
     most = max(plans, key=lambda plan: plan.tasks)
-    chance = f"a baseline of {counted(most.tasks, 'task')} decides with a chance of about {chance_in_words(most.chance)}"
+    cost = "" if most.cost_usd is None else f" (about ${dollars(most.cost_usd)} a run)"
+    chance = f"a baseline of {counted(most.tasks, 'task')}{cost} decides with a chance of about {chance_in_words(most.chance)}"
     command, own = compare_command(baseline, most.tasks), ""
     if not command:
         command, own = own_command(baseline), _supply(baseline)

@@ -23,7 +23,7 @@ from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
 from .outcome import PASSES, GateArm, GateResult, Side, StopChange, TaskChange
-from .stop_words import beside_losses, crashes, groups, stop_lines, stops_alone, title, trials
+from .stop_words import beside_losses, crashes, groups, short_arm, stop_lines, stops_alone, title, trials
 
 OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
@@ -251,7 +251,9 @@ def _reason(result: GateResult, named: int) -> str:
         return "; ".join(_passed(result, named))
     decisive = [line for line in result.lines if line.outcome == result.outcome]
     return _first(
-        [f"{line.arm} in {line.metric} {effect_in_words(line)}, margin {margin_in_words(line)}" for line in decisive], "; ", named
+        [f"{short_arm(line.arm)} in {line.metric} {effect_in_words(line)}, margin {margin_in_words(line)}" for line in decisive],
+        "; ",
+        named,
     )
 
 
@@ -369,7 +371,8 @@ def change_counts(result: GateResult) -> Iterator[str]:
 
 
 def _change_line(change: TaskChange) -> str:
-    return f"{change.arm}/{change.task} {change.became}: {_results(change.was)} -> {_results(change.now)}{_difference(change)}"
+    task = f"{short_arm(change.arm)}/{change.task}"
+    return f"{task} {change.became}: {_results(change.was)} -> {_results(change.now)}{_difference(change)}"
 
 
 def _difference(change: TaskChange) -> str:

@@ -10,10 +10,17 @@ from loopbench.text.counts import counts
 
 from .outcome import GateArm, GateResult, StopChange
 
+MAX_ARM = 60
+"""Characters of an arm's name in a sentence or a row."""
 MAX_GROUPS = 3
 """Kinds of other stops that the short form names."""
 MAX_TRIALS = 5
 """Trials of a kind that it names."""
+
+
+def short_arm(name: str) -> str:
+    """Return an arm's name, the middle of a long one left out: commands and one note have it whole."""
+    return shortened(name, MAX_ARM) if len(name) > MAX_ARM else name
 
 
 def crashes(changes: Iterable[StopChange]) -> Iterator[str]:
@@ -26,14 +33,15 @@ def crashes(changes: Iterable[StopChange]) -> Iterator[str]:
     raised = f" ({shortened(first.reason)})" if first.reason else ""
     others = len(set(reasons)) - 1
     more = f" and {counted(others, 'other exception')}" if others else ""
-    yield f"{counted(len(new), 'trial crashes', 'trials crash')} now{raised}{more}, such as {first.trial}"
+    example = f"{short_arm(first.arm)}/{first.task}/{first.repeat}"
+    yield f"{counted(len(new), 'trial crashes', 'trials crash')} now{raised}{more}, such as {example}"
 
 
 def stops_alone(result: GateResult) -> Iterator[str]:
     """Yield why an arm is undecided of which no score changed: some trials end more gravely than in the baseline."""
     for arm in result.arms:
         if arm.stop_alone:
-            yield f"{arm.arm}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
+            yield f"{short_arm(arm.arm)}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
 
 
 def _ends(result: GateResult, arm: GateArm) -> str:
@@ -61,7 +69,7 @@ def title(group: Sequence[StopChange]) -> str:
     first = group[0]
     score = " with the same score" * first.same_score
     raised = f" ({shortened(first.reason)})" if first.reason else ""
-    return f"{first.arm}: {counted(len(group), 'trial')}{score}, {first.course}{raised}"
+    return f"{short_arm(first.arm)}: {counted(len(group), 'trial')}{score}, {first.course}{raised}"
 
 
 def trials(group: Sequence[StopChange], most: int) -> str:

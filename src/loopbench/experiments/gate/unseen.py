@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from loopbench.metrics.trajectory.trajectory import shortened
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import value_text
 from loopbench.runs.changes import VENV
-from loopbench.runs.manifest import ArmEntry
+from loopbench.runs.manifest import ArmEntry, Manifest
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import builtin_names, find
 from loopbench.text.counts import listed
 
-from .baseline import BaselineArm
+from .baseline import Baseline, BaselineArm
 from .sides import Sides
 
+MAX_VALUE = 40
+"""Characters of an option's value that a sentence shows."""
 FAMILIES: Mapping[str, tuple[str, str]] = {
     "wire": ("no reply was made unreadable", "flaky-format"),
     "decision": ("no call was made wrongly", "flaky-tools"),
@@ -58,12 +64,39 @@ def _difference(before: BaselineArm, now: ArmEntry) -> str | None:
     if before.loop != now.loop:
         return f"The loop is {now.loop}, where the baseline's is {before.loop}."
     names = sorted((before.options.keys() | now.options.keys()) - {VENV})
-    other = [name for name in names if _value(before.options, name) != _value(now.options, name)]
+    other = [name for name in names if _other(before.options, now.options, name)]
     if not other:
         return None
-    each = [f"{name} ({_value(now.options, name)} now, {_value(before.options, name)} in the baseline)" for name in other]
+    each = [f"{name} ({_value(now, name)} now, {_value(before, name)} in the baseline)" for name in other]
     return f"{now.loop} differs from the blessed one in {listed(each)}."
 
 
-def _value(options: Mapping[str, Any], name: str) -> str:
-    return value_text(options[name]) if name in options else "its default"
+def _other(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool:
+    return (name in before, before.get(name)) != (name in now, now.get(name))
+
+
+def _value(arm: BaselineArm | ArmEntry, name: str) -> str:
+    if name in arm.options:
+        return shortened(value_text(arm.options[name]), MAX_VALUE)
+    known = options_of(find("loop", arm.loop)).get(name) if arm.loop in builtin_names("loop") else None
+    return "its default" if known is None else f"{shortened(value_text(known.default), MAX_VALUE)} by default"
+
+
+def dice(sides: Sequence[Sides], baseline: Baseline, manifest: Manifest) -> Iterator[str]:
+    """Yield that loops are the blessed ones, by code, options and settings, and that trials differ all the same.
+
+    For runs in which every trial has its counterpart and no reply of a model is a matter of chance.
+    """
+    entries = {arm.arm: arm for arm in manifest.arms}
+    if manifest.suite.code != baseline.suite.code:
+        return
+    for side in sides:
+        was, now = baseline.arms[side.baseline_arm], entries[side.arm]
+        differ = sum(not pair.same for pair in side.pairs)
+        if differ and was.code and not _is_changed(was, now):
+            trials = counted(len(side.pairs), "trial")
+            yield (
+                f"{side.arm} is the blessed loop (code, options and settings), and yet {differ:,} of {trials} differ: it is not "
+                "deterministic, or rests on what its own module does not show, such as another module, a file or the clock. Of a "
+                "loop that throws dice each trial is a sample: more repeats (--repeats, in the baseline too) average that out."
+            )

@@ -126,6 +126,11 @@ class Finish(ToolSettings):
         return "finish"
 
     @property
+    def calls_in(self) -> str:
+        """How calls are written: `native`, in the API's own form, or `text`."""
+        return "native"
+
+    @property
     def stops(self) -> frozenset[StopReason]:
         steps = self.max_steps
         reached = set()

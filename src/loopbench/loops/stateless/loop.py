@@ -94,6 +94,11 @@ class Stateless(ToolSettings):
         return "stateless"
 
     @property
+    def calls_in(self) -> str:
+        """How calls are written: `native`, in the API's own form, or `text`."""
+        return "text"
+
+    @property
     def stops(self) -> frozenset[StopReason]:
         reached = {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PARSE_FAILED, *_WITHOUT_ANSWER}
         if self.max_empty_decisions is not None and self.max_empty_decisions <= self.max_iterations:

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import shlex
 import shutil
-import signal
-import socket
 import sqlite3
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +23,7 @@ from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import OptimizationTracker
 from loopbench.reports.mlflow.prompts import prompt_name, prompt_text
 from loopbench.runs.store.files import write_manifest_json
+from tests.reports.mlflow.comparison.helpers import served
 from tests.reports.mlflow.optimization.helpers import (
     BRACES,
     DESIGNS,
@@ -180,32 +174,8 @@ def test_secrets_and_odd_characters_do_no_harm(made: Made, monkeypatch: pytest.M
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """The address of an MLflow server with a store of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    command = tracking.ui_command(f"sqlite:///{tmp_path / 'served.db'}").replace("--port 5000", f"--port {port}")
-    address = f"http://127.0.0.1:{port}"
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            shlex.split(command), cwd=tmp_path, start_new_session=True, env=dict(os.environ), stdout=log, stderr=log
-        )
-    try:
-        give_up = time.monotonic() + 90
-        while not answers(f"{address}/health"):
-            assert time.monotonic() < give_up, "the server did not come up"
-            time.sleep(0.2)
+    with served(f"sqlite:///{tmp_path / 'served.db'}", tmp_path) as address:
         yield address
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(20)
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=20):
-            return True
-    except OSError:
-        return False
 
 
 @pytest.mark.thorough
