@@ -166,6 +166,13 @@ class MyLoop(Bare):
         (lambda run, path: ASK.gate(path, allow="x:Y"), "^allow: give a list of names"),
         (lambda run, path: ASK.size(run, power="x"), "^power: give a number, got 'x'$"),
         (lambda run, path: ASK.size(None), "^run: give a run: .*, got None$"),
+        (lambda run, path: ASK.compare([]), "^loops: the list is empty; leave it out for the default$"),
+        (lambda run, path: ASK.compare(tools=[len]), "^tools: give the name of a module; loopbench.suite_from_frame"),
+        (lambda run, path: ASK.compare(suite=run.arms), "loopbench.suite_from_frame makes a suite of a DataFrame$"),
+        (
+            lambda run, path: ASK.ablate("finish", {"parse_retries": [0, 2]}, "arithmetic"),
+            "^'arithmetic': name every argument behind loop and factors, such as suite=…$",
+        ),
         (lambda run, path: ASK.load(3), "^run: give a text or a path, got 3$"),
         (lambda run, path: ASK.load("latest", runs=3), "^runs: give a text or a path, got 3$"),
         (lambda run, path: ASK.why(3), "^run: give a run: .*, got 3$"),

@@ -128,3 +128,48 @@ def test_words_of_the_command_become_words_of_python() -> None:
     assert import_words("say it: --format atif|csv") == "say it: format= one of 'atif', 'csv'"
     assert import_words("choose: --scorer exact") == "choose: scorer='exact'"
     assert import_words("--model names the model of each --arm") == "models names the model of each arm"
+
+
+def test_clusters_that_are_too_few_are_told_with_their_column_and_how_to_leave_it_out(frame: pd.DataFrame) -> None:
+    grouped = frame.assign(template=[f"k{n % 3}" for n in range(12)] * 2)
+    shown = repr(imported(grouped))
+    assert "x minus y: 0.333 [" in shown
+    assert "] in accuracy, paired over 12 common tasks in 3 clusters (p = " in shown
+    assert "3 clusters of tasks can show no difference, whatever the number of tasks in them" in shown
+    assert "tasks would decide" not in shown
+    assert "12 tasks count as 3 clusters, by 'template'" in shown
+    assert "import with map={'cluster': ''} if they are independent." in shown
+    with pytest.warns(UserWarning, match="columns left out: template"):
+        alone = loopbench.import_results(grouped, map={**MAP, "cluster": ""}, scorer="right")
+    assert "x minus y: 0.333 [" in repr(alone)
+    assert "paired over 12 common tasks (p" in repr(alone)
+    assert "cluster" not in repr(alone)
+
+
+def test_an_undecided_gate_of_imports_advises_in_words_of_python(frame: pd.DataFrame) -> None:
+    baseline = loopbench.bless(imported(frame, name="old"), "baseline.json")
+    assert loopbench.gate(baseline, "old").finding.outcome == "identical"
+    changed = frame.assign(right=[1 - value if n % 5 == 0 else value for n, value in enumerate(frame["right"])])
+    judged = loopbench.gate(baseline, imported(changed))
+    assert judged.finding.outcome == "undecided"
+    shown = repr(judged)
+    assert "--" not in shown
+    assert "on_undecided" not in shown
+    assert "Where finding.outcome is 'undecided', whether to take the change all the same is yours to decide." in shown
+    assert "Bless a run of the loop" not in shown
+    assert "Import results of both over as many" in shown
+
+
+def test_excluded_trials_stand_last_in_the_table_of_trials(frame: pd.DataFrame) -> None:
+    status = ["excluded" if n in (0, 13) else "scored" for n in range(len(frame))]
+    with pytest.warns(UserWarning, match="left out: 2 of 24 trials"):
+        found = imported(frame.assign(status=status))
+    assert list(found.trials["status"]) == ["scored"] * 22 + ["excluded"] * 2
+
+
+def test_a_mistyped_run_is_asked_back(frame: pd.DataFrame) -> None:
+    imported(frame, name="table2")
+    with pytest.raises(RunError, match=r"no run 'tabel2'; did you mean 'table2'\? in runs: table2$"):
+        loopbench.load("tabel2")
+    with pytest.raises(RunError, match=r"no arm 'xx'; .*there are x, y$"):
+        loopbench.why("table2", "xx")

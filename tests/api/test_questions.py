@@ -101,6 +101,16 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
     why = loopbench.why(pair, "bare", "finish(parse_retries=0)")
     assert "bare/flaky-format against finish(parse_retries=0)/flaky-format" in why.verdicts
     assert repr(loopbench.why(pair.results.folder)) == repr(pair.why())
+    assert why.finding is why
+    causes, (only,) = why.causes, why.pairs
+    assert list(causes.columns) == ["arm", "against", "cause", "trials"]
+    told = {arm: sum(by_cause.values()) for arm, by_cause in only.causes.items() if by_cause}
+    assert causes[causes["against"].notna()].groupby("arm")["trials"].sum().to_dict() == told
+    assert list(why.divergences["task"]) == [each.task for each in only.divergences]
+    assert len(why.divergences) == sum(told.values()) > 0
+    assert len(repr(only)) < 400
+    lost = {arm.arm: sum(arm.causes.values()) for arm in why.arms if arm.causes}
+    assert causes[causes["against"].isna()].groupby("arm")["trials"].sum().to_dict() == lost
     assert "both solved" in pair.why("bare", "finish(parse_retries=0)")._repr_html_()
     assert pair.why(task="arithmetic-0001").pairs[0].tasks <= 1
     size = loopbench.size(pair, purpose="compare")

@@ -82,3 +82,11 @@ def test_how_tools_are_shown_is_read_from_the_requests():
         ("required", False, (1, 1)), ("", False, (2, 2)), ("", False, (2, 2)), ("", True, (1, 1))
     ]  # fmt: skip
     assert json.loads(json.dumps(uses[0].to_json()))["format"] == NATIVE.name
+
+
+def test_a_run_has_no_card_and_is_told_what_has_one(loopbench, here):
+    Path("results.csv").write_text("arm,task,score\na,x,1\nb,x,0\n", encoding="utf-8")
+    loopbench("import", "results.csv", "--name", "imported")
+    ended = loopbench("card", "imported")
+    assert ended.code == 2
+    assert ended.err.startswith("error: imported is a run; a card is of an agent, which is run for it: a design, a framework")

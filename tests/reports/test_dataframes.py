@@ -135,7 +135,7 @@ def same(value: Any, known: Any) -> bool:
 def test_trials_are_the_records(drawn):
     arms, found = drawn
     trials = loaded(arms, found).trials
-    ordered = sorted(found, key=lambda record: (arms.index(record.arm), record.task, record.repeat))
+    ordered = sorted(found, key=lambda record: (record.status == "excluded", arms.index(record.arm), record.task, record.repeat))
     assert len(trials) == len(ordered)
     for (_, row), record in zip(trials.iterrows(), ordered, strict=True):
         assert row["trial"] == render_value(f"{record.arm}/{record.task}/{record.repeat}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
@@ -82,8 +82,8 @@ KINDS: Mapping[str, Kind] = {
     "purpose": Kind((str,), "'compare' or 'gate'"),
     "task": Kind((str,), "the name of a task"),
     "runs": FILE,
-    "data": FILE,
-    "tools": Kind((str,), "the name of a module"),
+    "data": Kind((str, Path), "a path; loopbench.suite_from_frame makes a suite of a DataFrame"),
+    "tools": Kind((str,), "the name of a module; loopbench.suite_from_frame(frame, [function, …]) makes a suite with functions"),
     "allow": Kind((list, tuple), "a list of names, such as ['my.module:Loop']", TEXT),
     "base_url": Kind((str,), "an address"),
     "cassette": FILE,
@@ -143,6 +143,7 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @functools.wraps(function)
     def asked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        _check_named(signature, args)
         given = dict(signature.bind(*args, **kwargs).arguments)
         settings = given.pop("settings", {})
         try:
@@ -160,3 +161,12 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
             raise
 
     return asked
+
+
+def _check_named(signature: inspect.Signature, args: Sequence[object]) -> None:
+    """Raise ValueError for an argument that has to be named, with the name of the first such one."""
+    by_place = [each for each in signature.parameters.values() if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    if len(args) > len(by_place):
+        named = next(each.name for each in signature.parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY)
+        own = " and ".join(each.name for each in by_place)
+        raise ValueError(f"{shown_short(args[len(by_place)])}: name every argument behind {own}, such as {named}=…")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_MAP = re.compile(r"--map (\w+=[^\s,;:…]*(?:,\w+=[^\s,;:…]*)*)…?")
+from loopbench.reports.in_python import map_in_python
+
 _MEANING = re.compile(r"--map '?(\w+)'?:")
 _ARMS = re.compile(r"--arm (\w+) --arm (\w+)")
 _SCALE = re.compile(r"--scale (-?[\d.]+),(-?[\d.]+)")
@@ -17,8 +18,7 @@ _PLURALS = {"model": "models"}
 
 def import_words(message: str) -> str:
     """Return a message of an import with settings as `loopbench.import_results` takes them."""
-    said = _MAP.sub(lambda match: f"map={dict(part.split('=', 1) for part in match[1].split(','))}", message)
-    said = _MEANING.sub(r"map['\1']:", said)
+    said = _MEANING.sub(r"map['\1']:", map_in_python(message))
     said = _ARMS.sub(r"arm=['\1', '\2']", said)
     said = _SCALE.sub(r"scale=(\1, \2)", said)
     said = _FORMAT.sub(lambda match: f"format= one of {', '.join(map(repr, match[1].split('|')))}", said)

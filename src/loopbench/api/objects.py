@@ -73,6 +73,8 @@ def _rows_hint(given: object) -> str:
     """Return how to hand over rows of questions and answers, for what looks like some: a list, or a DataFrame."""
     if not isinstance(given, Sequence) and not hasattr(given, "to_csv"):
         return ""
+    if hasattr(given, "to_csv"):
+        return "; loopbench.suite_from_frame makes a suite of a DataFrame"
     return "; rows of questions and answers are read from a file: suite='csv' or suite='jsonl', with data=FILE"
 
 

@@ -25,13 +25,12 @@ from loopbench.experiments.size import tables as size_tables
 from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
 from loopbench.experiments.size.size import Sizing
 from loopbench.experiments.size.size import size as work_out_sizes
-from loopbench.experiments.why.why import Why
 from loopbench.models.profiles import Profile
 from loopbench.protocol import Loop
 from loopbench.protocol.names import parse_spec, value_text
 from loopbench.reports.dataframes import Loaded, load
 from loopbench.reports.in_python import said_in_python
-from loopbench.reports.why_shown import shown_why
+from loopbench.reports.why_shown import ShownWhy, shown_why
 from loopbench.runs.config import CompareConfig, load_config
 from loopbench.runs.permissions import Permissions
 
@@ -52,6 +51,8 @@ AnyLoop = str | Loop | type[Loop]
 AnyProfile = str | Path | Profile
 AnyRun = str | Path | Loaded
 COMPARE_SETTINGS = (*CompareConfig.model_fields, "scorer", "progress")
+ACCEPTED = "Where finding.outcome is 'undecided', whether to take the change all the same is yours to decide."
+"""What to do about an undecided gate, which in Python has no exit code."""
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""
 RERUN_SETTINGS = ("seed", "repeats", "runs", "allow", "base_url", "cassette")
@@ -157,7 +158,7 @@ def gate(
     else:
         folder = _loaded(run).results.folder
     judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path)
-    said = [*brief.sentences(judged), *brief.examples(judged, "finding.tasks")]
+    said = [*brief.sentences(judged, ACCEPTED), *brief.examples(judged, "finding.tasks")]
     return Conclusion(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
 
 
@@ -213,17 +214,15 @@ def size(
 
 
 @question
-def why(run: AnyRun, a: AnyLoop | None = None, b: AnyLoop | None = None, *, task: str | None = None) -> Conclusion[Why]:
-    """Say why trials were lost, as the command prints it: in sum, of one arm, or where two arms part; no model is called.
+def why(run: AnyRun, a: AnyLoop | None = None, b: AnyLoop | None = None, *, task: str | None = None) -> ShownWhy:
+    """Say why trials were lost, as `run.why` does: in sum, of one arm, or where two arms part; no model is called.
 
     `a`, `b`: arms by name, or loops in all their arms. `task`: only its trials. Raises ValueError for a name that no arm or task
     has, and for `b` without `a`.
     """
     found = _loaded(run).results
     named = [None if given is None else _arm_name(given, setting) for given, setting in ((a, "a"), (b, "b"))]
-    reasons = shown_why(found, *named, task=task)
-    title, *lines = reasons.lines
-    return Conclusion(title, [line for line in lines if line], (), reasons, repr(reasons))
+    return shown_why(found, *named, task=task)
 
 
 # --- shared ---
@@ -231,6 +230,9 @@ def why(run: AnyRun, a: AnyLoop | None = None, b: AnyLoop | None = None, *, task
 
 def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with names in the place of objects; `scorer` becomes part of the suite, and so do its file and tools."""
+    for name in ("loops", "profiles", "models"):
+        if isinstance(settings.get(name), list) and not settings[name]:
+            raise ValueError(f"{name}: the list is empty; leave it out for the default")
     made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     made["loops"] = tuple(loop_name(loop) for loop in made["loops"])
     with naming_files(settings):

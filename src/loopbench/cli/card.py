@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from loopbench.protocol.names import Spec
 from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, load_config
 from loopbench.runs.registry import make_loop
+from loopbench.runs.store.files import MANIFEST
 
 from .check_program import AgentChoice
 from .codes import FAILED
@@ -62,6 +63,13 @@ class CardOutput(OutputOptions):
     """File to write the page to, in Markdown."""
 
 
+def _refuse_run(words: Sequence[str], runs: Path) -> None:
+    """Raise ValueError, which says what a card is made of, for the name of a run, such as an imported one."""
+    if len(words) == 1 and any(os.path.isfile(folder / words[0] / MANIFEST) for folder in (Path(), runs)):
+        takes = "a card is of an agent, which is run for it: a design, a framework or a program, such as loopbench card finish"
+        raise ValueError(f"{words[0]} is a run; {takes}; what the run found: loopbench report {words[0]}")
+
+
 @with_options()
 def card(choice: AgentChoice, run: CardRun, output: CardOutput) -> None:
     """Disclose an agent on one page, in Markdown, or as JSON.
@@ -71,6 +79,7 @@ def card(choice: AgentChoice, run: CardRun, output: CardOutput) -> None:
     """
     if output.out is not None and (output.out.is_dir() or not os.access(output.out.absolute().parent, os.W_OK)):
         raise ValueError(f"--out {output.out}: cannot be written; nothing was run")
+    _refuse_run(choice.program or (), run.runs)
     spec = choice.spec()
     if spec is None:
         raise ValueError("--url: a card measures an agent on a suite, and a service takes one question at a time; name a program")

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import AnswerSentence, ComparisonAnswer, answer
+from loopbench.experiments.compare.answer import ComparisonAnswer, answer
+from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.matrix import SIGNS, AnswerCell, AnswerRow, Place, amount
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.sentence import AnswerSentence
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
 from loopbench.metrics.left_out import MAX_LEFT_OUT
 from loopbench.metrics.statistics import Interval
@@ -90,6 +92,8 @@ def _sentences(found: Results, said: Sequence[AnswerSentence], width: int) -> It
     """Yield the lines of warnings, and then of what follows from the matrix, with commands below."""
     yield from warning_lines(found, width)
     yield from sentence_lines(found, said, width)
+    if not found.comparison.invalid:
+        yield from wrapped(clusters_sentence(found.manifest, found.comparison), "", width)
 
 
 def warning_lines(found: Results, width: int) -> Iterator[Text]:

@@ -382,11 +382,16 @@ def _common(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair]) -> dict[t
     return dict.fromkeys(matched, 0) | {(pair.a, pair.b): pair.difference.n for pair in pairs if pair.metric == PRIMARY}
 
 
+def too_few_units(units: int, alpha: float) -> bool:
+    """Tell whether the sign-flip test over so many units cannot show any difference: its smallest p, 2/2ⁿ, is alpha or more."""
+    return 2 * 0.5**units >= alpha
+
+
 def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
     """Pairs with so few units that the sign-flip test's smallest p, 2/2ⁿ, is alpha or more."""
     units = {(pair.a, pair.b): pair.units for pair in pairs if pair.metric == PRIMARY}
     warnings = []
-    few = [names for names, found in units.items() if 2 * 0.5**found >= alpha]
+    few = [names for names, found in units.items() if too_few_units(found, alpha)]
     if few:
         named = " and ".join(few[0]) if len(few) == 1 else f"{counted(len(few), 'pair')}, such as {' and '.join(few[0])}"
         most = max(units[names] for names in few)

@@ -22,6 +22,7 @@ from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.arm_loop import arm_loop
+from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
 from loopbench.experiments.why.arms import required_arms
@@ -88,14 +89,16 @@ class Loaded:
     def trials(self) -> pd.DataFrame:
         """Return a row per trial, sorted by arm, task and repeat; scores, calls, errors and retries have a column per kind.
 
-        `trial` is the name that `trace` takes. Accuracy is NaN where the trial was not scored.
+        Excluded trials stand last. `trial` is the name that `trace` takes. Accuracy is NaN where the trial was not scored.
         """
         places = {arm.info.arm: number for number, arm in enumerate(self.comparison.arms)}
         records = self.results.records
         if not isinstance(records, RecordTable) or records.store.whole or any(kind.unknown for kind in distinct(records)):
-            by_trial = sorted(records, key=lambda record: (places[record.arm], record.task, record.repeat))
+            by_trial = sorted(
+                records, key=lambda record: (record.status == "excluded", places[record.arm], record.task, record.repeat)
+            )
             return self._table(self._trials(by_trial), _TRIALS)
-        ordered = records.ordered(lambda kind: (places[kind.arm], kind.task))
+        ordered = records.ordered(lambda kind: (kind.status == "excluded", places[kind.arm], kind.task))
         codes, first, kinds = np.unique(ordered.codes, return_index=True, return_inverse=True)
         rows = self._trials(RecordTable(ordered.store, ordered.places[first]))
         names = [f"{kind.arm}/{kind.task}/" for kind in map(ordered.store.kinds.__getitem__, codes.tolist())]
@@ -208,7 +211,8 @@ class Loaded:
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         said = self.verdicts if ablation is None else conclusions(ablation)
-        return [*invalid, *(said or self._accuracies()), *warnings]
+        clusters = [] if comparison.invalid else [clusters_sentence(self.results.manifest, comparison)]
+        return [*invalid, *(said or self._accuracies()), *said_in_python(list(filter(None, clusters))), *warnings]
 
     def _compared(self) -> list[str]:
         """Return the accuracies behind the verdicts, of a run that compares arms and is no ablation."""

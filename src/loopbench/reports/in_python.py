@@ -34,7 +34,15 @@ _HYPHENED = re.compile(r"[a-z]+(-[a-z0-9]+)+")
 
 def in_python(message: str) -> str:
     """Return a message on one line, with settings as a call passes them (`data=FILE`) in the place of flags."""
-    return _FLAG.sub(_as_setting, " ".join(message.split()) if "\n" in message else message)
+    return _FLAG.sub(_as_setting, map_in_python(" ".join(message.split()) if "\n" in message else message))
+
+
+_MAP = re.compile(r"--map (\w+=[^\s,;:…]*(?:,\w+=[^\s,;:…]*)*)…?")
+
+
+def map_in_python(message: str) -> str:
+    """Return a message with `map={'task': 'COLUMN'}` in the place of `--map task=COLUMN`."""
+    return _MAP.sub(lambda match: f"map={dict(part.split('=', 1) for part in match[1].split(','))}", message)
 
 
 def _as_setting(match: re.Match[str]) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
+from loopbench._extras import needed_by
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.arms import pairs_named, required_arms
 from loopbench.experiments.why.why import Why, why
+from loopbench.protocol.modules import module_in
 from loopbench.runs.store.files import RunError
 from loopbench.text.output import UNBROKEN, Prose
 from loopbench.text.plain_text import plain, plain_line
@@ -16,6 +19,19 @@ from loopbench.text.table import Table
 from . import why_lines
 from .doors import Python
 from .notebook import block
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+CAUSES = {"arm": "string", "against": "string", "cause": "string", "trials": "int64"}
+DIVERGENCES = {
+    **dict.fromkeys(("winner", "loser", "task"), "string"),
+    **dict.fromkeys(("repeat", "step"), "int64"),
+    "parts_at": "Int64",
+    **dict.fromkeys(("cause", "detail", "stop"), "string"),
+}
+"""Columns of the two tables and their types."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,6 +55,45 @@ class ShownWhy(Why):
     def lines(self) -> list[str]:
         """The lines that the command prints into a file, with calls in the place of commands."""
         return [line for each in self._shown() for line in text_lines(each)]
+
+    @property
+    def title(self) -> str:
+        """The run that it is about, as other conclusions have it."""
+        return self.lines[0]
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The lines below the title."""
+        return [line for line in self.lines[1:] if line]
+
+    @property
+    def finding(self) -> Why:
+        """The counts and examples, which are attributes of this object, too."""
+        return self
+
+    @property
+    def causes(self) -> pd.DataFrame:
+        """A row per arm and cause of lost trials: `arm`, `cause`, `trials`; of pairs also `against`, the arm that solved them."""
+        rows: list[tuple[str, str | None, str, int]]
+        rows = [(arm.arm, None, str(cause), many) for arm in self.arms for cause, many in arm.causes.items()]
+        for pair in self.pairs:
+            for arm, against in ((pair.a, pair.b), (pair.b, pair.a)):
+                rows += [(arm, against, str(cause), many) for cause, many in pair.causes[arm].items()]
+        with needed_by("a DataFrame"):
+            frames = module_in(__package__, "frame")
+        named = dict(zip(CAUSES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(CAUSES, ())
+        made: pd.DataFrame = frames.frame({name: frames.column(named[name], dtype) for name, dtype in CAUSES.items()})
+        return made
+
+    @property
+    def divergences(self) -> pd.DataFrame:
+        """A row per trial that one arm of a pair lost and the other solved: who won, which step parted them, and by which cause."""
+        rows = [each.to_json() for pair in self.pairs for each in pair.divergences]
+        with needed_by("a DataFrame"):
+            frames = module_in(__package__, "frame")
+        columns = {name: frames.column([row[name] for row in rows], dtype) for name, dtype in DIVERGENCES.items()}
+        made: pd.DataFrame = frames.frame(columns)
+        return made
 
     def _shown(self) -> Iterator[why_lines.Shown]:
         if self.is_sum:

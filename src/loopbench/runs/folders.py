@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loopbench.protocol.counts import counted
-from loopbench.protocol.names import meant, several
+from loopbench.protocol.names import meant, near, several
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 
 RUNS = Path("runs")
@@ -60,7 +60,9 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
         if folder.is_dir():
             return folder
         raise RunError(f"no run {str(run)!r}: {root / meaning[0]} has no folder {'/'.join(below)!r}")
-    raise RunError(f"no run {str(run)!r}; in {root}: {_last(known) or 'none yet'}")
+    names = [*known, *filter(None, (there.given_name for there in runs_there.values()))]
+    asked = near(str(run), names)
+    raise RunError(f"no run {str(run)!r}; {asked}{' ' * bool(asked)}in {root}: {_last(known) or 'none yet'}")
 
 
 def _last(known: Sequence[str]) -> str:

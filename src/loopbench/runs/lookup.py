@@ -44,7 +44,7 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
     rest = (
         "--skip-unplanned leaves them out"
         if count < len(tasks)
-        else "run a real model, then learn plans from the run: loopbench suite learn"
+        else "run a real model, then learn plans from the run by the command loopbench suite learn"
     )
     total = counted(len(tasks), "task")
     said = f"{counted(count, f'of {total} has', f'of {total} have')} no plan, which the scripted model needs"

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.cli.render_answer import MAX_LINES, MIN_ROWS, answer_lines
-from loopbench.experiments.compare.answer import AnswerSentence, ComparisonAnswer, answer
+from loopbench.experiments.compare.answer import ComparisonAnswer, answer
 from loopbench.experiments.compare.matrix import places
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run as carry_out
+from loopbench.experiments.compare.sentence import AnswerSentence
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.statistics import Interval, is_narrow
@@ -167,7 +168,8 @@ def test_a_fresh_run_repeats_a_narrow_verdict_in_two_cases_of_three_at_most(erro
 def test_where_nothing_is_decided_nothing_is_adopted(compared):
     lines = said(compared({"a": (0.5,), "b": (0.6,)}, {"a": 100, "b": 200}, n=10))
     assert lines[0] == "Nothing is decided: no loop is told apart from another; the cheapest is a (101 tokens a trial)"
-    assert lines[1].startswith("Undecided between b and a")
+    assert lines[1] == "b minus a: 0.100 [-0.208, 0.445] in accuracy, paired over 10 common tasks (p = 1.000)"
+    assert lines[2].startswith("Undecided between b and a")
 
 
 def test_what_no_profile_tells_by_itself_and_all_together_do_is_the_pick(compared):

@@ -68,9 +68,10 @@ def test_a_difference_within_the_margin_does_not_pay_for_itself(priced):
 def test_a_difference_beyond_the_margin_does_and_the_cheaper_loop_stands_beside_it(priced):
     shares, tokens = {"fine": (0.97,), "plain": (0.94,)}, {"fine": 500, "plain": 400}
     for margin in (0.02, 0.035):  # of the second one, the interval goes beyond it
-        first, worse = answer(priced(shares, tokens, margin)).sentences
+        first, difference, worse = answer(priced(shares, tokens, margin)).sentences
         told = "better than every other loop; plain is cheaper (401 tokens a trial against 501)"
         assert re.fullmatch(rf"Adopt fine \(501 tokens a trial\)(, narrowly)?: {re.escape(told)}", first)
+        assert difference.startswith("fine minus plain: 0.030 [")
         assert worse == "Worse: plain"
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal
 
-from loopbench.experiments.compare.answer import STILL, AnswerSentence, DecidingRun
+from loopbench.experiments.compare.answer import STILL
 from loopbench.experiments.compare.matrix import unit_of_cost
+from loopbench.experiments.compare.sentence import AnswerSentence, DecidingRun
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.factors.layout import Factor

@@ -25,33 +25,13 @@ from .claims import claims_in_words
 from .exposure import exposures
 from .matrix import AnswerColumn, AnswerRow, amount, matrix_rows, place_of, unit_of_cost
 from .measured_forms import by_profile, fitting, forms_of
+from .paired import difference_in_words, too_few_clusters
+from .sentence import AnswerSentence, DecidingRun
 from .thrift import Thrift, ThriftSearch, saving
 
 STRESS = "stress test"
 STILL = "clean"
 """The profile without faults."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerSentence:
-    """A sentence of an answer, without its full stop."""
-
-    text: str
-    brief: str = ""
-    """The same in fewer words, for a narrow terminal; empty: there is no shorter one."""
-    may_be_left_out: bool = False
-    """Whether the matrix or another sentence shows what matters of it, so that a narrow terminal may lack it."""
-    decides: DecidingRun | None = None
-    """The run that the sentence is about, whose command stands below it."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecidingRun:
-    """Two loops in one column, and how many tasks are likely to tell them apart in a fresh run of the two alone."""
-
-    arms: tuple[str, str]
-    tasks: int
-    chance: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +78,10 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
         AnswerSentence(f"{exposure.sentence}{exposure.defence}", f"{exposure.brief}{exposure.defence}")
         for exposure in exposures(comparison)
     )
-    infos, sentences = [arm.info for arm in arms], _Sentences(pairs, costs, comparison.pooled, found)
+    infos, sentences = [arm.info for arm in arms], _Sentences(pairs, costs, comparison.pooled, found, comparison.alpha)
     mixed = len(set(forms_of(infos).values())) > 1 and found.rows[1:]
-    verdicts = _each_by_itself(comparison, columns) if mixed else sentences.verdicts()
+    verdicts = list(_each_by_itself(comparison, columns) if mixed else sentences.verdicts())
+    verdicts[1:1] = _only_difference(found, pairs)
     fits = (AnswerSentence(f"{said}{NOT_POOLED if mixed else ''}") for said in [fitting(infos)] if said and found.rows[1:])
     return replace(found, said=(*verdicts, *fits, *sentences.claims(), *of_injection))
 
@@ -116,10 +97,19 @@ def _each_by_itself(comparison: Comparison, columns: Sequence[AnswerColumn]) -> 
         own = tuple(column for column in columns if column.profile == profile)
         pairs, costs = (tuple(pair for pair in alone.pairs if pair.metric == metric) for metric in (PRIMARY, unit))
         found = ComparisonAnswer(own, matrix_rows(alone.arms, pairs, own, unit), unit, ())
-        for said in _Sentences(pairs, costs, (), found).verdicts():
+        for said in _Sentences(pairs, costs, (), found, comparison.alpha).verdicts():
             if not said.may_be_left_out:
                 brief = said.brief and f"Under {profile}: {said.brief}"
                 yield replace(said, text=f"Under {profile}: {said.text}", brief=brief)
+
+
+def _only_difference(found: ComparisonAnswer, pairs: Sequence[Pair]) -> Iterator[AnswerSentence]:
+    """Yield the paired difference of two arms, the more accurate one first, where there are no others."""
+    if len(pairs) != 1 or len(found.rows) != 2:
+        return
+    pair = pairs[0] if pairs[0].difference.value >= 0 else pairs[0].turned
+    names = (next(row.loop for row in found.rows if arm in _arms(row)) for arm in (pair.a, pair.b))
+    yield AnswerSentence(*difference_in_words(pair, *names))
 
 
 # --- sentences ---
@@ -135,6 +125,7 @@ class _Sentences:
     pooled: tuple[Pair, ...]
     """Pairs of loops over all profiles together."""
     found: ComparisonAnswer
+    alpha: float
 
     def verdicts(self) -> Iterator[AnswerSentence]:
         """Yield which loop to adopt, what is open, and what is worse."""
@@ -259,7 +250,7 @@ class _Sentences:
         return bool(pairs) and all(pair.verdict.word == "equivalent" for pair in pairs)
 
     def _pairs(self, one: AnswerRow, other: AnswerRow) -> Iterator[Pair]:
-        arms = [{cell.arm.info.arm for cell in row.cells if cell is not None} for row in (one, other)]
+        arms = [_arms(row) for row in (one, other)]
         for pair in self.accuracy_pairs:
             if (pair.a in arms[0] and pair.b in arms[1]) or (pair.b in arms[0] and pair.a in arms[1]):
                 yield pair
@@ -389,6 +380,9 @@ class _Sentences:
         if not rows:
             return
         between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([first.loop, *rows])}"
+        if few := too_few_clusters([pair for pair, _ in undecided], self.alpha):
+            yield AnswerSentence(f"{between}: {few}")
+            return
         if (plan := self._soonest(undecided)) is None:
             yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
             return
@@ -445,5 +439,8 @@ class _Sentences:
 
 def _is_won(pair: Pair, row: AnswerRow) -> bool:
     """Whether the row's loop is better in a pair."""
-    arms = {cell.arm.info.arm for cell in row.cells if cell is not None}
-    return standing(pair, pair.a if pair.a in arms else pair.b) == "better"
+    return standing(pair, pair.a if pair.a in _arms(row) else pair.b) == "better"
+
+
+def _arms(row: AnswerRow) -> set[str]:
+    return {cell.arm.info.arm for cell in row.cells if cell is not None}

@@ -10,7 +10,7 @@ from loopbench.runs.config import CompareConfig, flag_of
 from loopbench.runs.manifest import ArmEntry, Manifest
 from loopbench.runs.registry import with_size
 
-from .answer import DecidingRun
+from .sentence import DecidingRun
 
 KEPT = ("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "alpha", "margin", "real_time")
 """Settings of the run that the new one keeps."""

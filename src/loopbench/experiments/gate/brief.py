@@ -11,6 +11,7 @@ from loopbench.protocol.counts import counted
 
 from .outcome import GateArm, GateResult, TaskChange
 from .outputs import (
+    ACCEPTED,
     brackets,
     change_counts,
     effect_in_words,
@@ -55,15 +56,18 @@ def margins(result: GateResult) -> str:
     return f"margins: {', '.join(each)}; {brackets(result)}"
 
 
-def sentences(result: GateResult) -> list[str]:
-    """Return the changes and the caveats; among these the notes say what more tasks are likely to decide."""
+def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:
+    """Return the changes and the caveats; among these the notes say what more tasks are likely to decide.
+
+    `accepted`: what lets an undecided change through.
+    """
     return [
         literal(line)
         for line in (
             *stops_alone(result),
             *_hidden_arms(result),
             *_likewise(result),
-            *remedies(result),
+            *remedies(result, accepted),
             *change_counts(result),
             *result.notes,
         )

@@ -43,7 +43,11 @@ def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None, aga
     if not command:
         command, own = own_command(baseline), _supply(baseline)
     if not command:
-        yield f"More tasks help: {chance}. Bless a run of the loop as it was over them, and gate again."
+        imported = "loops" not in baseline.config
+        how = (
+            "Import results of both over as many, bless the old ones" if imported else "Bless a run of the loop as it was over them"
+        )
+        yield f"More tasks help: {chance}. {how}, and gate again."
         return
     yield f"More tasks help: {chance}{own}. Bless it with the loop as it was, then gate the changed one again:"
     yield shlex.join(command)

@@ -342,7 +342,11 @@ def margin_in_words(line: GateLine) -> str:
     return f"{'+' if line.may_rise else '-'}{line.margin:g}" if line.margin else "0"
 
 
-def remedies(result: GateResult) -> Iterator[str]:
+ACCEPTED = '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.'
+"""What lets an undecided change through, on the command line."""
+
+
+def remedies(result: GateResult, accepted: str = ACCEPTED) -> Iterator[str]:
     """Yield how many tasks pass where all agree, and what lets an undecided change through; the notes tell of larger baselines."""
     open_lines = [line for line in result.lines if line.outcome == "undecided"]
     if not open_lines:
@@ -350,10 +354,7 @@ def remedies(result: GateResult) -> Iterator[str]:
     for margin in dict.fromkeys(line.margin for line in open_lines if not line.is_ratio and line.margin and not line.effect.value):
         agreeing = agreeing_tasks(margin, result.alpha)
         yield f"At a margin of {margin:g}, {agreeing} tasks pass if all of them agree, and more are needed if some do not."
-    yield (
-        "This run shows neither harm nor that there is none. "
-        '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.'
-    )
+    yield f"This run shows neither harm nor that there is none. {accepted}"
 
 
 def change_counts(result: GateResult) -> Iterator[str]:

@@ -195,6 +195,8 @@ class ForeignLog:
     """Trials that were due per arm and task, as far as the file says."""
     notes: tuple[str, ...] = ()
     """Remarks for the user."""
+    cluster: str = ""
+    """The column that was taken as the cluster of tasks, be it named or found; empty where none was."""
     path: Path = Path()
     """The path; the importer fills in this field and the next two."""
     format: str = ""

@@ -171,7 +171,7 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
             }
             for log in logs
         ],
-        "cluster": reading.cluster,
+        "cluster": reading.cluster or next((log.cluster for log in logs if log.cluster), None),
         "errors_as_failures": reading.errors_as_failures,
     }
 

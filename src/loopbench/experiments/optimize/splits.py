@@ -61,7 +61,7 @@ def _usable(suite: Suite, name: str, config: OptimizeConfig) -> list[Task]:
     return usable
 
 
-_WAYS_OUT = "run a real one (--model), or learn plans from such a run: loopbench suite learn"
+_WAYS_OUT = "run a real one (--model), or learn plans from such a run by the command loopbench suite learn"
 
 
 def _digest(tasks: Sequence[Task]) -> str:

@@ -43,7 +43,7 @@ class PairLosses:
     """Number of tasks on which they differ in any repeat."""
     causes: Mapping[str, Mapping[Cause, int]]
     """Loser → cause → trials, the most common first; fewer than they lost if traces are missing."""
-    divergences: tuple[Divergence, ...]
+    divergences: tuple[Divergence, ...] = field(repr=False)
     """The divergences, those of the most common causes first."""
 
     @property
@@ -94,7 +94,7 @@ class ArmLosses:
     lost: int
     causes: Mapping[Cause, int]
     """Cause → trials, the most common first; fewer than it lost if traces are missing."""
-    examples: tuple[LostTrial, ...]
+    examples: tuple[LostTrial, ...] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

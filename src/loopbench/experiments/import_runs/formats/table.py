@@ -88,7 +88,9 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             questions[task] = previous
     unused = [name for name in names if name and name not in columns.values()]  # pandas writes its index without a name
     notes = (f"columns left out: {names_in_a_line(unused)}",) if unused else ()
-    return ForeignLog(_suite(rows), _arms(rows, default_arm), tuple(trials), questions, notes=notes)
+    return ForeignLog(
+        _suite(rows), _arms(rows, default_arm), tuple(trials), questions, notes=notes, cluster=columns.get("cluster", "")
+    )
 
 
 FORMAT = Format("csv", recognizes, read_table, mapped=True)

@@ -1,0 +1,27 @@
+"""One sentence of an answer, and the run that it is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSentence:
+    """A sentence of an answer, without its full stop."""
+
+    text: str
+    brief: str = ""
+    """The same in fewer words, for a narrow terminal; empty: there is no shorter one."""
+    may_be_left_out: bool = False
+    """Whether the matrix or another sentence shows what matters of it, so that a narrow terminal may lack it."""
+    decides: DecidingRun | None = None
+    """The run that the sentence is about, whose command stands below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingRun:
+    """Two loops in one column, and how many tasks are likely to tell them apart in a fresh run of the two alone."""
+
+    arms: tuple[str, str]
+    tasks: int
+    chance: float
