@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
@@ -110,8 +110,8 @@ class ArmEntry(ManifestPart):
     """Versions of the packages that a foreign loop is made of, and of its interpreter."""
     environment: str = ""
     """Digest of the versions of all packages beside a foreign loop."""
-    calls_in: Literal["native", "text", ""] = ""
-    """How the loop has calls written: in the API's own form or as text; empty where that is mixed, or not known."""
+    calls_in: str = ""
+    """How the loop has calls written: `native`, in the API's own form, or `text`; empty where that is mixed, or not known."""
 
     def info(self, suite: str) -> ArmInfo:
         """Return the arm as a comparison names it."""

@@ -35,7 +35,7 @@ def by_profile(comparison: Comparison, profile: str) -> Comparison:
 def fitting(infos: Sequence[ArmInfo]) -> str:
     """Return which measured profile fits which loop, without a full stop; empty where all loops are known to fit them all."""
     forms = forms_of(infos)
-    loops = {short_name(info): info.calls_in for info in infos if info.calls_in}
+    loops = {short_name(info): info.calls_in for info in infos if info.calls_in in IN_WORDS}
     if not forms or (all(form in ("", *forms.values()) for form in loops.values()) and len(set(forms.values())) == 1):
         return ""
     measured = [
