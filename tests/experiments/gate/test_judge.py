@@ -247,7 +247,7 @@ def test_an_undecided_gate_of_ones_own_tasks_has_commands_too_and_a_word_on_repe
     assert commands == [
         "loopbench compare --loop bare --suite jsonl --seed 0 --data 'my tasks.jsonl' --tools my_tools --repeats 2",
         "loopbench bless latest --output b.json",
-        "loopbench gate --baseline b.json",
+        "loopbench gate --baseline b.json --allow my_tools",
     ]
     assert last == "Or with the same tasks: --repeats 5 behind compare decides with a chance of about 90 %."
     assert own_recipe(baseline, MoreRepeats(None, 0.3))[-1].startswith("More repeats of the same tasks do not: even 20 decide with")

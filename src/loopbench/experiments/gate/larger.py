@@ -11,7 +11,8 @@ from loopbench.experiments.compare.deciding import can_be_told, kept_words
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.outlook import MAX_REPEATS
 from loopbench.protocol.counts import counted
-from loopbench.runs.config import flag_of
+from loopbench.runs.config import config_from, flag_of
+from loopbench.runs.permissions import own_code
 from loopbench.runs.registry import with_size
 from loopbench.text.numbers import chance_in_words, dollars
 
@@ -53,9 +54,20 @@ def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None, aga
     yield shlex.join(command)
     file = str(path or "FILE")
     yield shlex.join(["loopbench", "bless", "latest", "--output", file])
-    yield shlex.join(["loopbench", "gate", "--baseline", file, *again])
+    words = list(again)
+    yield shlex.join(["loopbench", "gate", "--baseline", file, *words, *_allowed(baseline, loops_are_typed="--loop" in words)])
     if own:
         yield repeats_in_words(undecided)
+
+
+def _allowed(baseline: Baseline, *, loops_are_typed: bool) -> Iterator[str]:
+    """Yield the words that let code of the user's own run which the baseline alone names."""
+    try:
+        config = config_from(baseline.config, "the baseline")
+    except ValueError:  # one of another version, which the gate refuses to run again by itself
+        return
+    for name in own_code(config.model_copy(update={"loops": ()}) if loops_are_typed else config):
+        yield from ("--allow", name)
 
 
 def repeats_in_words(undecided: Sequence[GateLine]) -> str:
