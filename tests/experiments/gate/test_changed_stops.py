@@ -46,11 +46,16 @@ def test_a_graver_stop_alone_leaves_it_undecided_and_says_so(altered, baseline):
     assert not any(arm.stop_alone for arm in judge(altered(failing(task(1))), baseline).arms)
 
 
-@pytest.mark.parametrize(("margin", "outcome"), [(0.02, "undecided"), (0.5, "pass")])
-def test_a_new_crash_stands_first_whatever_the_outcome_is(altered, baseline, margin, outcome):
+@pytest.mark.parametrize("margin", [0.02, 0.5])
+def test_a_new_crash_is_a_regression_whatever_the_margin_is(altered, baseline, margin):
     judged = judge(altered(stopping("crashed", "KeyError: 'x'")), baseline, metrics={"accuracy": margin})
-    assert judged.outcome == outcome
-    assert headline(judged).startswith(f"{outcome}: 2 trials crash now (KeyError: 'x'), such as bare/clean/{task(1)}/0; ")
+    arm = arm_of(judged, "bare/clean")
+    assert judged.outcome == arm.lines[0].outcome == "regression"
+    assert arm.crash_alone
+    assert not arm.stop_alone
+    assert headline(judged) == f"regression: 2 trials crash now (KeyError: 'x'), such as bare/clean/{task(1)}/0"
+    assert "bare/clean: a crash that the baseline does not have is a regression, whatever the margins say." in text(judged)
+    assert "<failure" in to_junit(judged)
     first, crash = github_annotations(judged)[:2]
     assert "2 trials crash now (KeyError: 'x')" in first
     assert crash.startswith("::warning title=bare/clean%3A 2 trials with the same score%2C finished → crashed (KeyError%3A 'x')::")
@@ -66,6 +71,7 @@ def test_a_crash_is_new_by_its_task_where_trials_have_no_counterparts(altered, f
     assert [(change.trial, change.was, change.same_score) for change in judged.stops] == [
         (f"bare/clean/{task(1)}/{repeat}", "finished", False) for repeat in range(2)
     ]
+    assert not any(arm.crash_alone for arm in judged.arms), "another seed may crash where the baseline's was spared"
     assert judge(altered(stopping("forced")), was).stops == ()
 
 

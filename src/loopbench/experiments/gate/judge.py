@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.gate import MARGIN, GateLine, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
+from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
@@ -267,7 +269,11 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
 
 
 def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, pairing: _Pairing) -> GateArm:
+    """Return an arm with its lines. Where nothing is left to chance, a new crash is a regression, whatever the margins say."""
     is_open = any(line.metric == PRIMARY and line.outcome == "undecided" for line in lines)
+    crash_alone = pairing.fixed and _crashes_anew(side) and all(line.outcome != "regression" for line in lines)
+    if crash_alone:
+        lines = [replace(line, outcome="regression") if line.metric == PRIMARY else line for line in lines]
     return GateArm(
         arm=side.arm,
         baseline_arm=side.baseline_arm,
@@ -275,8 +281,15 @@ def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, pairing: _Pair
         trials=len(side.records),
         scored=side.scored,
         lines=tuple(lines),
-        stop_alone=is_open and pairing.fixed and side.unchanged(PRIMARY),
+        stop_alone=is_open and pairing.fixed and side.unchanged(PRIMARY) and not crash_alone,
+        crash_alone=crash_alone,
     )
+
+
+def _crashes_anew(side: Sides) -> bool:
+    """Whether a trial crashes whose counterpart in the baseline did not."""
+    ends = ((pair.line.stop[pair.record.repeat], stop_of(pair.record)) for pair in side.pairs)
+    return any(now == StopReason.CRASHED != before for before, now in ends)
 
 
 def _ends_gravely(side: Sides) -> bool:

@@ -148,6 +148,8 @@ class GateArm:
     """The lines, one per metric."""
     stop_alone: bool = False
     """Whether accuracy is undecided only because trials end more gravely: no score changed, and nothing is left to chance."""
+    crash_alone: bool = False
+    """Whether it is a regression only because trials crash that did not in the baseline, and nothing is left to chance."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -158,6 +160,7 @@ class GateArm:
             "trials": self.trials,
             "scored": self.scored,
             "stop_alone": self.stop_alone,
+            "crash_alone": self.crash_alone,
             "metrics": [line.to_json() for line in self.lines],
         }
 

@@ -237,7 +237,7 @@ def _escaped(content: str) -> str:
 
 def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     """Return what the outcome rests on; trials that crash now, and did not, stand first whatever it is."""
-    return "; ".join([*crashes(result.stops), _reason(result, named)])
+    return "; ".join(filter(None, [*crashes(result.stops), _reason(result, named)]))
 
 
 def _reason(result: GateResult, named: int) -> str:
@@ -249,7 +249,7 @@ def _reason(result: GateResult, named: int) -> str:
         return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}"
     if result.outcome in ("pass", "unchanged"):
         return "; ".join(_passed(result, named))
-    decisive = [line for line in result.lines if line.outcome == result.outcome]
+    decisive = [line for arm in result.arms if not arm.crash_alone for line in arm.lines if line.outcome == result.outcome]
     return _first(
         [f"{short_arm(line.arm)} in {line.metric} {effect_in_words(line)}, margin {margin_in_words(line)}" for line in decisive],
         "; ",
