@@ -100,9 +100,15 @@ def test_a_call_that_a_rule_cannot_judge_waits_and_a_rule_is_a_plain_function() 
     async def asks(arguments: Mapping[str, Any]) -> bool:
         return True
 
-    for rule, wrong in ((asks, "an async function"), (3, "3")):
+    def of_two(name: str, arguments: Mapping[str, Any]) -> bool:
+        return True
+
+    for rule, wrong in ((asks, "an async function"), (3, "3"), (of_two, r"one that takes \(name: .*")):
         with pytest.raises(TypeError, match=f"^needs_approval: the rule of 'refund' must be a plain function .*, not {wrong}$"):
             Checkpoint(needs_approval=cast(Any, {"refund": rule}))
+    for given, told in ((above_100, r"give a list of tools' names or a mapping .*, not function"), ([3], "a tool's name .* not 3")):
+        with pytest.raises(TypeError, match=f"^needs_approval: {told}$"):
+            Checkpoint(needs_approval=cast(Any, given))
     for arguments in ([1], {"amount": {1}}):
         with pytest.raises(ValueError, match=r"^approve: arguments must be a JSON object"):
             checkpoint.approve(checkpoint.pending[0], arguments=cast(Any, arguments))

@@ -30,6 +30,7 @@ from loopbench.protocol import (
     Chunk,
     FunctionModel,
     Loop,
+    Message,
     NativeCall,
     Observer,
     PlanTask,
@@ -221,6 +222,15 @@ def test_an_error_that_is_not_the_models_stays_what_it_is() -> None:
         (
             lambda: Toolbox(cast(Any, Tool.from_function(price))),
             r"^tools: give a list, such as Toolbox\(\[price\]\), not price alone$",
+        ),
+        (lambda: Toolbox(cast(Any, None)), r"^tools: give a list, Toolbox\(\[\]\) without tools, not None$"),
+        (
+            lambda: Query("How much?", history=[Message(cast(Any, "bot"), "x")]),
+            r"^history\[0\]: role must be one of system, user, assistant, tool, not 'bot'$",
+        ),
+        (
+            lambda: Reply("", cast(Any, [{"id": "c"}])),
+            r"^Reply: calls\[0\] must be a NativeCall\(id, name, arguments\), not dict$",
         ),
         (lambda: Toolbox([price], time_limit_s=-1), "^toolbox: time_limit_s must be more than 0 s, or None, not -1$"),
         (lambda: Toolbox([price], max_chars=-1), "^toolbox: max_chars must be 0 or more, or None, not -1$"),

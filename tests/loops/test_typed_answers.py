@@ -22,7 +22,21 @@ from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeItem, FakeModel
-from loopbench.protocol import Answer, Loop, NativeCall, Outcome, Plan, Query, Reply, StopReason, Toolbox, run_sync
+from loopbench.protocol import (
+    Answer,
+    Loop,
+    NativeCall,
+    Observer,
+    Outcome,
+    Plan,
+    Query,
+    Reply,
+    RunEvent,
+    StopReason,
+    Toolbox,
+    run_sync,
+)
+from loopbench.protocol.events import LoopNote
 from loopbench.protocol.schema import AnswerType
 from tests.loops.helpers import react
 
@@ -195,6 +209,22 @@ def test_what_the_type_refuses_is_asked_for_again_with_the_reason(loop: Loop, to
     shown = "".join(message.content for message in model.requests[-1].messages)
     assert "the answer is no Positive: total: " in shown
     assert json.dumps(total) in shown.replace("\\", "")
+
+
+@pytest.mark.parametrize("loop", ASKING[:2], ids=repr)
+def test_bare_tells_of_an_answer_that_the_type_refuses(loop: Loop) -> None:
+    told: list[dict[str, Any]] = []
+
+    class Observing(Observer):
+        def on_event(self, event: RunEvent) -> None:
+            if isinstance(event, LoopNote):
+                told.append(event.as_dict())
+
+    model = FakeModel(stated(loop, {"total": -1}), stated(loop, {"total": 5}))
+    run_sync(loop.run(Query("What is the bill?", schema=Positive), Toolbox(), model, Observing()))
+    (note,) = told
+    assert note["kind"] == "invalid_answer"
+    assert note["data"]["problem"].startswith("the answer is no Positive: total: ")
 
 
 REFUSING: list[tuple[Loop, StopReason, int]] = [

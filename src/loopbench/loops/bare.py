@@ -142,8 +142,7 @@ class Bare(ToolSettings):
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""
         tools = self.over(tools)
-        codec = FORMATS[self.decision_format]
-        prompt = self.predictors[DECIDE]
+        codec, prompt = FORMATS[self.decision_format], self.predictors[DECIDE]
         offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools, query)
         talk = _Conversation([*opening, Message("user", query.full_text)], [{"role": "user", "content": query.full_text}])
@@ -189,6 +188,7 @@ class Bare(ToolSettings):
                     answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
                     if not (problem := query.problem(answer)):
                         return ended(answer, StopReason.FINISHED)
+                    observer.note("invalid_answer", problem=problem)
                     refused = WireError(problem)
                     talk.observe("error", problem)
                 else:

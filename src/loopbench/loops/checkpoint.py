@@ -97,12 +97,12 @@ class Checkpoint:
     ) -> None:
         """`needs_approval`: names of tools whose calls wait for a person; give them whenever the run is taken up.
 
+        A call that is recorded as waiting waits for its decision even if they are left out then.
+
         A mapping has a rule for each name: `{"refund": lambda arguments: arguments["amount"] > 100}`. A call whose arguments a rule
-        cannot read waits, too. Raises ValueError for what is no entry of a checkpoint, and TypeError for names that are a text and
-        for rules that are no plain functions.
+        cannot read waits, too. Raises ValueError for what is no entry of a checkpoint, and TypeError for what is no list of names
+        and for rules that are no plain functions of one argument.
         """
-        if isinstance(needs_approval, str):
-            raise TypeError(f"needs_approval: give a list of tools' names, such as [{needs_approval!r}], not a text")
         self.entries: list[Entry] = []
         self.needs_approval = _rules(needs_approval)
         self.on_entry = on_entry
@@ -142,11 +142,11 @@ class Checkpoint:
         self._decide(pending, False, reason)
 
     def must_wait(self, call_id: str, call: ToolCall) -> bool:
-        """Whether a call needs a person's decision; one that was asked for once counts, whatever a rule says now."""
-        if call.name not in self.needs_approval:
-            return False
+        """Whether a call needs a person's decision; one that was asked for once counts, whatever `needs_approval` says now."""
         if any(entry["kind"] == "pending" and entry["call"] == call_id for entry in self.entries):
             return True
+        if call.name not in self.needs_approval:
+            return False
         rule = self.needs_approval[call.name]
         try:
             return rule is None or bool(rule(call.arguments))
@@ -265,13 +265,45 @@ class Replay:
 
 def _rules(needs_approval: Collection[str] | Mapping[str, ApprovalRule]) -> Mapping[str, ApprovalRule | None]:
     """Return the rule for each name, None where every call waits. Raises TypeError."""
-    if not isinstance(needs_approval, Mapping):
-        return dict.fromkeys(needs_approval)
-    for name, rule in needs_approval.items():
-        if not callable(rule) or inspect.iscoroutinefunction(rule):
-            wrong = "an async function" if callable(rule) else repr(rule)
-            raise TypeError(f"needs_approval: the rule of {name!r} must be a plain function of the call's arguments, not {wrong}")
-    return dict(needs_approval)
+    given: Any = needs_approval
+    if isinstance(given, str):
+        raise TypeError(f"needs_approval: give a list of tools' names, such as [{given!r}], not a text")
+    if not isinstance(given, Iterable):
+        raise TypeError(
+            "needs_approval: give a list of tools' names or a mapping with a rule for each, such as "
+            f"{{'refund': lambda arguments: True}}, not {type(given).__name__}"
+        )
+    rules = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
+    for name, rule in rules.items():
+        if not isinstance(name, str):
+            raise TypeError(f"needs_approval: a tool's name must be a text, not {name!r}")
+        if isinstance(given, Mapping):
+            _check_rule(name, rule)
+    return rules
+
+
+def _check_rule(name: str, rule: Any) -> None:
+    """Raise TypeError for a rule that is no plain function of a call's arguments as one mapping."""
+    wrong = "" if callable(rule) else repr(rule)
+    if inspect.iscoroutinefunction(rule):
+        wrong = "an async function"
+    elif not wrong and not _takes_one(rule):
+        wrong = f"one that takes {inspect.signature(rule)}"
+    if wrong:
+        raise TypeError(f"needs_approval: the rule of {name!r} must be a plain function of the call's arguments, not {wrong}")
+
+
+def _takes_one(rule: Callable[..., Any]) -> bool:
+    """Whether a function can be called with one argument; one whose signature cannot be read is believed to."""
+    try:
+        signature = inspect.signature(rule)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind({})
+    except TypeError:
+        return False
+    return True
 
 
 _FIELDS: Mapping[str, Mapping[str, type]] = {

@@ -162,6 +162,8 @@ class ReplayedToolbox(ToolboxAround):
         self._replay, self._checkpoint, self._observer = replay, checkpoint, observer
         self._under_way = 0
         self._idle = asyncio.Event()
+        self._is_stopping = False
+        self._problems: list[str] = []
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         """Raises what the tool's StopRun is, and ApprovalRequired."""
@@ -178,6 +180,13 @@ class ReplayedToolbox(ToolboxAround):
         return seen
 
     async def _made(self, call: ToolCall, validate: bool) -> Observation:
+        """Return the result of a call. Raises ApprovalRequired, without beginning it, once another call waits for a person.
+
+        A design ends the calls that run beside one that raises: one that began now could be cut off without a recorded result,
+        although its tool has acted, and would be made again.
+        """
+        if self._is_stopping:
+            await self._stop()
         self._under_way += 1
         self._idle.clear()
         try:
@@ -211,6 +220,13 @@ class ReplayedToolbox(ToolboxAround):
     async def _wait(self, name: str, call: ToolCall, problem: str = "") -> NoReturn:
         """Raises ApprovalRequired."""
         self._replay.wait_for_person(name, call)
-        while self._under_way:  # calls beside it must come to their end, or they would be made again
+        if problem:
+            self._problems.append(problem)
+        self._is_stopping = True
+        await self._stop()
+
+    async def _stop(self) -> NoReturn:
+        """Raises ApprovalRequired once the calls that have begun are at their end, and their results recorded."""
+        while self._under_way:
             await self._idle.wait()
-        raise ApprovalRequired(self._checkpoint, problem)
+        raise ApprovalRequired(self._checkpoint, "; ".join(self._problems))

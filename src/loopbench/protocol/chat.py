@@ -67,8 +67,7 @@ class Message:
         Raises ValueError for an unknown role, content that is no text, calls without id, name and arguments, and a wrong `sent`.
         """
         role, content = given.get("role"), given.get("content")
-        if role not in get_args(MessageRole):
-            raise ValueError(f"role must be one of {', '.join(get_args(MessageRole))}, not {role!r}")
+        _check_role(role)
         if not isinstance(content, str | None):
             raise ValueError(f"content must be a text, not {type(content).__name__}")
         calls = given.get("tool_calls") or ()
@@ -125,6 +124,12 @@ class SentTurn:
         return cls(name, messages, checksum)
 
 
+def _check_role(role: Any) -> None:
+    """Raise ValueError for the role of no message."""
+    if role not in get_args(MessageRole):
+        raise ValueError(f"role must be one of {', '.join(get_args(MessageRole))}, not {role!r}")
+
+
 def _read_call(given: Any) -> NativeCall:
     try:
         made = NativeCall(given["id"], given["function"]["name"], given["function"]["arguments"])
@@ -161,6 +166,7 @@ def earlier_messages(given: Iterable[Message | Mapping[str, Any]]) -> tuple[Mess
 
 def _check_place(message: Message, waiting: list[str]) -> None:
     """Check a message behind those whose calls in `waiting` have no result yet. Raises ValueError."""
+    _check_role(message.role)
     if message.role == "system":
         raise ValueError("a system message belongs to the loop: give it as an option of the loop, or leave it out")
     if message.role == "tool":
@@ -224,12 +230,20 @@ class Reply:
     """Kinds of provider failures that were overcome by asking again, in order: see `ProviderError.kind`."""
 
     def __post_init__(self) -> None:
-        if type(self.text) is str and type(self.calls) is tuple and (self.usage is None or type(self.usage) is Usage):
+        if (
+            type(self.text) is str
+            and type(self.calls) is tuple
+            and not self.calls
+            and (self.usage is None or type(self.usage) is Usage)
+        ):
             return  # what a trial makes thousands of
         if not isinstance(self.text, str):
             raise TypeError(f"Reply: text must be a text, not {type(self.text).__name__}; a reply of calls alone has an empty text")
         if not isinstance(self.calls, tuple | list):
             raise TypeError(f"Reply: calls must be a tuple of NativeCalls, not {type(self.calls).__name__}")
+        for place, call in enumerate(self.calls):
+            if not isinstance(call, NativeCall):
+                raise TypeError(f"Reply: calls[{place}] must be a NativeCall(id, name, arguments), not {type(call).__name__}")
         if self.usage is not None and not isinstance(self.usage, Usage):
             raise TypeError(f"Reply: usage must be a Usage, not {type(self.usage).__name__}; Usage(input_tokens, output_tokens)")
 

@@ -209,7 +209,8 @@ class Toolbox:
             if isinstance(alone, Iterable):
                 raise
             name = getattr(alone, "__name__", None) or getattr(alone, "name", None) or type(alone).__name__
-            raise TypeError(f"tools: give a list, such as Toolbox([{name}]), not {name} alone") from None
+            right = "Toolbox([]) without tools, not None" if alone is None else f"such as Toolbox([{name}]), not {name} alone"
+            raise TypeError(f"tools: give a list, {right}") from None
         self._tools = {tool.name: tool for tool in made}
         if len(self._tools) != len(made):
             names = [tool.name for tool in made]

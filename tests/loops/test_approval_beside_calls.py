@@ -1,0 +1,202 @@
+"""Calls beside one that waits for a person: each is made once over a stop, the decisions and the run that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.finish import Finish
+from loopbench.loops.phased import Phased
+from loopbench.loops.resumable import Resumable
+from loopbench.loops.stateless import Stateless
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import (
+    SILENT,
+    Act,
+    Answer,
+    Loop,
+    Model,
+    Observation,
+    Observer,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    Role,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    run_sync,
+)
+from tests.loops.shopper import Shopper
+
+WAITS = ("pay", "refund")
+PLAIN = ("send", "send_sync", "send_slowly")
+
+
+class World:
+    """Tools that count their calls: sync and async, those that wait for a person among them."""
+
+    def __init__(self) -> None:
+        self.made = Counter[str]()
+
+    def tools(self, threads: bool | None = None) -> Toolbox:
+        async def pay(to: str) -> str:
+            """Pay somebody."""
+            self.made[f"pay {to}"] += 1
+            return f"paid {to}"
+
+        def refund(to: str) -> str:
+            """Give money back."""
+            self.made[f"refund {to}"] += 1
+            return f"refunded {to}"
+
+        async def send(to: str) -> str:
+            """Send a letter."""
+            self.made[f"send {to}"] += 1
+            await asyncio.sleep(0)
+            return f"sent {to}"
+
+        async def send_slowly(to: str) -> str:
+            """Send a parcel."""
+            self.made[f"send_slowly {to}"] += 1
+            for _ in range(50):
+                await asyncio.sleep(0)
+            return f"sent {to}"
+
+        def send_sync(to: str) -> str:
+            """Send a message."""
+            self.made[f"send_sync {to}"] += 1
+            return f"sent {to}"
+
+        return Toolbox([pay, refund, send, send_slowly, send_sync], threads=threads)
+
+
+class Selecting(Shopper):
+    """A model of `phased` that plans two tasks, and selects some of the calls for the one and the others for the other."""
+
+    def __init__(self, calls: Sequence[ToolCall]) -> None:
+        super().__init__()
+        self.calls = calls
+
+    async def complete(self, request: Request) -> Reply:
+        if request.role is not Role.SELECT or request.codec is None:
+            return await super().complete(request)
+        half = len(self.calls) // 2
+        chosen = self.calls[half:] if "milk" in request.messages[-1].content else self.calls[:half]
+        return request.codec.render(Act("", tuple(chosen)))
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """A loop of a user's own that makes two rows of calls at once, and ends both as soon as one raises."""
+
+    calls: tuple[ToolCall, ...]
+    name: str = "at_once"
+    stops: frozenset[StopReason] = frozenset({StopReason.FINISHED})
+
+    async def run(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[Any]:
+        async def row(calls: Sequence[ToolCall]) -> list[Observation]:
+            return [await tools.call(call) for call in calls]
+
+        running = [asyncio.create_task(row(self.calls[half::2])) for half in (0, 1)]
+        try:
+            await asyncio.gather(*running)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        return Outcome("Done.", StopReason.FINISHED, 1)
+
+    def with_step_limit(self, tool_steps: int) -> AtOnce:
+        return self
+
+
+def design(name: str, calls: tuple[ToolCall, ...]) -> tuple[Loop, Model]:
+    """Return a design that calls in parallel, and a model that makes it make these calls."""
+    if name == "finish":
+        return Finish(max_steps=4, parallel_tools=True), FakeModel(Act("", calls), Answer("", "Done."))
+    if name == "phased":
+        return Phased(), Selecting(calls)
+    if name == "phased agent":
+        return Phased(tool_layout="agent"), Selecting(calls)
+    if name == "stateless":
+        loop = Stateless(execution_mode="parallel", enable_error_recovery=False, response_style=None)
+        return loop, FakeModel(Act("", calls), then=Answer("", "Done.", 0.9))
+    return AtOnce(calls), FakeModel()
+
+
+DESIGNS = ("finish", "phased", "phased agent", "stateless", "at_once")
+
+
+@given(
+    names=st.lists(st.sampled_from(WAITS + PLAIN), min_size=2, max_size=6),
+    name=st.sampled_from(DESIGNS),
+    threads=st.sampled_from([None, True]),
+    is_sync=st.booleans(),
+)
+def test_each_call_is_made_once_whatever_waits_beside_it(names: list[str], name: str, threads: bool | None, is_sync: bool) -> None:
+    calls = tuple(ToolCall(tool, {"to": str(place)}) for place, tool in enumerate(names))
+    loop, model = design(name, calls)
+    world, checkpoint = World(), Checkpoint(needs_approval=WAITS)
+    tools = world.tools(threads)
+    waiting = sum(tool in WAITS for tool in names)
+    stops = 0
+    while True:
+        resumable = Resumable(loop, checkpoint)
+        query = Query("Pay and send.")
+        try:
+            if is_sync:
+                resumable.run_sync(query, tools, model)
+            else:
+                run_sync(resumable.run(query, tools, model))
+            break
+        except ApprovalRequired:
+            stops += 1
+            assert stops <= waiting
+            begun = {entry["call"] for entry in checkpoint.entries if entry["kind"] == "result"}
+            assert len(begun) == world.made.total(), "a call that has begun has no result"
+            assert checkpoint.pending
+            for one in checkpoint.pending:
+                assert world.made[f"{one.call.name} {one.call.arguments['to']}"] == 0
+                checkpoint.approve(one)
+            checkpoint = Checkpoint(json.loads(json.dumps(checkpoint.entries)), needs_approval=WAITS)
+    assert world.made == Counter(f"{call.name} {call.arguments['to']}" for call in calls)
+    assert bool(stops) is bool(waiting)
+
+
+def test_a_call_beside_one_that_waits_is_made_once_in_any_order() -> None:
+    for order in (("pay", "send_sync"), ("send_sync", "pay")):
+        calls = tuple(ToolCall(tool, {"to": "ann"}) for tool in order)
+        loop, model = design("finish", calls)
+        world, checkpoint = World(), Checkpoint(needs_approval=["pay"])
+        with pytest.raises(ApprovalRequired, match=r"^waiting for a person to approve or reject: pay$"):
+            Resumable(loop, checkpoint).run_sync(Query("Pay."), world.tools(), model)
+        checkpoint.approve(checkpoint.pending[0])
+        assert Resumable(loop, checkpoint).run_sync(Query("Pay."), world.tools(), model).answer == "Done."
+        assert world.made == Counter(["pay ann", "send_sync ann"])
+
+
+def test_a_call_that_waits_never_runs_undecided_or_rejected_even_if_needs_approval_is_left_out() -> None:
+    model = FakeModel(Act("", (ToolCall("pay", {"to": "ann"}),)), Answer("", "Done."))
+    world, checkpoint = World(), Checkpoint(needs_approval=["pay"])
+    with pytest.raises(ApprovalRequired):
+        Resumable(Bare(), checkpoint).run_sync(Query("Pay."), world.tools(), model)
+    stored = Checkpoint(json.loads(json.dumps(checkpoint.entries)))
+    with pytest.raises(ApprovalRequired) as again:
+        Resumable(Bare(), stored).run_sync(Query("Pay."), world.tools(), model)
+    assert again.value.pending == checkpoint.pending
+    stored.reject(stored.pending[0], "too dear")
+    assert Resumable(Bare(), stored).run_sync(Query("Pay."), world.tools(), model).answer == "Done."
+    assert "too dear" in model.requests[-1].messages[-1].content
+    assert world.made == Counter()
