@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, Replay
 from loopbench.loops.finish import Finish
 from loopbench.loops.resumable import EDITED, REJECTED, Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Loop, Outcome, Query, Toolbox, ToolCall
+from loopbench.protocol import Act, Answer, Loop, NativeCall, Outcome, Query, Reply, Toolbox, ToolCall, run_sync
 from tests.loops.shopper import QUESTION
 
 
@@ -106,9 +108,9 @@ def test_a_call_that_a_rule_cannot_judge_waits_and_a_rule_is_a_plain_function() 
     for rule, wrong in ((asks, "an async function"), (3, "3"), (of_two, r"one that takes \(name: .*")):
         with pytest.raises(TypeError, match=f"^needs_approval: the rule of 'refund' must be a plain function .*, not {wrong}$"):
             Checkpoint(needs_approval=cast(Any, {"refund": rule}))
-    for given, told in ((above_100, r"give a list of tools' names or a mapping .*, not function"), ([3], "a tool's name .* not 3")):
+    for names, told in ((above_100, r"give a list of tools' names or a mapping .*, not function"), ([3], "a tool's name .* not 3")):
         with pytest.raises(TypeError, match=f"^needs_approval: {told}$"):
-            Checkpoint(needs_approval=cast(Any, given))
+            Checkpoint(needs_approval=cast(Any, names))
     for arguments in ([1], {"amount": {1}}):
         with pytest.raises(ValueError, match=r"^approve: arguments must be a JSON object"):
             checkpoint.approve(checkpoint.pending[0], arguments=cast(Any, arguments))
@@ -123,3 +125,51 @@ def test_a_tool_that_asks_for_approval_itself_ends_the_run_with_what_to_do() -> 
     with pytest.raises(ApprovalRequired, match=r"^a tool raised ApprovalRequired, .*: name the tool in Checkpoint") as stopped:
         Bare().run_sync(Query("Give it back."), Toolbox([refund]), model)
     assert stopped.value.pending == ()
+
+
+def wiping(written: dict[str, Any], rule: Any, *, check: bool) -> tuple[bool, list[tuple[Any, ...]]]:
+    """Whether a call waits for a person, and what the tool has got of it."""
+    got: list[tuple[Any, ...]] = []
+
+    def wipe(order: str, force: bool = False, cents: float = 5000.0) -> str:
+        """Wipe an order."""
+        got.append((order, force, cents))
+        return "wiped"
+
+    replies = [NativeCall("1", "wipe", json.dumps(written)), NativeCall("2", "__finish__", '{"answer": "x"}')]
+    model = FakeModel(*(Reply("", (call,)) for call in replies))
+    checkpoint = Checkpoint(needs_approval={"wipe": rule})
+    try:
+        run_sync(Resumable(Finish(max_steps=4), checkpoint).run(Query("?"), Toolbox([wipe], check_arguments=check), model))
+    except ApprovalRequired:
+        return True, got
+    return False, got
+
+
+@pytest.mark.parametrize("check", [True, False])
+@given(
+    force=st.sampled_from([True, False, "true", "false", "yes", "no", 1, 0, None]),
+    cents=st.sampled_from([None, 1, "2", 5000, "6000"]),
+)
+def test_a_rule_judges_what_the_tool_gets_whatever_the_model_wrote(check, force, cents):
+    written = {"order": "A", **({} if force is None else {"force": force}), **({} if cents is None else {"cents": cents})}
+
+    def rule(arguments):
+        return arguments["force"] is True or arguments["cents"] >= 5000
+
+    waits, got = wiping(written, rule, check=check)
+    assert waits == (not got)
+    assert not any(was_forced is True or paid >= 5000 for _, was_forced, paid in got)
+
+
+def test_of_two_people_who_decide_at_once_the_one_who_rejects_counts():
+    call = ToolCall("wipe", {"order": "A"})
+    for verdicts in ([True, False], [False, True], [False, False], [True, True]):
+        checkpoint = Checkpoint()
+        Replay(checkpoint).wait_for_person("a", call)
+        reviewers = [Checkpoint(list(checkpoint.entries), on_entry=checkpoint.entries.append) for _ in verdicts]
+        for reviewer, verdict in zip(reviewers, verdicts, strict=True):
+            reviewer.approve("a") if verdict else reviewer.reject("a", "no")
+        decision = Replay(Checkpoint(checkpoint.entries)).decision("a")
+        assert decision is not None
+        assert decision["approved"] == all(verdicts)

@@ -23,12 +23,15 @@ from loopbench.protocol import (
     Reply,
     Request,
     StopRun,
+    Toolbox,
     ToolCall,
     Usage,
     render_value,
 )
 from loopbench.protocol.digest import canonical_json, digest, sha256
 from loopbench.protocol.values import error_text
+
+from .toolbox_around import received_arguments
 
 logger = logging.getLogger(__name__)
 
@@ -141,15 +144,18 @@ class Checkpoint:
         """Refuse a call: the model reads the reason as the call's error. Raises ValueError for a call that does not wait."""
         self._decide(pending, False, reason)
 
-    def must_wait(self, call_id: str, call: ToolCall) -> bool:
-        """Whether a call needs a person's decision; one that was asked for once counts, whatever `needs_approval` says now."""
+    def must_wait(self, call_id: str, call: ToolCall, tools: Toolbox) -> bool:
+        """Whether a call needs a person's decision; one that was asked for once counts, whatever `needs_approval` says now.
+
+        A rule judges what the tool's function gets, and not what the model wrote: `"true"` for True, a default that it left out.
+        """
         if any(entry["kind"] == "pending" and entry["call"] == call_id for entry in self.entries):
             return True
         if call.name not in self.needs_approval:
             return False
         rule = self.needs_approval[call.name]
         try:
-            return rule is None or bool(rule(call.arguments))
+            return rule is None or bool(rule(received_arguments(call, tools)))
         except Exception as error:  # a model may leave out what the rule looks at: what cannot be judged is shown to a person
             logger.warning("needs_approval: the rule of %s raised %s: %s", call.name, type(error).__name__, error_text(error))
             return True
@@ -249,9 +255,17 @@ class Replay:
         self._checkpoint.add({"kind": "result", "call": call_id, "result": made | {"value": _json_value(seen.value)}})
 
     def decision(self, call_id: str) -> Entry | None:
-        """Return what a person has decided about a call, None if nobody has since it began to wait."""
-        about = [one for one in self._checkpoint.entries if one["kind"] in ("pending", "decision") and one["call"] == call_id]
-        return about[-1] if about and about[-1]["kind"] == "decision" else None
+        """Return what a person has decided about a call, None if nobody has since it began to wait.
+
+        Of two people who decide at once, in checkpoints of their own, the one who rejects it counts; else the first.
+        """
+        since: list[Entry] = []
+        for entry in self._checkpoint.entries:
+            if entry["kind"] == "pending" and entry["call"] == call_id:
+                since.clear()
+            elif entry["kind"] == "decision" and entry["call"] == call_id:
+                since.append(entry)
+        return min(since, key=lambda entry: bool(entry["approved"]), default=None)
 
     def wait_for_person(self, call_id: str, call: ToolCall) -> None:
         """Note that a call waits for a person."""

@@ -172,7 +172,7 @@ class ReplayedToolbox(ToolboxAround):
         if seen is not None:
             return seen
         can_run = not (validate or self.check_arguments) or problem_of(call, self.within) is None
-        if can_run and self._checkpoint.must_wait(name, call):
+        if can_run and self._checkpoint.must_wait(name, call, self.within):
             seen = await self._decided(name, call, validate)
         else:
             seen = await self._made(call, validate)

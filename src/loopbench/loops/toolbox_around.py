@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
 from loopbench.protocol import ToolArgumentError, Toolbox, ToolCall
 from loopbench.protocol.tools import ToolListing
+from loopbench.protocol.values import own_copy, plain_value
 
 
 class ToolboxAround(Toolbox):
@@ -34,3 +39,25 @@ def problem_of(call: ToolCall, tools: Toolbox) -> tuple[str, str] | None:
     except ToolArgumentError as error:
         return "InvalidArguments", str(error)
     return None
+
+
+def received_arguments(call: ToolCall, tools: Toolbox) -> Mapping[str, Any]:
+    """Return the arguments as the tool's function gets them: converted to its types, with its defaults, as JSON's own types.
+
+    Raises what a value of the model's or a user's type raises that cannot be read.
+    """
+    tool = tools.get(call.name)
+    own = {name: own_copy(value) for name, value in dict(call.arguments).items()}
+    if tool is None or tool.arguments is None:
+        return own
+    try:
+        args, kwargs = tool.arguments.bind(own)
+    except ToolArgumentError:
+        args, kwargs = tool.arguments.bind_unchecked(own)
+    signature = inspect.signature(tool.function)
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    found: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        found.update(value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+    return {name: plain_value(value) for name, value in found.items()}
