@@ -97,7 +97,7 @@ def test_whatever_a_process_does_ends_in_a_clear_record(loopbench, here, code, s
         ([""], "--program: write a command line, my.module:function or FILE.py:function"),
         (["no-such-program"], "there is no 'no-such-program' to run"),
         (["missing:solve"], "ModuleNotFoundError: No module named 'missing'"),
-        (["guess.py:other"], "has no attribute 'other'"),
+        (["guess.py:other"], "has no function 'other'"),
         (["python agent.py(venv=nowhere)"], "venv: nowhere has no bin/python"),
         (['python agent.py(keys=["NO_SUCH_KEY"])'], "keys: the environment has no NO_SUCH_KEY"),
         (["python agent.py(speed=3)"], "unknown option 'speed'"),

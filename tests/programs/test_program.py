@@ -92,7 +92,7 @@ def test_a_function_that_cannot_be_imported_is_told_before_anything_runs(tmp_pat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text("import no_such_module")
     (tmp_path / "fine.py").write_text("solve = len")
-    with pytest.raises(ValueError, match=r"No module named|has no attribute"):
+    with pytest.raises(ValueError, match=r"No module named|has no function"):
         Program(command).version  # noqa: B018
 
 
