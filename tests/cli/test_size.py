@@ -147,8 +147,8 @@ def test_looks_may_stand_in_the_configuration(loopbench, here):
     ("arguments", "says"),
     [
         (["--loop", "bare", "--looks", "2"], "looks end a run once every pair is decided, and one loop does not make a pair"),
-        (["--looks", "1"], "looks: Input should be greater than or equal to 2"),
-        (["--looks", "30"], "looks: Input should be less than or equal to 20"),
+        (["--looks", "1"], "looks: 2 or more is needed"),
+        (["--looks", "30"], "looks: 20 or less is needed"),
         (["--suite", "arithmetic(size=3)", "--looks", "4"], "looks: 4 of them need as many tasks, and there are 3"),
     ],
 )
