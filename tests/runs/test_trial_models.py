@@ -216,11 +216,11 @@ def test_a_loop_with_another_option_is_served_where_it_asks_the_same(tmp_path: P
 # --- real arms: the served model as somebody else's ---
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`loopbench serve` in a process of its own; its base URL."""
     asked = ["serve", "--port", "0", "--tasks", "8"]
-    with start_command(asked, tmp_path, {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as process:
+    with start_command(asked, tmp_path_factory.mktemp("served"), {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()

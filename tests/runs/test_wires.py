@@ -85,8 +85,8 @@ def test_text_has_equal_digests_over_each_wire_whatever_befalls_it(over_http: Ov
 
 @pytest.mark.parametrize("wire", CANNOT_SAY)
 def test_what_a_wire_cannot_say_it_does_lose(over_http: OverWire, wire: str) -> None:
-    """The list of exceptions is no excuse: each of its kinds makes a difference."""
+    """The list of exceptions is no excuse: each of its kinds makes a difference to one design."""
     for kind in CANNOT_SAY[wire]:
         with over_http(wire):
-            outside = run(NATIVE, (kind,))
-        assert told(outside) != told(inside(NATIVE, (kind,))), kind
+            outside = run(NATIVE[:1], (kind,))
+        assert told(outside) != told(inside(NATIVE[:1], (kind,))), kind
