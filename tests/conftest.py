@@ -103,7 +103,7 @@ def _stay_in_memory(fd: Any) -> None:
 
 os.fsync = _stay_in_memory
 vars(ssl)["create_default_context"] = functools.cache(ssl.create_default_context)
-"""A client of a server on loopback asks for one, which reads the certificates of all authorities anew: longer than most tests take."""
+"""A client asks for one, which reads the certificates of all authorities anew: that takes longer than most tests."""
 
 
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of a test

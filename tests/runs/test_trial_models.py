@@ -25,7 +25,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
-from tests.prepared import start_command
+from tests.prepared import Prepared, start_command
 
 OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
 LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")
@@ -140,12 +140,11 @@ def digests(folder: Path, *runs: list[str], **environ: str) -> list[str]:
     script = folder / "watched.py"
     script.write_text(WATCHED)
     (folder / "experiment.toml").write_text(EXPERIMENT)
-    done = subprocess.run(
-        [sys.executable, str(script), json.dumps(runs)],
-        cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    command, pipe = [sys.executable, "-m", script.stem, json.dumps(runs)], subprocess.PIPE
+    with Prepared(command, cwd=folder, env={**os.environ, **environ}, stdout=pipe, stderr=pipe, text=True) as process:
+        out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return str(out).split()
 
 
 @pytest.mark.thorough

@@ -41,7 +41,7 @@ ABLATIONS = (
 )
 
 
-@pytest.mark.parametrize("text", map(spec_of, builtin_names("loop")))
+@pytest.mark.parametrize("text", [*map(spec_of, builtin_names("loop"))])
 def test_every_built_in_design_keeps_every_law(text):
     assert not not_kept(make_loop(parse_spec(text)))
 

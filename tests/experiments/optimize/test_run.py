@@ -115,9 +115,7 @@ class Interrupting:
 
 
 @pytest.mark.parametrize("at", [1, 5, 17])
-def test_an_interrupted_search_goes_on_as_if_nothing_had_been(
-    configured: Configured, watcher: Any, whole: Path, at: int
-) -> None:
+def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, whole: Path, at: int) -> None:
     made = prepare(configured())
     stopping = Interrupting(watcher, at)
     with pytest.raises(KeyboardInterrupt):
