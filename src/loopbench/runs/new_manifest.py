@@ -22,7 +22,7 @@ from loopbench.runs.code_digests import code_digest, own_code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import constructed_in, scorers_of
 from loopbench.runs.manifest import ArmEntry, AskedDigests, Manifest, SuiteEntry, ToolServerEntry, WeightsEntry, timestamp
-from loopbench.runs.schedule import Arm
+from loopbench.runs.schedule import Arm, form_of
 from loopbench.text.plain_text import json_safe
 
 PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
@@ -94,7 +94,8 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         code=code_digest(arm.loop),
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
         **_foreign_entries(arm.loop),
-        **({"calls_in": form} if (form := getattr(arm.loop, "calls_in", "")) in ("native", "text") else {}),
+        **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
+        **({"met": arm.met.name} if arm.profile.by_form else {}),
     )
 
 
