@@ -56,6 +56,7 @@ ACCEPTED = "Where finding.outcome is 'undecided', whether to take the change all
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""
 RERUN_SETTINGS = ("seed", "repeats", "runs", "allow", "base_url", "cassette")
+COMMON = "common_tasks"
 RERUN_ELSEWHERE = {name: "it is the baseline's, also in a new run" for name in COMPARE_SETTINGS if name not in RERUN_SETTINGS}
 OPTIMIZE_ELSEWHERE = {
     "profiles": "designs are optimized and compared under the same conditions: pass one as profile",
@@ -122,9 +123,9 @@ def bless(run: AnyRun, baseline: str | Path) -> Path:
     """
     path = Path(baseline)
     with naming_files({"baseline": path}):
-        if path.exists():
-            gates.read_baseline(path)  # a file that is not a baseline is not replaced
-        gates.write_baseline(path, gates.bless(gates.read_run(_loaded(run).results.folder)))
+        new = gates.bless(gates.read_run(_loaded(run).results.folder))
+        gates.replaced(path, new)  # a file that is not a baseline is not replaced
+        gates.write_baseline(path, new)
     return path
 
 
@@ -143,21 +144,23 @@ def gate(
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
     `settings`: seed, repeats, runs, allow, base_url, cassette. What this program handed over as objects is allowed already.
+    Of any run `common_tasks=True` judges, where the suite has changed since, by the tasks that are the same in both.
     `metrics`: metric → margin.
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
     with naming_files({"baseline": path}):
         blessed = gates.read_baseline(path)
-    check_known(settings, RERUN_SETTINGS, RERUN_ELSEWHERE)
+    check_known(settings, (*RERUN_SETTINGS, COMMON), RERUN_ELSEWHERE)
+    common = settings.pop(COMMON, False)
     gates.check_request(blessed, metrics, alpha)
     if run is None:
-        folder = _run_again(blessed, path, loops, progress, settings)
+        folder = _run_again(blessed, path, loops, progress, {**settings, COMMON: common})
     elif loops or settings:
         raise ValueError(f"{next(iter(settings), 'loops')} is for a new run; leave it out, or leave run out")
     else:
         folder = _loaded(run).results.folder
-    judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path)
+    judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path, common=common)
     said = [*brief.sentences(judged, ACCEPTED), *brief.examples(judged, "finding.tasks")]
     return Conclusion(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
 
@@ -277,7 +280,7 @@ def _run_again(
     code = [*(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
     allowed = Permissions(code, settings.get("base_url"), None if cassette is None else Path(cassette))
     named = [loop_name(loop) for loop in loops]
-    again = gates.RerunSettings(named, settings.get("seed"), settings.get("repeats"), allowed, runs)
+    again = gates.RerunSettings(named, settings.get("seed"), settings.get("repeats"), allowed, runs, settings[COMMON])
     files = {**settings, "runs": runs}
     return carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress).results.folder
 

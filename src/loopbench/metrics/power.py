@@ -4,6 +4,9 @@ Everything is counted in units of inference: a task, or a template where tasks s
 difference (a's mean minus b's, or the run's minus the baseline's): between units, plus what repeats leave of the chance within a
 task. Amounts are points of scores in [0, 1], where `scores` holds; else whatever the values are in, such as logarithms.
 
+A larger run of the same seed repeats the trials that there were, and draws the added ones alone: `drawn` is their share of all,
+1 for a fresh run. `difference` is then the mean over both, what was seen and what is supposed, and the drawn share alone varies.
+
 Normal approximations throughout; `benchmarks/power_check.py` holds them against simulated runs that the real functions decide.
 """
 
@@ -94,7 +97,9 @@ def design_effect(size: float, icc: float) -> float:
 # --- power of our own decisions ---
 
 
-def difference_power(units: int, difference: float, variance: float, alpha: float = ALPHA, *, step: float = 0.0) -> float:
+def difference_power(
+    units: int, difference: float, variance: float, alpha: float = ALPHA, *, step: float = 0.0, drawn: float = 1.0
+) -> float:
     """Chance that the two-sided sign-flip test shows a difference.
 
     Under random signs the sum of differences has the variance Σd², as in Connor's formula. `step`: `Spread.step`, the correction
@@ -104,7 +109,7 @@ def difference_power(units: int, difference: float, variance: float, alpha: floa
         return 0.0
     size = abs(difference)
     reach = units * size - step - _z(alpha / 2) * math.sqrt(units * (variance + size**2))
-    return _below(0.0, -reach, math.sqrt(units * variance))
+    return _below(0.0, -reach, math.sqrt(units * variance * drawn))
 
 
 def equivalence_power(
@@ -117,11 +122,18 @@ def equivalence_power(
 
 
 def pass_power(
-    units: int, difference: float, variance: float, margin: float, alpha: float = ALPHA, *, scores: bool = True
+    units: int,
+    difference: float,
+    variance: float,
+    margin: float,
+    alpha: float = ALPHA,
+    *,
+    scores: bool = True,
+    drawn: float = 1.0,
 ) -> float:
     """Chance that the gate passes a true advantage: its one-sided lower bound lies above -margin."""
     center, deviation, half = _interval(units, difference, variance, alpha, scores)
-    return 1.0 - _below(_passing(units, half, margin, alpha, scores), center, deviation)
+    return 1.0 - _below(_passing(units, half, margin, alpha, scores), center, math.sqrt(drawn) * deviation)
 
 
 class Levels(NamedTuple):
@@ -145,8 +157,7 @@ def regression_power(
 
     It does so where the sign-flip test shows the run worse, and it does not pass.
     """
-    center, deviation, half = _interval(units, difference, variance, levels.passing, scores)
-    fails = _below(_passing(units, half, margin, levels.passing, scores), center, deviation)
+    fails = 1.0 - pass_power(units, difference, variance, margin, levels.passing, scores=scores)
     return min(fails, difference_power(units, min(difference, 0.0), variance, 2 * levels.regression, step=step))
 
 

@@ -129,6 +129,15 @@ class AskedDigests(ManifestPart):
     """Digest of the code of the user's own tools, if there is any."""
 
 
+class TaskDigests(ManifestPart):
+    """Short digests of a run's tasks, by which a changed suite can be told task by task."""
+
+    shared: str
+    """Digest of what all tasks have in common: what a loop is told of their tools, and the data behind these."""
+    tasks: dict[str, str]
+    """Task → digest of all that it is: question, world, expected answer, scorer, plan and labels."""
+
+
 class ImportSource(ManifestPart):
     """A file of another tool."""
 
@@ -246,6 +255,8 @@ class Manifest(ManifestPart):
     python: str
     platform: str
     asked: AskedDigests | None = None
+    task_digests: TaskDigests | None = None
+    """Digests by which the tasks of a changed suite are told apart; a run of an older loopbench has none."""
     models: dict[str, Any] = Field(default_factory=dict)
     """Capabilities of real models, as found when the run began."""
     weights: dict[str, WeightsEntry] = Field(default_factory=dict)

@@ -270,7 +270,12 @@ def test_the_words_of_ratios_and_of_what_it_takes():
         (replace(JUDGED, outcome="invalid", reasons=("a", "b"), arms=()), "invalid: a; b"),
         (
             replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass"),)),)),
-            "pass: worse, but within the margin: finish/clean in accuracy",
+            "pass: worse, but within the margin: finish/clean in accuracy -0.150 [-0.210, -0.090]",
+        ),
+        (
+            replace(JUDGED, arms=(replace(ARM, lines=(replace(LINE, effect=Bounds(-0.015, -0.03, -0.001)),)),)),
+            "regression: finish/clean in accuracy -0.015 [-0.030, -0.001], margin -0.02: the loss is within the margin, but one "
+            "beyond it is not ruled out",
         ),
         (
             replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass", worse=False),) * 2),)),

@@ -12,9 +12,9 @@ from loopbench.metrics.comparison import MARGIN
 from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
-from loopbench.protocol.digest import digest
+from loopbench.protocol.digest import digest, short_digest
 from loopbench.protocol.installed import package_version
-from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, timestamp
+from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, TaskDigests, timestamp
 
 from .counting import counted
 from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey
@@ -147,6 +147,9 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         },
         seed=0,
         versions={"record": RECORD_VERSION, "policy_and_profiles": None},
+        task_digests=TaskDigests(
+            shared=short_digest([scorer, scale]), tasks={task: short_digest(asked) for task, asked in sorted(questions.items())}
+        ),
         suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
         profiles={profile: digest(profile) for profile in profiles},
         arms=tuple(map(_arm_entry, arms)),
