@@ -51,7 +51,9 @@ class UndecidedPairs:
         else:
             told_apart = f"{plan.tasks} would tell {self.loop.loop} from {plan.row.loop} ({plan.chance})"
             decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
-            yield AnswerSentence(f"{between}: {decides}", decides=plan.decides)
+            tells = f" tell {self.loop.loop} from {plan.row.loop}" if len(rows) > 1 else ""
+            brief = f"{between}: {plan.tasks}{tells} ({plan.chance.replace('about ', '')})"
+            yield AnswerSentence(f"{between}: {decides}", brief, decides=plan.decides)
 
     def confirming(self) -> Iterator[AnswerSentence]:
         """Yield which run would confirm, with other faults, what all profiles together show of the loop."""
