@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,12 +12,13 @@ import typer
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run_apart
+from loopbench.experiments.compare.run import forks_of, run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.protocol.counts import counted
 from loopbench.reports.progress.trials import watching
 from loopbench.reports.tracking_beside import LOGGED, MlflowLog, run_log
 from loopbench.runs.config import load_config
+from loopbench.runs.engine.forked import ForkedWorker
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import resume_flags
@@ -48,11 +49,13 @@ def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoin
     `spans`: the endpoint that gets trials as they end.
     Raises ValueError if no worker can be started.
     """
-    with run_log(experiment.config) as log:
-        _carry_out(experiment, output, spans, log)
+    with run_log(experiment.config) as log, forks_of(experiment) as forks:
+        _carry_out(experiment, output, spans, log, forks)
 
 
-def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, log: MlflowLog) -> NoReturn:
+def _carry_out(
+    experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, log: MlflowLog, forks: Sequence[ForkedWorker]
+) -> NoReturn:
     halted, stopped = "", ""
     if not output.quiet:
         say(f"if this is cut off, go on with: {resume_command(experiment)}")
@@ -63,7 +66,7 @@ def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoi
             watching(experiment, quiet=output.quiet) as watched,
             live_spans(watched, experiment.folder, spans) as progress,
         ):
-            stopped = run_apart(experiment, progress)
+            stopped = run_apart(experiment, progress, forks)
     except KeyboardInterrupt:
         halted = "interrupted"
     except CutShort as error:

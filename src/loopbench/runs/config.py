@@ -157,7 +157,7 @@ class CompareConfig(BaseModel):
     """Where trials run: `local`, on this machine, or `ray`, on a Ray cluster."""
     address: Annotated[str | None, IfAbsent("a cluster is started on this machine")] = None
     """Address of a running Ray cluster."""
-    workers: Annotated[Positive | None, IfAbsent("this process; a worker for code of your own; with Ray, one per processor")] = None
+    workers: Annotated[Positive | None, IfAbsent("this one, or forks; one for your own code; with Ray, one per processor")] = None
     """Number of processes that run trials."""
     trial_timeout_s: Limit = 60.0
     """Time limit for one trial, in seconds of wall time; with the scripted model, for the time without a request or a call."""

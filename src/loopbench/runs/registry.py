@@ -254,6 +254,11 @@ def programs_named(spec: Spec) -> list[str]:
     return [name for within in _specs_within(spec) for name in programs_named(within)]
 
 
+def starts_nothing(spec: Spec) -> bool:
+    """Say whether neither the loop in a spec nor one within it is a framework or a program, which start what is no part of ours."""
+    return not _is_foreign(spec.name) and all(map(starts_nothing, _specs_within(spec)))
+
+
 def _specs_within(spec: Spec) -> Iterator[Spec]:
     """Yield what the options of a spec may name; no text of a foreign loop's options is a loop."""
     for text in () if _is_foreign(spec.name) else spec.options.values():
