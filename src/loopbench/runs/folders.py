@@ -90,7 +90,7 @@ def _dated(names: Sequence[str], there: Mapping[str, _RunThere], root: Path) -> 
     return f"{counted(len(names), 'run')}: {'…, ' if len(names) > MAX_NAMED else ''}{', '.join(begun)}"
 
 
-MAX_NAMED = 3
+MAX_NAMED = 5
 """Runs that a message names."""
 
 

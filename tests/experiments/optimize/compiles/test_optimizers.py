@@ -84,7 +84,7 @@ def test_dspy_knows_the_options(name: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("Miprov3", "unknown optimizer 'Miprov3'; did you mean 'MIPROv2'? known: BootstrapFewShot, "),
+        ("Miprov3", "unknown optimizer 'Miprov3'; did you mean 'MIPROv2'? known: BootstrapFewShot"),
         ("randomsearch", "did you mean 'BootstrapFewShotWithRandomSearch'? "),
         ("xyz", "unknown optimizer 'xyz'; known: BootstrapFewShot"),
         ("copro(breath=3)", "optimizer COPRO: unknown option 'breath'; did you mean 'breadth'?"),
