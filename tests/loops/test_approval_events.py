@@ -190,6 +190,23 @@ def test_edited_arguments_that_do_not_fit_are_asked_about_again_with_the_reason(
     assert heard.of(ToolStarted) == heard.of(ApprovalDecided) == []
 
 
+def test_a_person_may_give_the_result_of_a_call_in_its_place() -> None:
+    checkpoint, heard = Checkpoint(needs_approval=["refund"]), Heard()
+    with pytest.raises(ApprovalRequired):
+        refunding(checkpoint, giving_back(order="A"), Observer())
+    with pytest.raises(ValueError, match=r"^answer: the result must be a JSON value, not set$"):
+        checkpoint.answer(checkpoint.pending[0], {1})
+    checkpoint.answer(checkpoint.pending[0], {"paid": 500}, by="ann")
+    model = FakeModel(then=Answer("", "Done."))
+    outcome = refunding(again(checkpoint), model, heard)
+    assert '\\"paid\\": 500' in model.requests[0].messages[-1].content
+    (event,) = heard.of(ApprovalDecided)
+    assert (event.as_dict()["result"], event.by, heard.of(ToolStarted)) == ('{"paid": 500}', "ann", [])
+    assert outcome.usage is not None
+    assert outcome.usage.tool_calls == 0
+    assert [message.content for message in outcome.messages if message.role == "tool"] == ['{"paid": 500}']
+
+
 # --- a rule is attacked ---
 
 
@@ -338,6 +355,7 @@ def test_a_call_that_was_cut_off_waits_with_the_reason_also_where_a_rule_had_let
             run(rule)
     assert made == Counter(ann=1)
     waiting = Checkpoint(map(json.loads, lines), on_entry=lambda entry: lines.append(json.dumps(entry)))
+    assert waiting.pending[0].problem == CUT_OFF
     waiting.approve(waiting.pending[0])
     run(())
     assert made == Counter(ann=2)
