@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,25 +39,31 @@ def look() -> str:
     return "a cat"
 
 
-TAKING: list[Loop] = [
-    Bare(),
-    Bare(decision_format="native"),
-    Finish(max_steps=3),
-    ProviderRetry(Bare()),
-    Resumable(Finish(max_steps=3)),
-    RepeatGuard(Guarded(Bare())),
-]
-REFUSING: list[Loop] = [ReactExtract(), Stateless(), Phased(), ProviderRetry(ReactExtract()), Resumable(Stateless())]
+TAKING: dict[str, Callable[[], Loop]] = {
+    "bare": Bare,
+    "native": lambda: Bare(decision_format="native"),
+    "finish": lambda: Finish(max_steps=3),
+    "provider_retry": lambda: ProviderRetry(Bare()),
+    "resumable": lambda: Resumable(Finish(max_steps=3), Checkpoint()),
+    "guards": lambda: RepeatGuard(Guarded(Bare())),
+}
+REFUSING: dict[str, Callable[[], Loop]] = {
+    "react_extract": ReactExtract,
+    "stateless": Stateless,
+    "phased": Phased,
+    "provider_retry": lambda: ProviderRetry(ReactExtract()),
+    "resumable": lambda: Resumable(Stateless(), Checkpoint()),
+}
 
 
 def shown(request: Request) -> list[tuple[Image, ...]]:
     return [message.images for message in request.messages if message.images]
 
 
-@pytest.mark.parametrize("loop", TAKING, ids=repr)
-def test_every_request_of_a_run_and_of_the_turn_after_it_shows_the_image(loop: Loop) -> None:
+@pytest.mark.parametrize("name", TAKING)
+def test_every_request_of_a_run_and_of_the_turn_after_it_shows_the_image(name: str) -> None:
     model = FakeModel(LOOK, Answer("", "A cat."))
-    ended: Any = run_sync(loop.run(ASKED, Toolbox([look]), model))
+    ended: Any = run_sync(TAKING[name]().run(ASKED, Toolbox([look]), model))
     assert ended.answer == "A cat."
     assert [shown(request) for request in model.requests] == [[(HELD,)], [(HELD,)]]
     stored = json.dumps([message.as_dict() for message in ended.messages])
@@ -64,20 +71,19 @@ def test_every_request_of_a_run_and_of_the_turn_after_it_shows_the_image(loop: L
     history = json.loads(stored)
     assert history[0]["content"][1] == {"type": "image_url", "image_url": {"url": HELD.url}}
     after = FakeModel(Answer("", "Another."))
-    fresh = Resumable(Finish(max_steps=3)) if isinstance(loop, Resumable) else loop
-    run_sync(fresh.run(Query("And this?", history=history, images=[FAR]), Toolbox([look]), after))
+    run_sync(TAKING[name]().run(Query("And this?", history=history, images=[FAR]), Toolbox([look]), after))
     assert shown(after.requests[0]) == [(HELD,), (FAR,)]
     last, first = model.requests[-1].messages, after.requests[0].messages
-    if not isinstance(loop, RepeatGuard):  # its guard's system text is new with each question
+    if name != "guards":  # whose system text is new with each question
         assert first[: len(last)] == last
 
 
-@pytest.mark.parametrize("loop", REFUSING, ids=repr)
-def test_a_design_whose_prompts_are_text_refuses_images_before_the_first_call(loop: Loop) -> None:
+@pytest.mark.parametrize("name", REFUSING)
+def test_a_design_whose_prompts_are_text_refuses_images_before_the_first_call(name: str) -> None:
     model = FakeModel(then=Answer("", "A cat."))
     for query in (ASKED, Query("And?", history=[Message("user", "This", images=(HELD,)), Message("assistant", "Yes.")])):
         with pytest.raises(ValueError, match=r"^query: \w+ writes its prompts as text and shows no images; bare and finish do$"):
-            run_sync(loop.run(query, Toolbox([look]), model))
+            run_sync(REFUSING[name]().run(query, Toolbox([look]), model))
     assert model.requests == []
 
 
