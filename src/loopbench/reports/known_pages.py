@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import loopbench
 from loopbench.protocol.files import open_regular
 from loopbench.protocol.home import home
 from loopbench.runs.folders import run_name
@@ -20,6 +19,7 @@ from loopbench.runs.store.files import write_whole
 
 from .html.files import PAGE
 
+PACKAGE = Path(__file__).parents[1]
 MAX_KNOWN = 1_000
 """Pages that are remembered; the oldest are forgotten."""
 
@@ -30,7 +30,7 @@ def source_of(folder: Path) -> str:
     To be called before the run is read: what is added to it meanwhile then changes the next digest.
     """
     made = hashlib.sha256()
-    for part in (run_name(folder), sys.version, *_code(Path(loopbench.__file__).parent)):
+    for part in (run_name(folder), sys.version, *_code(PACKAGE)):
         made.update(f"{part}\n".encode())
     for path in sorted(folder.rglob("*")):
         if path != folder / PAGE and path.is_file():
