@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
 import signal
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -100,6 +102,8 @@ def _stay_in_memory(fd: Any) -> None:
 
 
 os.fsync = _stay_in_memory
+vars(ssl)["create_default_context"] = functools.cache(ssl.create_default_context)
+"""A client asks for one, which reads the certificates of all authorities anew: that takes longer than most tests."""
 
 
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of a test

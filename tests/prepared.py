@@ -35,8 +35,14 @@ _LARGEST_BYTES = 1 << 17
 _MOST_HANDLES = 16
 _BEYOND = 100
 """File descriptors from here on are in nobody's way."""
-_LATER = ("loopbench.loops.bare", "loopbench.datasets.arithmetic")
-"""What most commands of the tests import only once they need it."""
+_LATER = (
+    *(f"loopbench.loops.{design}" for design in ("bare", "finish", "phased", "react_extract", "stateless")),
+    "loopbench.checks.suite.quick",
+    "loopbench.datasets.arithmetic",
+    "loopbench.metrics.scorers.numeric",
+    "loopbench.runs.engine.worker",
+)
+"""What most commands of the tests, and workers, import only once they need it."""
 
 
 class Prepared(subprocess.Popen[Any]):

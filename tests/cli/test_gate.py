@@ -185,7 +185,10 @@ def test_another_profile_is_named(loopbench, blessed, compare):
 
 
 OTHER_RUNS = [
-    (["--suite", "arithmetic(size=13)"], "another digest of suite arithmetic than in the baseline"),
+    (
+        ["--suite", "arithmetic(size=13)"],
+        "suite arithmetic has changed since the baseline: 1 task added (arithmetic-0013); --common-",
+    ),
     (["--suite", "tables", "--tasks", "12"], "another suite than in the baseline: tables, not arithmetic"),
     (["--tasks", "6"], "other tasks: 6 of the baseline were not run"),
     (["--max-tool-steps", "3"], "another step limit than in the baseline: 3, not"),
@@ -265,14 +268,27 @@ def test_bad_input_is_one_line_and_nothing_is_run(loopbench, blessed, here):
 def test_a_margin_that_is_no_number_is_told_with_an_example(loopbench, here):
     ended = loopbench("gate", "--baseline", "b.json", "--margin", "2%")
     assert ended.code == 2
-    assert "'--margin': a number such as 0.02 is needed, got '2%'" in ended.err
+    assert ended.err == "error: --margin: a number such as 0.02 is needed, got '2%'; see loopbench gate --help\n"
+
+
+def test_a_new_run_over_a_changed_suite_is_judged_by_the_tasks_that_are_the_same(loopbench, blessed, here):
+    blessed("--loop", "bare")
+    (here / "b.json").write_text((here / "b.json").read_text().replace('"arithmetic(size=12)"', '"arithmetic(size=14)"'))
+    reseal(here / "b.json")
+    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--common-tasks")
+    told = "identical: on the 12 tasks that are the same in both (2 added): behaviour unchanged in all 12 trials"
+    assert (ended.code, first_line(ended.out)) == (0, told)
 
 
 def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench, blessed, here):
     blessed("--loop", "bare")
     text = (here / "b.json").read_text()
     for old, new, why in (
-        ('"arithmetic(size=12)"', '"arithmetic(size=13)"', "another digest of suite arithmetic than in the baseline"),
+        (
+            '"arithmetic(size=12)"',
+            '"arithmetic(size=13)"',
+            "has changed since the baseline: 1 task added (arithmetic-0013); --common-",
+        ),
         ('"policy_and_profiles": ', '"policy_and_profiles": 9', "another version of policy_and_profiles than in the baseline"),
     ):
         (here / "b.json").write_text(text.replace(old, new))

@@ -348,7 +348,7 @@ def test_a_shell_completes_commands_options_and_names(typed: str, completed: str
 def test_an_unknown_command_is_answered_with_the_nearest_one() -> None:
     done = subprocess.run([sys.executable, "-m", "loopbench", "compere"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert "Did you mean 'compare'?" in done.stderr
+    assert done.stderr == "error: no command 'compere'; did you mean 'compare'? see python -m loopbench --help\n"
 
 
 @pytest.mark.parametrize(

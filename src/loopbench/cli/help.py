@@ -18,6 +18,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         "tasks",
         "skip-unplanned",
         "quarantine",
+        "common-tasks",
         "repeats",
         "looks",
         "seed",

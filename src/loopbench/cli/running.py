@@ -17,7 +17,7 @@ from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.protocol.counts import counted
 from loopbench.reports.known_pages import source_of
 from loopbench.reports.progress.trials import watching
-from loopbench.reports.tracking_beside import MlflowLog, run_log
+from loopbench.reports.tracking_beside import LOGGED, MlflowLog, run_log
 from loopbench.runs.config import load_config
 from loopbench.runs.engine.forked import ForkedWorker
 from loopbench.runs.engine.messages import WorkerError
@@ -85,17 +85,18 @@ def _carry_out(
         say(f"  {resume_command(now)}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
-    page = write_report(found, source=source)
-    _say_how_it_went(experiment, found)
+    page = write_report(found, source=source, told=not output.quiet)
+    _say_how_it_went(experiment, found, quiet=output.quiet)
     print_results(found, as_json=output.as_json, depth=output.depth)
-    if not halted and (line := log.finish(found, page)):
+    if not halted and (line := log.finish(found, page)) and not (output.quiet and line.startswith(LOGGED)):
         say(line)
     if halted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
 
 
-def _say_how_it_went(experiment: Experiment, found: Results) -> None:
+def _say_how_it_went(experiment: Experiment, found: Results, *, quiet: bool) -> None:
+    """Say what bears on the results, and unless `quiet` where they are."""
     if found.looked is not None and found.looked.stopped:
         say(f"stopped after look {found.looked.reached} of {found.looked.planned}: every pair is decided")
     cassette = experiment.trial_models.cassette
@@ -105,6 +106,8 @@ def _say_how_it_went(experiment: Experiment, found: Results) -> None:
             say(line)
     for line in experiment.trial_models.pressure():
         say(line)
+    if quiet:
+        return
     say(f"run directory: {experiment.folder} (loopbench report, why and show say more of it)")
     if line := named_alike(experiment.folder, experiment.config.name):
         say(line)

@@ -38,6 +38,7 @@ _HOMES = {
     "loopbench.loops.repeat_guard": ("RepeatGuard",),
     "loopbench.loops.resumable": ("Resumable",),
     "loopbench.loops.checkpoint": ("ApprovalRequired", "PendingCall", "ResumeError", "Checkpoint"),
+    "loopbench.loops.checkpoint_file": ("CheckpointFile",),
     "loopbench.loops.stateless": (
         "ActionDecision",
         "ActivityManager",
@@ -51,6 +52,7 @@ _HOMES = {
         "Act",
         "Answer",
         "BudgetExceeded",
+        "CallDelta",
         "Capabilities",
         "Chunk",
         "Completion",
@@ -81,8 +83,12 @@ _HOMES = {
         "Understanding",
         "Usage",
     ),
+    "loopbench.protocol.outcome": ("RunUsage",),
     "loopbench.protocol.events": (
+        "ApprovalAsked",
+        "ApprovalDecided",
         "CallInvalid",
+        "EventOf",
         "LoopNote",
         "ReplyChunk",
         "ReplyReceived",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from .digest import digest
 from .quick_frozen import quick_frozen
+from .stored_once import MIN_CHARS, place_of, resolved, stored_once
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
@@ -80,48 +81,95 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class SentTurn:
-    """A turn of a conversation, word for word as the last request of its run showed it.
+    """A turn of a conversation, word for word as the last request of its run showed it, up to the last reply and without it.
 
-    A later request that begins with the same words is read from a provider's prompt cache.
+    A later request that begins with the same words is read from a provider's prompt cache. What the turn in the conversation says,
+    too, is held by reference to it: see `stored_once`.
     """
 
     format: str
     """Name of the format in which the turn is written: only requests in the same one show it so."""
-    messages: tuple[Message, ...]
-    """The turn up to the last reply, without it."""
     checksum: str
     """Digest of the turn in both forms: of a turn that was changed since, the changed form counts."""
+    stored: tuple[Mapping[str, Any], ...]
+    """The messages in OpenAI's chat format, with stored texts for contents and arguments."""
 
     @classmethod
-    def of(cls, turn: Iterable[Message], format_name: str, messages: tuple[Message, ...]) -> SentTurn:
+    def of(cls, turn: Sequence[Message], format_name: str, messages: Iterable[Message]) -> SentTurn:
         """`turn`: the same turn as the conversation has it."""
-        return cls(format_name, messages, cls._checksum(turn, format_name, messages))
+        shown = [message.as_dict() for message in messages]
+        texts = iter(stored_once(_texts(shown), _sources(turn)))
+        return cls(format_name, _checksum(turn, format_name, shown), tuple(_with_texts(item, texts) for item in shown))
 
-    def is_of(self, turn: Iterable[Message]) -> bool:
-        """Whether this is the turn that the conversation has."""
-        return self.checksum == self._checksum(turn, self.format, self.messages)
+    def shown(self, turn: Sequence[Message]) -> tuple[Message, ...] | None:
+        """Return the turn as it was sent; None if this is not the turn that the conversation has, because one was changed since.
 
-    @staticmethod
-    def _checksum(turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> str:
-        plain = [replace(message, sent=None).as_dict() for message in turn]
-        return digest([format_name, plain, [message.as_dict() for message in messages]])
+        `turn`: as the conversation has it.
+        """
+        try:
+            texts = iter(resolved(_texts(self.stored), _sources(turn)))
+        except ValueError:
+            return None
+        shown = [_with_texts(item, texts) for item in self.stored]
+        if self.checksum != _checksum(turn, self.format, shown):
+            return None
+        return tuple(Message.from_dict(item) for item in shown)
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON."""
-        return {"format": self.format, "checksum": self.checksum, "messages": [message.as_dict() for message in self.messages]}
+        return {"format": self.format, "checksum": self.checksum, "messages": list(self.stored)}
 
     @classmethod
     def from_dict(cls, given: Any) -> SentTurn:
-        """Read what `as_dict` gives. Raises ValueError for anything else, and for messages that no history may hold."""
+        """Read what `as_dict` gives, and what an earlier version gave, with whole texts.
+
+        Raises ValueError for anything else, and for messages that no history may hold.
+        """
         try:
-            name, checksum, messages = given["format"], given["checksum"], earlier_messages(given["messages"])
-        except (TypeError, KeyError):
+            name, checksum, stored = given["format"], given["checksum"], given["messages"]
+            literal = iter(["".join(piece for piece in item if _is_literal(piece)) for item in _texts(stored)])
+            messages = earlier_messages([_with_texts(item, literal) for item in stored])
+        except (TypeError, KeyError, AttributeError):
             name = checksum = None
         except ValueError as error:
-            raise ValueError(f"sent{str(error).removeprefix('history')}") from None
+            said = str(error)
+            raise ValueError(f"sent{said.removeprefix('history')}" if said.startswith("history") else f"sent: {said}") from None
         if not isinstance(name, str) or not isinstance(checksum, str) or any(message.sent is not None for message in messages):
             raise ValueError('sent must be {"format": text, "checksum": text, "messages": [message, …]}, or be left out')
-        return cls(name, messages, checksum)
+        return cls(name, checksum, tuple(stored))
+
+
+def _is_literal(piece: Any) -> bool:
+    """Whether a piece of a stored text is a text. Raises ValueError for one that is no reference either."""
+    if isinstance(piece, str):
+        return True
+    place_of(piece)
+    return False
+
+
+def _sources(turn: Iterable[Message]) -> list[str]:
+    """Return the long texts of a turn, which are referred to."""
+    return [text for text in _texts([message.as_dict() for message in turn]) if len(text) >= MIN_CHARS]
+
+
+def _texts(messages: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """Return the contents and arguments of messages in OpenAI's chat format, in their order."""
+    made: list[Any] = []
+    for item in messages:
+        made += [item["content"], *(call["function"]["arguments"] for call in item.get("tool_calls", ()))]
+    return made
+
+
+def _with_texts(item: Mapping[str, Any], texts: Iterator[Any]) -> dict[str, Any]:
+    """Return a message with the next texts for its content and arguments."""
+    made = {**item, "content": next(texts)}
+    if "tool_calls" in item:
+        made["tool_calls"] = [{**call, "function": {**call["function"], "arguments": next(texts)}} for call in item["tool_calls"]]
+    return made
+
+
+def _checksum(turn: Iterable[Message], format_name: str, shown: Sequence[Mapping[str, Any]]) -> str:
+    return digest([format_name, [replace(message, sent=None).as_dict() for message in turn], shown])
 
 
 def _check_role(role: Any) -> None:
@@ -266,6 +314,21 @@ class Chunk:
     text: str = ""
     call: CallDelta | None = None
     reply: Reply | None = None
+
+
+def whole_pieces(reply: Reply) -> list[Chunk]:
+    """Return what a reply says as pieces, its whole text and each whole call, for a stream that ends with the reply itself."""
+    calls = [Chunk(call=CallDelta(place, one.id, one.name, one.arguments)) for place, one in enumerate(reply.calls)]
+    return [*([Chunk(reply.text)] if reply.text else []), *calls]
+
+
+def reply_of_pieces(text: str, deltas: Iterable[CallDelta]) -> Reply:
+    """Return the reply that pieces of a stream make: the pieces of one call have one `index`."""
+    calls: dict[int, NativeCall] = {}
+    for delta in deltas:
+        known = calls.get(delta.index, NativeCall("", "", ""))
+        calls[delta.index] = NativeCall(delta.id or known.id, delta.name or known.name, known.arguments + delta.arguments)
+    return Reply(text, tuple(calls[place] for place in sorted(calls)), finish_reason="tool_calls" if calls else "stop")
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,10 +48,7 @@ class Query(Parametrized[AnswerT]):
     schema: Mapping[str, Any] | None = None
     """JSON schema of the answer; None if it is text."""
     history: tuple[Message, ...] | None = None
-    """What was said before, in a conversation: `outcome.messages` of the turn before. None: the query stands alone.
-
-    An empty history begins a conversation.
-    """
+    """What was said before, in a conversation: `outcome.messages` of the turn before. None or empty: nothing."""
     answer_type: AnswerType | None = field(default=None, init=False, compare=False, repr=False)
     """The type that was given for a schema; the answer is an instance of it. None: a text, or a JSON value."""
     held_to: AnswerType | None = field(default=None, init=False, compare=False, repr=False)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .mlflow import Tracked
 
 NO_ANSWER = "the process that logs has ended without an answer"
+LOGGED = "MLflow: "
+"""Beginning of the line that says where a run was logged; every other line is a warning."""
 BEGIN = "begin"
 """The first order."""
 
@@ -149,4 +151,4 @@ def _in_words(tracked: Tracked | str | None) -> str:
     """Return a line that says where a run was logged or why not; empty if nothing was to be logged."""
     if tracked is None:
         return ""
-    return f"warning: nothing was logged to MLflow: {tracked}" if isinstance(tracked, str) else f"MLflow: {tracked.ui}"
+    return f"warning: nothing was logged to MLflow: {tracked}" if isinstance(tracked, str) else f"{LOGGED}{tracked.ui}"

@@ -26,6 +26,7 @@ from loopbench.runs.store.traces import TracesSize, traces_size
 
 from .answer_json import answer_json
 from .exposure import exposures
+from .measured_forms import are_mixed
 
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
@@ -132,6 +133,8 @@ def results(folder: Path, *, paired: bool = True) -> Results:
             compared = compare_at_looks(records, arms, manifest.looks, at, alpha=settings.alpha, margin=settings.margin)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
+    if are_mixed(arms):
+        compared = replace(compared, pooled=())
     compared = replace(compared, warnings=(*compared.warnings, *_warnings(folder, manifest)), remarks=tuple(_remarks(manifest)))
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
