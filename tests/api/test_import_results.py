@@ -94,7 +94,16 @@ def test_a_scale_may_be_two_numbers(frame: pd.DataFrame) -> None:
             lambda frame: ASK.import_results(frame, map={"taks": "q"}),
             r"^map\['taks'\]: no such meaning; did you mean 'task'\?",
         ),
-        (lambda frame: ASK.import_results(frame, map={"template": "q"}), "did you mean 'cluster'"),
+        (lambda frame: ASK.import_results(frame, map={"agnt": "who"}), r"^map\['agnt'\]: no such meaning; did you mean 'agent'\?"),
+        (
+            lambda frame: ASK.import_results(frame, map={"agent": "who", "arm": "q"}),
+            r"^map\['arm'\]: it is mapped twice, as arm$",
+        ),
+        (
+            lambda frame: ASK.import_results(frame, map=MAP, scorer="right", replace=True),
+            "^replace=True: say which run, name NAME$",
+        ),
+        (lambda frame: ASK.import_results(frame, replace="yes"), "^replace: give True or False, got 'yes'$"),
         (lambda frame: ASK.import_results(frame, map={"task": 3}), r"^map\['task'\]: give the name of a column; got 3$"),
         (lambda frame: ASK.import_results(frame), r"no column of the task.*: map=\{'task': 'COLUMN'\}$"),
         (lambda frame: ASK.import_results(frame, map=MAP, scorer="rihgt"), "^DataFrame: scorer: no column 'rihgt'"),

@@ -227,7 +227,7 @@ def test_a_mistake_is_told_in_one_line_and_makes_nothing(settings: dict[str, Any
         (lambda: loopbench.optimize(["bare"], budget="sixty"), "^budget: 'sixty' is not a budget; write calls, tokens or dollars"),
         (lambda: loopbench.optimize(["bare"], proposer_budget="0"), "^proposer_budget: '0': a whole number from 1"),
         (lambda: loopbench.ablate("finish", {"parse_retries": 3}), "^factors: parse_retries: give a list of values, got 3"),  # type: ignore[dict-item]
-        (lambda: loopbench.gate("nowhere.json"), "^baseline: nowhere.json: No such file"),
+        (lambda: loopbench.gate("nowhere.json"), "^baseline: nowhere.json: no such file"),
         (lambda: loopbench.optimize(["bare"], treads=1), "^unknown setting 'treads'; did you mean 'threads'"),
     ],
 )

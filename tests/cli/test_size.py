@@ -46,7 +46,7 @@ def test_one_use_alone(loopbench, pilot, purpose):
     made = loopbench("size", str(pilot), "--for", purpose, "--json").json
     assert [plan["for"] for plan in made["plans"]] == [purpose]
     assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts", "likely"} == made.keys()
-    assert made["pilot"] == {"tasks": 30, "repeats": 2}
+    assert made["pilot"] == {"tasks": 30, "clusters": None, "repeats": 2}
     assert made["suite"] == {"name": "arithmetic", "tasks": 30, "split": None}
     (plan,) = made["plans"]
     assert plan["best"] == plan["sizes"][0]

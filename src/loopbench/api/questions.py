@@ -23,7 +23,6 @@ from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.size import tables as size_tables
 from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
-from loopbench.experiments.size.size import Sizing
 from loopbench.experiments.size.size import size as work_out_sizes
 from loopbench.models.profiles import Profile
 from loopbench.protocol import Loop
@@ -36,7 +35,7 @@ from loopbench.runs.permissions import Permissions
 
 from .arguments import check_known, naming_files, question
 from .carry_out import carry_out_run
-from .conclusion import Conclusion
+from .conclusion import Conclusion, GateAnswer, SizeAnswer
 from .objects import (
     AnyScorer,
     AnySuite,
@@ -139,7 +138,7 @@ def gate(
     alpha: float = 0.05,
     progress: bool | None = None,
     **settings: Any,
-) -> Conclusion[gates.GateResult]:
+) -> GateAnswer:
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
@@ -149,6 +148,8 @@ def gate(
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
+    if not path.exists():
+        raise ValueError(f"baseline: {path}: no such file; loopbench.bless(run, {str(path)!r}) makes a run the baseline")
     with naming_files({"baseline": path}):
         blessed = gates.read_baseline(path)
     check_known(settings, (*RERUN_SETTINGS, COMMON), RERUN_ELSEWHERE)
@@ -162,7 +163,7 @@ def gate(
         folder = _loaded(run).results.folder
     judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path, common=common)
     said = [*brief.sentences(judged, ACCEPTED), *brief.examples(judged, "finding.tasks")]
-    return Conclusion(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
+    return GateAnswer(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
 
 
 @question
@@ -204,7 +205,7 @@ def size(
     margin: float | None = None,
     alpha: float | None = None,
     power: float = 0.8,
-) -> Conclusion[Sizing]:
+) -> SizeAnswer:
     """Work out from a pilot run how many tasks and repeats a decision needs, and what they cost; no model is called.
 
     `again`: a second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
@@ -213,7 +214,7 @@ def size(
     request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,))
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
     said = said_in_python([*size_tables.answers(found), *found.caveats])
-    return Conclusion(found.run, said, size_tables.tables(found), found)
+    return SizeAnswer(found.run, said, size_tables.tables(found), found)
 
 
 @question

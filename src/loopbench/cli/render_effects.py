@@ -126,7 +126,7 @@ class _Axis:
 
     def title(self) -> str:
         """Return a line with the ends of the axis, and 0 if it has room."""
-        left, right, middle = f"{self.low:+.2f}", f"{self.high:+.2f}", self.at(0.0)
+        left, right, middle = f"{self.low:+z.2f}", f"{self.high:+z.2f}", self.at(0.0)
         line = list(left.ljust(self.columns - len(right)) + right)
         if len(left) < middle < self.columns - len(right) - 1:
             line[middle] = "0"

@@ -37,12 +37,13 @@ def in_python(message: str) -> str:
     return _FLAG.sub(_as_setting, map_in_python(" ".join(message.split()) if "\n" in message else message))
 
 
-_MAP = re.compile(r"--map (\w+=[^\s,;:…]*(?:,\w+=[^\s,;:…]*)*)…?")
+_MAP = re.compile(r"--map (?:'(\w+=[^',]*)'|(\w+=[^\s,;:…]*(?:,\w+=[^\s,;:…]*)*)…?)")
+"""One column whose name a shell has to quote, or several."""
 
 
 def map_in_python(message: str) -> str:
     """Return a message with `map={'task': 'COLUMN'}` in the place of `--map task=COLUMN`."""
-    return _MAP.sub(lambda match: f"map={dict(part.split('=', 1) for part in match[1].split(','))}", message)
+    return _MAP.sub(lambda match: f"map={dict(part.split('=', 1) for part in (match[1] or match[2]).split(','))}", message)
 
 
 def _as_setting(match: re.Match[str]) -> str:

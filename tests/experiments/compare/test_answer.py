@@ -173,6 +173,11 @@ def test_where_nothing_is_decided_nothing_is_adopted(compared):
     assert lines[2].startswith("Undecided between b and a")
 
 
+def test_the_brief_difference_of_two_arms_keeps_that_it_is_paired_and_its_p(compared):
+    (brief,) = (each.brief for each in answer(compared({"a": (0.5,), "b": (0.6,)}, n=10)).said if " minus " in each.text)
+    assert brief == "b minus a: 0.100 [-0.208, 0.445], paired over 10 common tasks (p = 1.000)"
+
+
 def test_what_no_profile_tells_by_itself_and_all_together_do_is_the_pick(compared):
     dear = {"a": 300, "b": 100}
     close, apart = compared({"a": (0.8, 0.8), "b": (0.7, 0.7)}, dear, n=30), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)}, n=30)

@@ -310,7 +310,7 @@ def _row(line: GateLine) -> tuple[str, ...]:
         effect_in_words(line),
         "" if line.typical is None else f"×{_number(line, line.typical, sign=False)}",
         margin_in_words(line),
-        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'template')}",
+        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'cluster')}",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
         outcome_in_words(line, worse="worse within the margin"),
     )

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from loopbench.protocol.counts import counted
 from loopbench.protocol.redact import redact
 
 MAX_COUNT = 10**15
@@ -260,4 +261,4 @@ def answer_of(value: Any) -> Any:
 def names_in_a_line(names: Sequence[str], most: int = 8) -> str:
     """Return the first names and the number of others."""
     first = [cut(name, MAX_SHOWN) for name in names[:most]]
-    return ", ".join(first) + (f" and {len(names) - most} others" if len(names) > most else "")
+    return ", ".join(first) + (f" and {counted(len(names) - most, 'other')}" if len(names) > most else "")

@@ -25,6 +25,8 @@ class Sizing:
     power: float
     tasks: int
     """Number of tasks scored in the pilot."""
+    clusters: int | None
+    """Number of clusters that these tasks come in; None where each task stands for itself."""
     repeats: int
     suite: str
     suite_tasks: int | None
@@ -50,7 +52,7 @@ class Sizing:
             "metric": self.metric,
             "alpha": self.alpha,
             "power": self.power,
-            "pilot": {"tasks": self.tasks, "repeats": self.repeats},
+            "pilot": {"tasks": self.tasks, "clusters": self.clusters, "repeats": self.repeats},
             "suite": {"name": self.suite, "tasks": self.suite_tasks, "split": self.split},
             "noise": [asdict(noise) for noise in self.noise],
             "plans": [plan.to_json() for plan in self.plans],
@@ -71,6 +73,7 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
         alpha=pilot.alpha,
         power=request.power,
         tasks=max(len(arm.values) for arm in pilot.values.values()),
+        clusters=max((spread.units for spread in pilot.loops.values() if spread.is_clustered), default=None),
         repeats=pilot.repeats,
         suite=run.manifest.suite.name,
         suite_tasks=pilot.supply.tasks,
