@@ -21,6 +21,7 @@ from pydantic import (
 
 from loopbench.protocol import Role
 from loopbench.protocol.digest import digest
+from loopbench.protocol.field_errors import needed
 from loopbench.protocol.files import read_settings
 from loopbench.protocol.names import nearest, toml_text
 
@@ -420,7 +421,7 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
-        message = first["msg"].removeprefix("Value error, ")
+        message = needed(first)
         if first["type"] == "extra_forbidden":
             section = _SECTIONS.get(str(first["loc"][0]), Profile)
             message = f"unknown field; {nearest(str(first['loc'][-1]), section.model_fields)}"
