@@ -43,7 +43,7 @@ HOSTILE = [
     "| a | b |\n|---|\n# head <img src=x onerror=alert(1)> `code` [a](javascript:b)",
 ]
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.sampled_from(["finish/clean", "t1"])
-OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "unchanged", "regression", "undecided")
+OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "unchanged", "better here", "within here", "regression", "undecided")
 STOPS = st.just("crashed") | WORDS
 NUMBER = st.sampled_from([0.0, 0.02, 0.5, 1.0, 1.25])
 OUTLOOK = Outlook(1, Chance(900, 900, 1.5, 0.5), Chance(2_000, 2_000, None, 0.8))
@@ -87,7 +87,7 @@ def judgements(draw: st.DrawFn) -> GateResult:
         StopChange, st.sampled_from(names), WORDS, st.integers(0, 3), WORDS, STOPS, st.booleans(), st.booleans(), WORDS, WORDS
     )
     return GateResult(
-        draw(st.sampled_from(["identical", "pass", "unchanged", "regression", "undecided", "invalid"])),
+        draw(st.sampled_from(["identical", "pass", "unchanged", "better here", "regression", "undecided", "invalid"])),
         tuple(draw(st.lists(WORDS, max_size=2))),
         arms,
         tuple(draw(st.lists(change, max_size=3))),
@@ -98,6 +98,8 @@ def judgements(draw: st.DrawFn) -> GateResult:
         0.05,
         draw(st.booleans()),
         stops=tuple(draw(st.lists(other_stop, max_size=4))),
+        bless=draw(st.sampled_from(["", "loopbench bless runs/r -o FILE"])),
+        lead=draw(WORDS),
     )
 
 

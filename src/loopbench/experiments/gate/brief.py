@@ -9,21 +9,19 @@ from itertools import groupby
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.protocol.counts import counted
 
+from .line_words import effect_in_words, margin_in_words, outcome_in_words, value_in_words
 from .names import short_arm
 from .outcome import GateArm, GateResult, TaskChange
 from .outputs import (
     ACCEPTED,
     brackets,
     change_counts,
-    effect_in_words,
     headline,
     literal,
-    margin_in_words,
     other_stops,
-    outcome_in_words,
     remedies,
     task_lines_of,
-    value_in_words,
+    to_bless,
 )
 from .stop_words import MAX_GROUPS, MAX_TRIALS, stops_alone
 
@@ -71,6 +69,7 @@ def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:
             *remedies(result, accepted),
             *change_counts(result),
             *result.notes,
+            *to_bless(result),
         )
     ]
 
@@ -93,7 +92,7 @@ def text(result: GateResult) -> str:
     columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
     held = [margins(result)] if result.lines else []
     more = literal(shlex.join(["loopbench", "gate", str(result.run), "--baseline", str(result.baseline or "FILE"), "-v"]))
-    return "\n".join([headline(result), *columns, *held, *sentences(result), *examples(result, more)])
+    return "\n".join([headline(result), *columns, *examples(result, more), *held, *sentences(result)])
 
 
 def _per_cause(result: GateResult) -> Sequence[TaskChange]:
