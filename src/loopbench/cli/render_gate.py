@@ -41,7 +41,7 @@ def _brief(judged: GateResult, width: int) -> Iterator[Text]:
     yield from _wrapped(headline(judged, MAX_NAMED), width, STYLES.get(judged.outcome, WORST))
     if judged.lines:
         yield from folded(([_cells(row) for row in brief.rows(judged, short=short)] for short in (False, True)), width)
-    for line in brief.examples(judged):
+    for line in (*brief.changed(judged), *brief.examples(judged)):
         yield from _line(line, width)
     if judged.lines:
         yield from _wrapped(brief.margins(judged), width, "dim")

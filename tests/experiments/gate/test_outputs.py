@@ -214,13 +214,13 @@ def test_the_words():
         "regression: finish/clean in accuracy -0.150 [-0.210, -0.090], margin -0.02",
         "arm  metric  was → is  change  outcome",
         "finish/clean  accuracy  1.000 → 0.850  -0.150 [-0.210, -0.090]  regression",
-        "margins: accuracy -0.02; brackets: one-sided 95 % bounds",
         "Tasks: 1 worse (parse 1), 0 better, 0 with another stop only.",
         "4 more trials have the same score and stop, but differ in steps and tokens.",
-        "a note",
         "- finish/clean/t1 worse: 1.00 finished 2 -> 0.50 finished 1, max_steps 1; first difference at step 3; parse: "
         "the reply could not be read",
         "    loopbench show runs/r finish/clean/t1/1",
+        "margins: accuracy -0.02; brackets: one-sided 95 % bounds",
+        "a note",
     ]
 
 
