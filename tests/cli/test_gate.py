@@ -83,7 +83,8 @@ def test_bless_says_what_changed_and_keeps_what_is_no_baseline(loopbench, blesse
     assert "  arm finish/flaky-format: gone\n  arm finish(parse_retries=0)/flaky-format: new\n" in other.out
     (here / "mine.json").write_text("{}")
     refused = loopbench("bless", run, "--output", "mine.json")
-    assert (refused.code, refused.err) == (2, "error: mine.json: not a baseline: it does not begin with loopbench_baseline\n")
+    told = "error: mine.json: not a baseline: it does not begin with loopbench_baseline; it stays as it is: write the baseline to "
+    assert (refused.code, refused.err) == (2, f"{told}another file\n")
     assert (here / "mine.json").read_text() == "{}"
 
 
@@ -240,8 +241,9 @@ def test_another_run_is_refused_with_the_reason(loopbench, blessed, compare):
 
 
 BAD_INPUT = [
+    (["--on-undecided", "skip"], "--on-undecided: 'skip' is none of pass, fail, undecided; see loopbench gate --help"),
     (["--metric", "cost_usd"], "metric cost_usd: not in the baseline, which knows accuracy"),
-    (["--metric", "speed=1"], "unknown metric 'speed'; there are accuracy, steps"),
+    (["--metric", "speed=1"], "unknown metric 'speed'; known: accuracy, steps"),
     (["--metric", "steps=x"], "--metric steps=x: 'x' is not a number"),
     (["--metric", "steps=-1"], "metric steps: a margin of 0 or more is needed, got -1.0"),
     (["--metric", "steps", "--metric", "steps=1"], "--metric steps=1: steps has a margin already"),

@@ -94,7 +94,7 @@ def test_bad_input_is_one_line(loopbench, pilot):
         (["latest", "--margin", "2"], "--margin: it must be more than 0 and less than 1, got 2.0"),
         (["latest", "--power", "1"], "--power: it must be at least 0.5 and less than 1, got 1.0"),
         (["latest", "--alpha", "0.7"], "--alpha: it must be more than 0 and less than 0.5, got 0.7"),
-        (["latest", "--metric", "speed"], "--metric: unknown metric 'speed'; there are accuracy, steps"),
+        (["latest", "--metric", "speed"], "--metric: unknown metric 'speed'; known: accuracy, steps"),
         (["latest", "--metric", "cost_usd"], "cost_usd is unknown in every trial"),
         (["latest", "--again", "latest"], "is the same run"),
         (["latest", "--again", "nowhere"], "no run 'nowhere'"),
@@ -147,8 +147,8 @@ def test_looks_may_stand_in_the_configuration(loopbench, here):
     ("arguments", "says"),
     [
         (["--loop", "bare", "--looks", "2"], "looks end a run once every pair is decided, and one loop does not make a pair"),
-        (["--looks", "1"], "looks: Input should be greater than or equal to 2"),
-        (["--looks", "30"], "looks: Input should be less than or equal to 20"),
+        (["--looks", "1"], "looks: 2 or more is needed"),
+        (["--looks", "30"], "looks: 20 or less is needed"),
         (["--suite", "arithmetic(size=3)", "--looks", "4"], "looks: 4 of them need as many tasks, and there are 3"),
     ],
 )

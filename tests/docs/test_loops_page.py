@@ -127,7 +127,7 @@ def approving() -> list[dict[str, Any]]:
             if isinstance(event, ApprovalAsked | ApprovalDecided):
                 sent.append(event.as_dict())
 
-    people: list[list[dict[str, Any] | None]] = [[{"item": 3}, {"item": "milk"}], [None]]
+    people: list[list[dict[str, Any] | str | None]] = [[{"item": 3}, {"item": "milk"}], [None], ["2"]]
     for decisions in people:
         checkpoint = Checkpoint(needs_approval=["price"])
         loop = Resumable(Bare(), checkpoint)
@@ -137,6 +137,8 @@ def approving() -> list[dict[str, Any]]:
                 loop.run_sync(Query("What does tea cost?"), Toolbox([price]), model, Heard())
             if arguments is None:
                 checkpoint.reject(checkpoint.pending[0], "too dear")
+            elif isinstance(arguments, str):
+                checkpoint.answer(checkpoint.pending[0], arguments)
             else:
                 checkpoint.approve(checkpoint.pending[0], arguments=arguments)
         assert loop.run_sync(Query("What does tea cost?"), Toolbox([price]), model, Heard()).ok

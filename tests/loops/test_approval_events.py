@@ -1,10 +1,10 @@
-"""What is told of a person's approval, by which ids, and that no stop at any place lets a call run twice or undecided."""
+"""What is told of a person's approval and by which ids, and that no call gets around it."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, PendingCall
 from loopbench.loops.finish import Finish
 from loopbench.loops.phased import Phased
 from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.resumable import CUT_OFF, Resumable
+from loopbench.loops.resumable import Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
@@ -32,12 +32,10 @@ from loopbench.protocol import (
     Reply,
     RunEvent,
     StopReason,
-    StopRun,
     Toolbox,
     ToolCall,
     run_sync,
 )
-from loopbench.protocol.digest import digest
 from loopbench.protocol.events import ApprovalAsked, ApprovalDecided, CallInvalid, ToolFinished, ToolStarted
 from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper, price
 
@@ -190,6 +188,23 @@ def test_edited_arguments_that_do_not_fit_are_asked_about_again_with_the_reason(
     assert heard.of(ToolStarted) == heard.of(ApprovalDecided) == []
 
 
+def test_a_person_may_give_the_result_of_a_call_in_its_place() -> None:
+    checkpoint, heard = Checkpoint(needs_approval=["refund"]), Heard()
+    with pytest.raises(ApprovalRequired):
+        refunding(checkpoint, giving_back(order="A"), Observer())
+    with pytest.raises(ValueError, match=r"^answer: the result must be a JSON value, not set$"):
+        checkpoint.answer(checkpoint.pending[0], {1})
+    checkpoint.answer(checkpoint.pending[0], {"paid": 500}, by="ann")
+    model = FakeModel(then=Answer("", "Done."))
+    outcome = refunding(again(checkpoint), model, heard)
+    assert '\\"paid\\": 500' in model.requests[0].messages[-1].content
+    (event,) = heard.of(ApprovalDecided)
+    assert (event.as_dict()["result"], event.by, heard.of(ToolStarted)) == ('{"paid": 500}', "ann", [])
+    assert outcome.usage is not None
+    assert outcome.usage.tool_calls == 0
+    assert [message.content for message in outcome.messages if message.role == "tool"] == ['{"paid": 500}']
+
+
 # --- a rule is attacked ---
 
 
@@ -236,149 +251,7 @@ def test_no_call_gets_around_a_rule(rule: Any, arguments: dict[str, Any], waits:
     assert not waits
 
 
-# --- the run is stopped at every place ---
-
-
-class Killed(StopRun):
-    """The process ends here."""
-
-
-class Shop:
-    """Tools that count what they do, and checkpoints whose process ends when a number of things have happened."""
-
-    def __init__(self, end_at: int, after: bool) -> None:
-        self.end_at, self.after = end_at, after
-        self.count = 0
-        self.lines: list[str] = []
-        self.paid = Counter[str]()
-        self.approved = Counter[str]()
-
-    def _happens(self) -> None:
-        self.count += 1
-        if self.count == self.end_at:
-            raise Killed
-
-    def keep(self, entry: dict[str, Any]) -> None:
-        """Store an entry; the process may end before it is stored, or right after."""
-        if not self.after:
-            self._happens()
-        self.lines.append(json.dumps(entry))
-        if self.after:
-            self._happens()
-
-    def price(self, item: str) -> str:
-        """What an item costs."""
-        self.paid[item] += 1
-        self._happens()  # it has acted, and nobody knows
-        return PRICES[item]
-
-    def checkpoint(self) -> Checkpoint:
-        return Checkpoint(map(json.loads, self.lines), needs_approval=["price"], on_entry=self.keep)
-
-    def decide(self) -> None:
-        """A person lets all calls run that wait."""
-        checkpoint = self.checkpoint()
-        for waiting in checkpoint.pending:
-            self.approved[waiting.call.arguments["item"]] += 1
-            checkpoint.approve(waiting)
-
-    def outcomes(self, loop: Loop) -> Iterator[Outcome[Any]]:
-        """Carry the run out until it ends, whatever stops it; yield the outcome."""
-        for _ in range(12):
-            try:
-                outcome = Resumable(loop, self.checkpoint()).run_sync(Query(QUESTION), Toolbox([self.price]), Shopper())
-            except ApprovalRequired:
-                try:
-                    self.decide()
-                except Killed:
-                    continue
-            except Killed:
-                continue
-            else:
-                yield outcome
-                return
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("name", DESIGNS)
-def test_a_process_that_ends_anywhere_lets_no_call_run_undecided_or_twice_on_one_decision(name: str, after: bool) -> None:
-    loop = DESIGNS[name]()
-    whole = Shop(0, after)
-    assert [one.answer for one in whole.outcomes(loop)] == [ANSWER]
-    for end_at in range(1, whole.count + 1):
-        shop = Shop(end_at, after)
-        assert [one.answer for one in shop.outcomes(loop)] == [ANSWER], end_at
-        for item in PRICES:
-            assert shop.paid[item] <= shop.approved[item], (end_at, item)
-
-
-def test_a_call_that_was_cut_off_waits_with_the_reason_also_where_a_rule_had_let_it_through() -> None:
-    lines: list[str] = []
-    made = Counter[str]()
-
-    def pay(to: str) -> str:
-        """Pay somebody."""
-        made[to] += 1
-        if made[to] == 1:
-            raise Killed
-        return "paid"
-
-    model = FakeModel(Act("", (ToolCall("pay", {"to": "ann"}),)), Answer("", "Done."))
-
-    def run(rule: Any) -> Checkpoint:
-        stored = map(json.loads, list(lines))
-        checkpoint = Checkpoint(stored, needs_approval=rule, on_entry=lambda entry: lines.append(json.dumps(entry)))
-        Resumable(Bare(), checkpoint).run_sync(Query("Pay."), Toolbox([pay]), model)
-        return checkpoint
-
-    with pytest.raises(Killed):
-        run({"pay": lambda arguments: False})
-    for rule in ({"pay": lambda arguments: False}, ()):
-        with pytest.raises(ApprovalRequired, match=CUT_OFF):
-            run(rule)
-    assert made == Counter(ann=1)
-    waiting = Checkpoint(map(json.loads, lines), on_entry=lambda entry: lines.append(json.dumps(entry)))
-    waiting.approve(waiting.pending[0])
-    run(())
-    assert made == Counter(ann=2)
-
-
-def test_a_decision_that_comes_after_the_call_has_begun_decides_nothing() -> None:
-    checkpoint = Checkpoint(needs_approval=["refund"])
-    with pytest.raises(ApprovalRequired):
-        refunding(checkpoint, giving_back(order="A"), Observer())
-    call_id = checkpoint.pending[0].id
-    late = again(checkpoint)
-    checkpoint.approve(call_id)
-    late.reject(call_id, "too late")
-    entries = [*checkpoint.entries, {"kind": "begun", "call": call_id}, late.entries[-1]]
-    with pytest.raises(ApprovalRequired, match=CUT_OFF):
-        refunding(Checkpoint(entries), giving_back(order="A"), Observer())
-
-
-def test_a_checkpoint_of_an_earlier_version_goes_on_and_makes_no_call_twice() -> None:
-    made = Counter[str]()
-
-    def counted(item: str) -> str:
-        """What an item costs."""
-        made[item] += 1
-        if item == "milk" and made[item] == 1:
-            raise Killed
-        return PRICES[item]
-
-    tools = Toolbox([counted])
-
-    def asking(*items: str) -> FakeModel:
-        return FakeModel(*(Act("", (ToolCall("counted", {"item": item}),)) for item in items), Answer("", "Done."))
-
-    checkpoint = Checkpoint()
-    with pytest.raises(Killed):
-        Resumable(Bare(), checkpoint).run_sync(Query(QUESTION), tools, asking("tea", "milk"))
-    before = f"counted-{digest({'item': 'tea'})[:12]}-1"
-    old = [{**entry, "call": before} if "call" in entry else entry for entry in checkpoint.entries]
-    heard = Heard()
-    assert Resumable(Bare(), Checkpoint(old)).run_sync(Query(QUESTION), tools, FakeModel(Answer("", "Done.")), heard).ok
-    assert made == Counter(tea=1, milk=2)
+# --- calls that there are not, and several in a reply ---
 
 
 def test_an_unknown_tool_is_told_as_an_invalid_call_and_nothing_else() -> None:

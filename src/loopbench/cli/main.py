@@ -22,7 +22,7 @@ from loopbench.runs.silent_end import told_of_exit
 from loopbench.text.plain_text import plain
 
 from .codes import BAD_INPUT, DONE, INTERRUPTED, INVALID
-from .help import GroupedCommand, write_commands
+from .help import GroupedCommand, UsageError, write_commands
 from .process import lasting_stdout, terminated_as_interrupted
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -85,8 +85,6 @@ GROUPS: Mapping[str, str] = {
 }
 
 
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What the parser raises; the parser's own module has another name in each version of Typer."""
 MAX_SUMMARY = 200
 """Characters of a command's summary in a list: all of it."""
 CONTEXT = {"max_content_width": 120}

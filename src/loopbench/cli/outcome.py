@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.ablate.ablation import AblationResult, ablation_result
-from loopbench.experiments.ablate.recommendation import sentences
+from loopbench.experiments.ablate.answer_json import ablation_answer_json
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.reports.html.files import PAGE, write_page
@@ -39,9 +39,7 @@ def print_results(found: Results, *, as_json: bool, depth: Depth = "answer") -> 
 
 def _ablation_json(made: AblationResult) -> dict[str, Any]:
     """Return an ablation's results with which setting to use, which stands in the place of a comparison's answer."""
-    said = sentences(made)
-    margin = made.results.comparison.margin
-    return made.to_json() | {"answer": {"recommendation": said[0] if said else None, "sentences": said, "margin": margin}}
+    return made.to_json() | {"answer": ablation_answer_json(made)}
 
 
 def write_report(found: Results, html: Path | None = None, *, told: bool = True) -> str:

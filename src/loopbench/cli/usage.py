@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
+from loopbench.protocol.field_errors import needed
 from loopbench.protocol.names import near
 
-_EXTRA = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
+_EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", re.DOTALL)
 _COMMAND = re.compile(r"No such command '(.*?)'", re.DOTALL)
 _VALUE = re.compile(r"Option '?(--?[\w-]+)'? requires (?:an argument|\d+ arguments)")
 _NUMBER = re.compile(r"(?P<got>.*) is not a valid (?P<kind>int|float)\w*\.?", re.DOTALL)
@@ -27,33 +30,36 @@ def usage_line(error: Any) -> str:
 
 
 def _said(error: Any, context: Any) -> str:
-    message = str(error.message)
-    param = getattr(error, "param", None)
-    if param is not None:
-        return _about(param, message)
+    message = str(error.message).removeprefix("Value error, ")
+    if getattr(error, "param", None) is not None:
+        return _about(error)
     if (option := getattr(error, "option_name", None)) is not None and hasattr(error, "possibilities"):
-        return f"no option {option}{_asked(option, _flags(context))}"
+        return f"no option {option}{_meant_by(option, context)}"
     if found := _COMMAND.match(message):
         return f"no command {found[1]!r}{_asked(found[1], context.command.commands)}"
     if found := _EXTRA.match(message):
         return _unexpected(found[1], context)
     if found := _VALUE.match(message):
-        known = next((param for param in context.command.params if found[1] in param.opts), None)
+        known = next((param for param in _options(context) if found[1] in param.opts), None)
         return f"{found[1]} needs a value{_meaning(known)}"
     return message.rstrip(".")
 
 
-def _about(param: Any, message: str) -> str:
+def _about(error: Any) -> str:
     """Return what is wrong with the value of an option or an argument; without a message it is missing."""
-    name = max(param.opts, key=len) if param.param_type_name == "option" else str(param.metavar or param.name).upper()
+    param, message = error.param, str(error.message).removeprefix("Value error, ")
+    name = max(param.opts, key=len) if param.param_type_name == "option" else _metavar(param)
     if not message:
         return f"{name} is missing{_meaning(param)}"
-    if found := _NUMBER.fullmatch(message):
-        return f"{name}: {_NUMBERS[found['kind']]} is needed, got {found['got']}"
     if found := _CHOICE.fullmatch(message):
         known = found["known"].replace("'", "").split(", ")
         got = found["got"].strip("'")
         return f"{name}: {got!r} is none of {', '.join(known)}{_asked(got, known)}"
+    if isinstance(error.__cause__, ValidationError):
+        first = error.__cause__.errors(include_url=False)[0]
+        return f"{name}: {needed(first)}, got {first['input']!r}"
+    if found := _NUMBER.fullmatch(message):
+        return f"{name}: {_NUMBERS[found['kind']]} is needed, got {found['got']}"
     return f"{name}: {message.rstrip('.')}"
 
 
@@ -67,9 +73,21 @@ def _unexpected(words: str, context: Any) -> str:
 
 
 def _arguments(context: Any) -> str:
-    return " ".join(
-        str(param.metavar or param.name).upper() for param in context.command.params if param.param_type_name == "argument"
-    )
+    return " ".join(_metavar(param) for param in context.command.get_params(context) if param.param_type_name == "argument")
+
+
+def _metavar(param: Any) -> str:
+    """Return what the help calls an argument."""
+    return str(param.metavar or param.name).upper()
+
+
+def _meant_by(option: str, context: Any) -> str:
+    """Return what an option that there is not may stand for: another one, or an argument, which no flag stands before."""
+    typed = option.lstrip("-")
+    if context is not None and typed.upper() in _arguments(context).split():
+        return f"; {typed.upper()} stands without a flag"
+    asked = near(typed, [flag.lstrip("-") for flag in _flags(context)]).replace("'", "'--", 1)
+    return f"; {asked}" if asked else ""
 
 
 def _flags(context: Any) -> list[str]:
@@ -77,7 +95,8 @@ def _flags(context: Any) -> list[str]:
 
 
 def _options(context: Any) -> Iterator[Any]:
-    return (param for param in context.command.get_params(context) if param.param_type_name == "option")
+    params = () if context is None else context.command.get_params(context)
+    return (param for param in params if param.param_type_name == "option")
 
 
 def _asked(typed: str, known: Any) -> str:
@@ -90,4 +109,5 @@ def _meaning(param: Any) -> str:
     """Return the first words of a parameter's help, behind a colon."""
     text = str(getattr(param, "help", None) or "")
     first = re.split(r"[.,;:] |\.$| \[default", text)[0]
-    return f": {first[:1].lower()}{first[1:]}" if first and len(first) <= MAX_HELP else ""
+    words = first if first[:2].isupper() else f"{first[:1].lower()}{first[1:]}"
+    return f": {words}" if first and len(first) <= MAX_HELP else ""

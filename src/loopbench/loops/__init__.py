@@ -38,6 +38,7 @@ _HOMES = {
     "loopbench.loops.repeat_guard": ("RepeatGuard",),
     "loopbench.loops.resumable": ("Resumable",),
     "loopbench.loops.checkpoint": ("ApprovalRequired", "PendingCall", "ResumeError", "Checkpoint"),
+    "loopbench.loops.checkpoint_file": ("CheckpointFile",),
     "loopbench.loops.stateless": (
         "ActionDecision",
         "ActivityManager",

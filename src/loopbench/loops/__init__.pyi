@@ -9,6 +9,7 @@ from loopbench.loops.checkpoint import ApprovalRequired as ApprovalRequired
 from loopbench.loops.checkpoint import Checkpoint as Checkpoint
 from loopbench.loops.checkpoint import PendingCall as PendingCall
 from loopbench.loops.checkpoint import ResumeError as ResumeError
+from loopbench.loops.checkpoint_file import CheckpointFile as CheckpointFile
 from loopbench.loops.finish import Finish as Finish
 from loopbench.loops.finish import Module as Module
 from loopbench.loops.finish import ParseError as ParseError

@@ -91,7 +91,7 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
     given = await run(query.for_design, recorded, told, Within(observer, ids))
     outcome = answered(query, given)
     messages = messages_after(query, recorded.made, outcome, given.answer, told.own)
-    return replace(outcome, messages=messages, usage=usage_of(told, recorded))
+    return replace(outcome, messages=messages, usage=usage_of(told, recorded, ids))
 
 
 def run_of(loop: Loop) -> Run:

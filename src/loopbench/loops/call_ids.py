@@ -34,6 +34,8 @@ class CallIds:
         """`history`: the turns before the run's."""
         self.recorded: frozenset[str] = frozenset()
         """Ids of a checkpoint; those that an earlier version gave are given again, so that no call is made twice."""
+        self.not_made: set[str] = set()
+        """Ids of a checkpoint's calls for which no tool was called."""
         self._history = tuple(history)
         self._turn: str | None = None
         self._made = Counter[str]()

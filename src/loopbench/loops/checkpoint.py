@@ -6,10 +6,11 @@ is recorded here in the place of the model and the tools ("durable execution" by
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -53,6 +54,8 @@ class PendingCall:
     """As the model wrote it."""
     arguments: Mapping[str, Any]
     """As the tool will get them: converted to its types, and with its defaults, as JSON."""
+    problem: str = ""
+    """Why it waits again after a decision; empty if nobody has decided about it."""
 
 
 class ApprovalRequired(StopRun):
@@ -105,13 +108,30 @@ class Checkpoint:
         cannot read waits, too. Raises ValueError for what is no entry of a checkpoint, and TypeError for what is no list of names
         and for rules that are no plain functions of one argument.
         """
-        self.entries: list[Entry] = []
+        self.entries: list[Entry]
         self.needs_approval = rules_of(needs_approval)
         self.on_entry = on_entry
         self.is_running = False
+        self.take(entries)
+
+    def take(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Have these entries in the place of any others. Raises ValueError for what is no entry."""
+        taken: list[Entry] = []
         for place, entry in enumerate(entries):
             check_entry(entry, place)
-            self.entries.append(dict(entry))
+            taken.append(dict(entry))
+        self.entries = taken
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Around a run of this checkpoint. Raises RuntimeError if one is under way: two would make the same calls."""
+        if self.is_running:
+            raise RuntimeError("the run of this checkpoint is under way: give each run a checkpoint of its own")
+        self.is_running = True
+        try:
+            yield
+        finally:
+            self.is_running = False
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
@@ -145,6 +165,16 @@ class Checkpoint:
         Raises ValueError for a call that does not wait, and TypeError for a reason or a name that is no text.
         """
         self._decide(pending, False, reason, by=by)
+
+    def answer(self, pending: PendingCall | str, result: Any, *, by: str = "") -> None:
+        """Give the result of a call, so that the tool is not called: of one that has acted already, or that a person carries out.
+
+        The model reads it as the call's result. Raises ValueError for a call that does not wait and for a result that is no JSON,
+        TypeError for a name that is no text.
+        """
+        if _json_value(result) != result:
+            raise ValueError(f"answer: the result must be a JSON value, not {type(result).__name__}")
+        self._decide(pending, True, by=by, result=result)
 
     def must_wait(self, call: ToolCall, tools: Toolbox) -> bool:
         """Whether a call needs a person's decision; one that was asked for once counts, whatever `needs_approval` says now.
@@ -265,21 +295,24 @@ class Replay:
 
     def was_cut_off(self, call: ToolCall) -> bool:
         """Whether the run ended while a call was made, and nobody has decided since what is to become of it."""
-        return self._decisions(call)[0]
+        return self._decisions(call.call_id)[0]
 
     def decision(self, call: ToolCall) -> Entry | None:
         """Return what a person has decided about a call, None if nobody has since it began to wait.
 
         Of two people who decide at once, in checkpoints of their own, the one who rejects it counts; else the first.
         """
-        return min(self._decisions(call)[1], key=lambda entry: bool(entry["approved"]), default=None)
+        return self._held(call.call_id)
 
-    def _decisions(self, call: ToolCall) -> tuple[bool, list[Entry]]:
+    def _held(self, call_id: str) -> Entry | None:
+        return min(self._decisions(call_id)[1], key=lambda entry: bool(entry["approved"]), default=None)
+
+    def _decisions(self, call_id: str) -> tuple[bool, list[Entry]]:
         """Return whether a call was cut off, and the decisions about it that hold: those since it last began to wait."""
         is_cut_off = is_asked = False
         since: list[Entry] = []
         for entry in self._checkpoint.entries:
-            if entry.get("call") != call.call_id:
+            if entry.get("call") != call_id:
                 continue
             if entry["kind"] == "decision" and is_asked:
                 since.append(entry)
@@ -290,8 +323,15 @@ class Replay:
                 is_cut_off = is_cut_off or not is_asked
         return is_cut_off, since
 
-    def wait_for_person(self, call: ToolCall, tools: Toolbox) -> PendingCall:
-        """Note that a call waits for a person, and return what waits."""
+    @property
+    def not_made(self) -> set[str]:
+        """The ids of the calls that a person has refused or given the result of, so that no tool was called."""
+        decided = {entry["call"] for entry in self._checkpoint.entries if entry["kind"] == "decision"}
+        held = [entry for entry in map(self._held, decided) if entry is not None]
+        return {entry["call"] for entry in held if not entry["approved"] or "result" in entry}
+
+    def wait_for_person(self, call: ToolCall, tools: Toolbox, problem: str = "") -> PendingCall:
+        """Note that a call waits for a person, and return what waits. `problem`: why it waits again."""
         for one in self._checkpoint.pending:
             if one.id == call.call_id:
                 return one
@@ -302,13 +342,15 @@ class Replay:
             received = written
         named = {"call": str(call.call_id), "tool": call.name, "arguments": written}
         entry = {"kind": "pending", **named, **({} if received == written else {"received": received})}
+        entry |= {"problem": problem} if problem else {}
         self._checkpoint.add(entry)
         return _pending(entry)
 
 
 def _pending(entry: Entry) -> PendingCall:
     call = ToolCall(entry["tool"], entry["arguments"], entry["call"])
-    return PendingCall(entry["call"], call, entry["received"] if "received" in entry else entry["arguments"])
+    received = entry["received"] if "received" in entry else entry["arguments"]
+    return PendingCall(entry["call"], call, received, entry.get("problem", ""))
 
 
 # --- entries ---
@@ -354,7 +396,7 @@ def check_entry(entry: Any, place: int) -> None:
         elif entry["kind"] == "decision":
             is_sound = is_sound and isinstance(entry.get("arguments", {}), dict) and isinstance(entry.get("by", ""), str)
         elif entry["kind"] == "pending":
-            is_sound = is_sound and isinstance(entry.get("received", {}), dict)
+            is_sound = is_sound and isinstance(entry.get("received", {}), dict) and isinstance(entry.get("problem", ""), str)
         elif entry["kind"] == "result":
             Observation(**entry["result"], call_id="")
     except (KeyError, TypeError, AttributeError):

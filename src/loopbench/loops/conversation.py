@@ -235,10 +235,10 @@ class RecordedToolbox(ToolboxAround):
         return as_asked(made.seen, call)
 
 
-def usage_of(model: ConversationModel, tools: RecordedToolbox) -> RunUsage:
+def usage_of(model: ConversationModel, tools: RecordedToolbox, ids: CallIds) -> RunUsage:
     """Return what a run has taken."""
-    calls = sum(made.seen is not None and made.call.name in tools for made in tools.made)
-    return RunUsage(model.requests, calls, model.tokens, model.uncounted)
+    ended = [made.call for made in tools.made if made.seen is not None and made.call.call_id not in ids.not_made]
+    return RunUsage(model.requests, sum(call.name in tools for call in ended), model.tokens, model.uncounted)
 
 
 def messages_after(

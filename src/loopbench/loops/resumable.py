@@ -45,7 +45,7 @@ from .watching import Watching
 
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
-CUT_OFF = "the run ended while the tool was at work, so that it may have acted already: approve makes the call again"
+CUT_OFF = "the run ended while the tool was at work, so that it may have acted: approve calls it again, answer gives the result"
 PERSON, RULE = "person", "rule"
 """Who decided about a call, where no name was given."""
 
@@ -82,17 +82,12 @@ class Resumable(WrappedLoop):
         for name in sorted(self.checkpoint.needs_approval):
             if name not in tools:
                 raise ValueError(f"needs_approval: there is no tool {name!r}; {nearest(name, tools.names)}")
-        if self.checkpoint.is_running:
-            raise RuntimeError("the run of this checkpoint is under way: give each run a checkpoint of its own")
-        self.checkpoint.is_running = True
-        try:
+        with self.checkpoint.running():
             return await watched(self._recorded, query, tools, model, observer)
-        finally:
-            self.checkpoint.is_running = False
 
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
         replay, ids = Replay(self.checkpoint), ids_of(observer, query)
-        ids.recorded = replay.ids
+        ids.recorded, ids.not_made = replay.ids, replay.not_made
         told = AfterReplay(observer, ids, replay)
         approved = ReplayedToolbox(tools, replay, self.checkpoint, told)
         return await run_of(self.loop)(query, approved, ReplayedModel(model, replay), told)
@@ -212,7 +207,11 @@ class ReplayedToolbox(ToolboxAround):
         if decision is None:
             await self._wait(call)
         edited = decision.get("arguments")
-        decided = ApprovalDecided(call, decision["approved"], decision.get("by", PERSON), decision["reason"], edited)
+        given = render_value(decision["result"]) if "result" in decision else None
+        decided = ApprovalDecided(call, decision["approved"], decision.get("by", PERSON), decision["reason"], edited, given)
+        if given is not None:
+            self._told.on_event(decided)
+            return Observation(call.name, "success", given, None, decision["result"], call.call_id)
         if not decided.approved:
             self._told.on_event(decided)
             reason = f"{REJECTED}: {decided.reason}" if decided.reason else f"{REJECTED}."
@@ -230,11 +229,11 @@ class ReplayedToolbox(ToolboxAround):
 
     async def _wait(self, call: ToolCall, problem: str = "") -> NoReturn:
         """Raises ApprovalRequired."""
-        waiting = self._replay.wait_for_person(call, self.within)
-        if problem:
-            self._problems.append(problem)
+        waiting = self._replay.wait_for_person(call, self.within, problem)
+        if waiting.problem:
+            self._problems.append(waiting.problem)
         self._is_stopping = True
-        self._told.on_event(ApprovalAsked(call, waiting.arguments, problem))
+        self._told.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem))
         await self._stop()
 
     async def _stop(self) -> NoReturn:

@@ -62,6 +62,7 @@ class ArmResult:
             "options": {name: _plain(value) for name, value in info.options.items()},
             "model": info.model,
             "profile": info.profile,
+            **({"met": info.met} if info.met else {}),
             "suite": info.suite,
             "trials": summary.trials,
             "scored": summary.scored,

@@ -20,6 +20,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from loopbench.protocol.names import nearest
+
 from .families import HolmStep, holm_steps
 from .outlook import MoreRepeats, Outlook, gate_outlook, gate_repeats
 from .paired import PairedFlip
@@ -208,7 +210,7 @@ def check_level(alpha: float) -> None:
 def check_margin(metric: str, margin: float) -> None:
     """Raises ValueError for an unknown metric, or a margin that is negative, no number, or more than all of a score."""
     if metric not in METRICS:
-        raise ValueError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
+        raise ValueError(f"unknown metric {metric!r}; {nearest(metric, METRICS)}")
     if not 0 <= margin < (1 if metric in SHARES else math.inf):
         raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric in SHARES)}, got {margin!r}")
     if margin > MAX_MORE and metric not in SHARES:

@@ -151,18 +151,21 @@ def assurance(found: Spread, decides: Decides, units: int, *, grows: bool = Fals
 
 
 def _outlook(found: Spread, decides: Decides, *, arms: int, cost_usd: float | None, grows: bool = False) -> Outlook | None:
-    """The first sizes with the chances wanted, always more than there were: those did not decide. A run that `grows` does so by a
-    real step, since each further look at the same trials is another chance of a false alarm.
+    """The first sizes with the chances wanted, always more than there were: those did not decide.
+
+    A run that `grows` does so by a real step, since each further look at the same trials is another chance of a false alarm; and
+    its larger size decides, too, where what was seen so far stays as it is, so that whoever takes the advice is not given it again.
     """
     made: list[Chance] = []
     units = max(found.units + 1, _plain(GROWTH * found.units)) if grows else found.units + 1
     while units <= MAX_TIMES * found.units and len(made) < len(CHANCES):
         chance = assurance(found, decides, units, grows=grows)
-        if chance >= CHANCES[len(made)]:
-            tasks = tasks_of(units, found)
-            trials = arms * tasks * found.repeats
-            size = Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)
-            made += [size] * sum(chance >= wanted for wanted in CHANCES[len(made) :])
+        reached = [wanted for wanted in CHANCES[len(made) :] if chance >= wanted]
+        if grows and CHANCES[-1] in reached and decides(units, found.difference, found.variance(found.repeats), 0.0) < 1:
+            reached.remove(CHANCES[-1])
+        tasks = tasks_of(units, found)
+        trials = arms * tasks * found.repeats
+        made += [Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)] * len(reached)
         units = max(units + 1, _plain(GROWTH * units))
     return Outlook(found.repeats, made[0], made[-1]) if made else None
 

@@ -161,11 +161,14 @@ class ApprovalDecided(RunEvent):
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
     """Those that were given in the place of the model's; None if the model's hold."""
+    result: str | None = None
+    """What the model reads as the call's result, where a person gave it and the tool is not called."""
 
     def _shown(self) -> dict[str, Any]:
         made = {"tool": self.call.name, "call_id": str(self.call.call_id), "approved": self.approved, "by": self.by}
         edited = {} if self.arguments is None else {"arguments": plain_value(self.arguments)}
-        return made | edited | ({"reason": self.reason} if self.reason else {})
+        given = {} if self.result is None else {"result": self.result}
+        return made | edited | given | ({"reason": self.reason} if self.reason else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,10 +163,23 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the nearest known name, and all of them."""
+    """Return a hint: the nearest known name, and the names that there are, or of many the first."""
     listed = list(known)
     asked = near(name, listed)
-    return f"{asked}{' ' * bool(asked)}known: {', '.join(listed) or 'none'}"
+    return f"{asked}{' ' * bool(asked)}known: {_first_of(listed, MAX_BESIDE if asked else MAX_KNOWN) or 'none'}"
+
+
+MAX_KNOWN, MAX_BESIDE = 90, 45
+"""Characters of the known names in a hint, without the nearest one and beside it: the whole is to fit two lines of a terminal."""
+
+
+def _first_of(names: Sequence[str], most: int) -> str:
+    """Return the names, or of many the first and how many more there are."""
+    text = ", ".join(names)
+    if len(text) <= most:
+        return text
+    shown = text[:most].split(", ")[:-1] or list(names[:1])
+    return f"{', '.join(shown)} and {len(names) - len(shown)} more"
 
 
 def meant(typed: str, names: Collection[str]) -> list[str]:

@@ -66,7 +66,7 @@ class RunUsage:
     requests: int
     """Requests to the model, failed ones and each further attempt included."""
     tool_calls: int
-    """Calls of tools that came to an end, whatever their result."""
+    """Calls of tools that came to an end, whatever their result; not those that a person refused, or gave the result of."""
     tokens: Usage | None
     """The sum over the replies whose tokens the model's client tells; None if it tells none."""
     uncounted: int = 0

@@ -112,10 +112,12 @@ class ArmEntry(ManifestPart):
     """Digest of the versions of all packages beside a foreign loop."""
     calls_in: str = ""
     """How the loop has calls written: `native`, in the API's own form, or `text`; empty where that is mixed, or not known."""
+    met: str = ""
+    """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
 
     def info(self, suite: str) -> ArmInfo:
         """Return the arm as a comparison names it."""
-        return ArmInfo(self.arm, self.loop, self.options, self.model, self.profile, suite, self.calls_in)
+        return ArmInfo(self.arm, self.loop, self.options, self.model, self.profile, suite, self.calls_in, self.met)
 
 
 class AskedDigests(ManifestPart):

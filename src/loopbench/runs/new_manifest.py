@@ -32,7 +32,7 @@ from loopbench.runs.manifest import (
     WeightsEntry,
     timestamp,
 )
-from loopbench.runs.schedule import Arm
+from loopbench.runs.schedule import Arm, form_of
 from loopbench.text.plain_text import json_safe
 
 PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
@@ -104,7 +104,8 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         code=code_digest(arm.loop),
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
         **_foreign_entries(arm.loop),
-        **({"calls_in": form} if (form := getattr(arm.loop, "calls_in", "")) in ("native", "text") else {}),
+        **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
+        **({"met": arm.met.name} if arm.profile.by_form else {}),
     )
 
 

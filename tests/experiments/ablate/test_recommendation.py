@@ -109,7 +109,7 @@ def test_under_a_profile_without_faults_no_larger_run_is_asked_for(ablated):
 
 def test_an_option_that_does_harm_is_kept_off(ablated):
     found = ablated({"ending": ("off", "xml")}, lambda ending: {"off": 0.9, "xml": 0.2}[ending], default={"ending": "off"})
-    assert sentences(found) == ["Use bare as it is: ending=off is better than xml"]
+    assert sentences(found) == ["Keep bare as it is: ending=off is better than xml"]
 
 
 def test_a_factor_is_decided_at_the_value_that_it_depends_on(ablated):
@@ -143,7 +143,7 @@ def test_of_values_as_accurate_the_cheaper_is_used(ablated):
 def test_a_value_that_is_better_under_one_profile_only_is_left_alone(ablated):
     share = {("calm", "a"): 0.9, ("calm", "b"): 0.2, ("rough", "a"): 0.2, ("rough", "b"): 0.9}
     found = ablated({"mode": ("a", "b")}, lambda *at: share[at], default={"mode": "a"}, profiles=("calm", "rough"))
-    assert first(found) == "Use bare as it is: mode=a is better than b under some profile, and worse under another"
+    assert first(found) == "Keep bare as it is: mode=a is better than b under some profile, and worse under another"
 
 
 def test_a_setting_that_a_fraction_did_not_run_is_said_to_be_untried(ablated):

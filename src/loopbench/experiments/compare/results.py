@@ -26,6 +26,7 @@ from loopbench.runs.store.traces import TracesSize, traces_size
 
 from .answer_json import answer_json
 from .exposure import exposures
+from .measured_forms import are_mixed
 from .misleading_plans import misleading_plans
 
 MAX_PAIRED = 16
@@ -130,6 +131,8 @@ def results(folder: Path) -> Results:
             compared = compare_at_looks(records, arms, manifest.looks, at, alpha=settings.alpha, margin=settings.margin)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
+    if are_mixed(arms):
+        compared = replace(compared, pooled=())
     warnings = (*compared.warnings, *_warnings(folder, manifest, records))
     compared = replace(compared, warnings=warnings, remarks=tuple(_remarks(manifest)))
     if at is not None:

@@ -33,6 +33,8 @@ def replaced(path: Path, new: Baseline) -> list[str]:
     except DamagedBaseline as error:
         reason = str(error).removeprefix(f"{path}: ").removesuffix(f"; {ANEW}")
         return [f"it replaces a baseline that could not be read: {reason}"]
+    except ValueError as error:
+        raise ValueError(f"{error}; it stays as it is: write the baseline to another file") from None
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:

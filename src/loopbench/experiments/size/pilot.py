@@ -43,7 +43,7 @@ class SizeRequest:
     def check(self) -> None:
         """Raise SettingError for a value out of its range."""
         if self.metric not in METRICS:
-            raise SettingError("metric", f"unknown metric {self.metric!r}; there are {', '.join(METRICS)}")
+            raise SettingError("metric", f"unknown metric {self.metric!r}; {nearest(self.metric, METRICS)}")
         for purpose in self.purposes:
             if purpose not in PURPOSES:
                 raise SettingError("purpose", f"unknown purpose {purpose!r}; {nearest(purpose, PURPOSES)}", "--for")
