@@ -27,11 +27,12 @@ def pilot(loopbench: Any) -> Path:
 
 def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopbench, pilot):
     short = loopbench("size", "latest", "--margin", "0.1")
-    first, second, *_ = short.out.splitlines()
+    scope, first, second, *_ = short.out.splitlines()
     assert "Sizes that suffice" not in short.out
     ended = loopbench("size", "latest", "--margin", "0.1", "-v")
     assert ended.out.index("How much two runs of one loop") < ended.out.index(f"{first}\n{second}\n")
     assert (ended.code, ended.err, short.code) == (0, "", 0)
+    assert scope.startswith("Sizes for any difference down to the margin")
     assert first.startswith("To decide each pair within 0.100 (accuracy, 80 % sure): ")
     assert second.startswith("For a gate over 2 arms with a margin of 0.100 (accuracy, 80 % sure): ")
     assert "--suite 'arithmetic(size=" in first
@@ -44,7 +45,7 @@ def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopb
 def test_one_use_alone(loopbench, pilot, purpose):
     made = loopbench("size", str(pilot), "--for", purpose, "--json").json
     assert [plan["for"] for plan in made["plans"]] == [purpose]
-    assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts"} == made.keys()
+    assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts", "likely"} == made.keys()
     assert made["pilot"] == {"tasks": 30, "clusters": None, "repeats": 2}
     assert made["suite"] == {"name": "arithmetic", "tasks": 30, "split": None}
     (plan,) = made["plans"]

@@ -53,6 +53,8 @@ class CellForm:
 
     accuracy: Callable[[Interval], str]
     cost: Callable[[Interval, Unit], str] | None
+    head: str = "{} a trial"
+    """What stands above costs, with the place of their unit."""
 
 
 def _thousandths(value: Interval) -> str:
@@ -74,7 +76,7 @@ def _mean_cost(value: Interval, unit: Unit) -> str:
 FORMS = (
     CellForm(_thousandths, _cost),
     CellForm(_hundredths, _cost),
-    CellForm(_hundredths, _mean_cost),
+    CellForm(_hundredths, _mean_cost, "{}"),
     CellForm(_hundredths, None),
     CellForm(lambda value: hundredths(value.value), None),
 )
@@ -237,7 +239,7 @@ def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellFo
     """Return the heading and the rows of a matrix in one form."""
     heads = [*names.heads, *(plain_line(said.heading(column)) for column in said.columns)]
     if form.cost is not None:
-        heads.append(f"{UNITS[said.unit]} a trial")
+        heads.append(form.head.format(UNITS[said.unit]))
     made = [[Text(head, style="dim") for head in heads]]
     most = [_most_tasks(said, number) for number in range(len(said.columns))]
     for row in rows:

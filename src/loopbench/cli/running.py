@@ -15,6 +15,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import forks_of, run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.protocol.counts import counted
+from loopbench.reports.known_pages import source_of
 from loopbench.reports.progress.trials import watching
 from loopbench.reports.tracking_beside import LOGGED, MlflowLog, run_log
 from loopbench.runs.config import load_config
@@ -76,6 +77,7 @@ def _carry_out(
         raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
     else:
         log.trials_ended(experiment.folder)
+    source = source_of(experiment.folder)
     found = results(experiment.folder)
     if halted or stopped:
         now = _as_it_stands(experiment, found)
@@ -83,7 +85,7 @@ def _carry_out(
         say(f"  {resume_command(now)}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
-    page = write_report(found, told=not output.quiet)
+    page = write_report(found, source=source, told=not output.quiet)
     _say_how_it_went(experiment, found, quiet=output.quiet)
     print_results(found, as_json=output.as_json, depth=output.depth)
     if not halted and (line := log.finish(found, page)) and not (output.quiet and line.startswith(LOGGED)):

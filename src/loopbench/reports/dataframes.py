@@ -22,6 +22,7 @@ from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.arm_loop import arm_loop
 from loopbench.experiments.compare.clustered import clusters_sentence
+from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
 from loopbench.experiments.why.arms import required_arms
@@ -202,8 +203,9 @@ class Loaded:
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         said = self.verdicts if ablation is None else conclusions(ablation)
-        clusters = [] if comparison.invalid else [clusters_sentence(self.results.manifest, comparison)]
-        return [*invalid, *(said or self._accuracies()), *said_in_python(list(filter(None, clusters))), *warnings]
+        about = [defaults_sentence(self.results.manifest)]
+        about += [] if comparison.invalid else [clusters_sentence(self.results.manifest, comparison)]
+        return [*invalid, *(said or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]
 
     def _compared(self) -> list[str]:
         """Return the accuracies behind the verdicts, of a run that compares arms and is no ablation."""

@@ -28,6 +28,9 @@ from loopbench.metrics.comparison import Comparison, compare
 from loopbench.models.evidence import measured_forms, with_both_forms
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.programs.program import Program
+from loopbench.reports.html.document import UNKNOWN
+from loopbench.reports.html.verdict import matrix
+from loopbench.reports.mlflow.notes import _matrix
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
@@ -81,6 +84,14 @@ def test_a_profile_applies_to_loops_of_its_own_form_alone(measured):
         "bare": {"native-2024": "does not apply"},
     }
     assert [loop["cost"] is None for loop in made["loops"]] == [False, True]
+
+
+def test_the_page_and_the_description_show_where_a_profile_does_not_apply(measured):
+    found = answer(measured(["native-2024"]))
+    rows = {row[0]: row[1:] for row in matrix(found).rows}
+    assert rows["bare"] == ("does not apply", UNKNOWN)
+    assert rows["finish"][0] != "does not apply"
+    assert "| does not apply |" in _matrix(found)
 
 
 def test_of_several_loops_those_are_judged_that_it_applies_to(measured):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.size import SizeRequest, size
 from loopbench.experiments.size import tables as report
@@ -131,6 +132,19 @@ def test_one_arm_alone_is_planned_beside_another_design(pilot):
     assert best.trials == 2 * best.tasks * best.repeats
     assert best.cost_usd == pytest.approx(0.01 * best.trials)
     assert any("No two arms of the pilot are compared" in doubt for doubt in made.caveats)
+
+
+def test_the_sizes_say_first_that_they_are_not_for_the_difference_seen(pilot):
+    close = pilot({"a": often(1, 0.8), "b": often(0.97, 0.78)})
+    made = sized(close, margin=0.02)
+    assert made.likely is not None
+    named = next(said.decides for said in answer(close.comparison).said if said.decides is not None)
+    assert made.likely == named
+    assert report.scope(made) == f"Sizes for any difference down to the margin, not for the one seen ({named.tasks:,} tasks)"
+    decided = sized(pilot({"a": solves(1), "b": solves(0)}))
+    assert report.scope(decided) == "Sizes for any difference down to the margin; a larger one takes fewer tasks"
+    assert decided.to_json()["likely"] is None
+    assert report.scope(size(close, SizeRequest(purposes=("gate",)))) == ""
 
 
 def test_tasks_that_ran_once_are_planned_with_all_that_varies(pilot):

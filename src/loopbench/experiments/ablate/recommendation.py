@@ -139,11 +139,13 @@ class _Choosing:
         return Choice(factor.name, value, against, saves, value in factor.levels, self._is_idle(factor))
 
     def _is_idle(self, factor: Factor) -> bool:
-        """Whether no effect of a factor on any metric, alone or with others, is other than 0 in any task."""
-        own = [each for each in self.result.effects.effects if factor.name in each.factors]
-        at = [one for each in own for one in each.conditional if one.change.startswith(f"{factor.name}: ")]
-        parts = [each.difference for each in own] + [one.difference for one in at]
-        return bool(parts) and all(part.low == part.value == part.high == 0 for part in parts)
+        """Whether no two settings that differ in nothing but a factor differ in the mean of any metric of the ablation."""
+        ablation, found = self.result.ablation, dict[tuple[object, ...], list[object]]()
+        for arm in self.result.results.comparison.arms:
+            others = _texts(ablation.cells[arm.info.arm]) | {factor.name: ""}
+            found.setdefault((setting(arm), *others.items()), []).append([arm.summary.means[metric] for metric in ablation.metrics])
+        alike = [means for means in found.values() if len(means) > 1]
+        return bool(alike) and all(one == means[0] for means in alike for one in means)
 
     def _relations(self, factor: Factor, chosen: Mapping[str, Choice]) -> dict[tuple[str, str], Relation]:
         """Return how each value stands to each other one that an effect holds against it."""
@@ -267,6 +269,7 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[s
     others = {
         arm: f"{choice.factor}={value}"
         for choice in chosen
+        if not choice.is_idle
         for value in choice.against("undecided")
         for arm, cell in result.ablation.cells.items()
         if _texts(cell) == values | {choice.factor: value}

@@ -117,15 +117,18 @@ class Results:
 
 
 @relaxed_gc()
-def results(folder: Path) -> Results:
-    """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError."""
+def results(folder: Path, *, paired: bool = True) -> Results:
+    """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError.
+
+    Without `paired` no two arms are compared, which takes a third of the time, unless interim looks may have ended the run.
+    """
     manifest = read_manifest(folder)
     records = read_records(folder).ordered(lambda kind: kind.task)  # makes draws and sums of equal records equal
     settings, arms = manifest.settings, [arm.info(manifest.suite.name) for arm in manifest.arms]
     try:
         at = None if manifest.looks is None else looked_at(manifest.looks, records, manifest)
         if manifest.looks is None or at is None:
-            paired = not manifest.is_ablation or len(arms) <= MAX_PAIRED
+            paired = paired and (not manifest.is_ablation or len(arms) <= MAX_PAIRED)
             compared = compare(records, arms, alpha=settings.alpha, margin=settings.margin, paired=paired)
         else:
             compared = compare_at_looks(records, arms, manifest.looks, at, alpha=settings.alpha, margin=settings.margin)

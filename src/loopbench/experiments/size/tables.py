@@ -27,6 +27,19 @@ def answers(sizing: Sizing) -> list[str]:
     return [_answer(sizing, plan) for plan in sizing.plans]
 
 
+def scope(sizing: Sizing) -> str:
+    """Return for which differences the sizes of a comparison are, and how many tasks the run's answer names for the one seen.
+
+    Empty where no comparison is planned.
+    """
+    if not any(plan.purpose == "compare" for plan in sizing.plans):
+        return ""
+    these = "Sizes for any difference down to the margin"
+    if sizing.likely is None:
+        return f"{these}; a larger one takes fewer tasks"
+    return f"{these}, not for the one seen ({counted(sizing.likely.tasks, 'task')})"
+
+
 def tables(sizing: Sizing) -> list[Table]:
     """Return sizes and reach for each purpose, and the noise of each arm, without empty tables."""
     candidates = [_sizes(sizing, plan) for plan in sizing.plans]

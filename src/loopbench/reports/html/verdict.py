@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.compare.answer import ComparisonAnswer, answer
+from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, notes
@@ -29,6 +30,8 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
     else:
         said = [Paragraph(f"{line}.", "strong" if place == 0 else "plain") for place, line in enumerate(found.sentences)]
         is_scored = any(arm.summary.accuracy is not None for arm in results.comparison.arms)
+        if defaults := defaults_sentence(results.manifest):
+            said.append(Paragraph(defaults))
         said.append(matrix(found) if is_scored else Paragraph("No trial was scored."))
     reading = how_to_read(notes(results.comparison))
     return PageSection("verdict", "Verdict", (*_banners(results), *said, *reading))
