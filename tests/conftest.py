@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import asyncio.unix_events
 import gc
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -36,6 +37,7 @@ from loopbench.runs.trial_models import TrialModels
 from tests.cases import USUAL
 from tests.forking import run_in_forks
 from tests.over_http import OverHttp, Switchboard, open_switchboard
+from tests.prepared import start_for_asyncio
 from tests.rows import chosen, rows_of
 
 
@@ -101,6 +103,8 @@ def _stay_in_memory(fd: Any) -> None:
 
 os.fsync = _stay_in_memory
 
+
+asyncio.unix_events.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": start_for_asyncio})  # type: ignore[attr-defined]
 
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of a test
 settings.register_profile("repeatable", UNTIMED, max_examples=USUAL, derandomize=True)
